@@ -1,0 +1,100 @@
+//! The command line: one file a command, each with its arguments and a short `run`. The only room that prints.
+
+mod build;
+mod build_all;
+mod check;
+mod completions;
+mod doctor;
+mod error;
+mod generate;
+mod list;
+mod select;
+mod toolchain;
+pub mod ui;
+mod worker;
+
+pub use error::CliError;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Generates, compiles and proves CUDA Flash Attention kernels.
+#[derive(Debug, Parser)]
+#[command(name = "kgen", version, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    /// Options that stand before or after any command.
+    #[command(flatten)]
+    pub global: Global,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Global {
+    /// Grid to use instead of the built-in one.
+    #[arg(long, global = true, value_name = "FILE", env = "KGEN_VARIANTS")]
+    pub variants: Option<PathBuf>,
+
+    /// Templates to use instead of the built-in ones, for those who edit them.
+    #[arg(long, global = true, value_name = "DIR", env = "KGEN_TEMPLATES")]
+    pub templates: Option<PathBuf>,
+
+    /// How results are printed.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+}
+
+/// Output style of a command's result on standard output. Progress and messages go to standard error in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables and sentences.
+    Human,
+    /// One JSON document.
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the variants a selection holds, without making anything.
+    List(list::Args),
+    /// Render kernels to files.
+    Generate(generate::Args),
+    /// Render and compile kernels.
+    Build(build::Args),
+    /// Render, compile, link and smoke-test the whole grid.
+    BuildAll(build_all::Args),
+    /// Run kernels against a float64 reference, on a GPU or on the emulator.
+    Check(check::Args),
+    /// Install, show or remove the CUDA compiler kgen provisions for itself.
+    Toolchain(toolchain::Args),
+    /// Report what kgen finds on this machine, and how to get what is missing.
+    Doctor(doctor::Args),
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+    /// Run one check in an isolated process (used by `check`).
+    #[command(name = "__worker", hide = true)]
+    Worker(worker::Args),
+}
+
+/// Runs the parsed command.
+///
+/// # Errors
+/// [`CliError`], which knows its message and its exit code.
+pub fn run(cli: Cli) -> Result<(), CliError> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::List(args) => list::run(&global, args),
+        Command::Generate(args) => generate::run(&global, args),
+        Command::Build(args) => build::run(&global, args),
+        Command::BuildAll(args) => build_all::run(&global, args),
+        Command::Check(args) => check::run(&global, args),
+        Command::Toolchain(args) => toolchain::run(&global, args),
+        Command::Doctor(args) => doctor::run(&global, args),
+        Command::Completions(args) => completions::run(&global, args),
+        Command::Worker(args) => worker::run(&global, args),
+    }
+}

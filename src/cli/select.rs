@@ -1,0 +1,1 @@
+//! The selection flags every command shares.

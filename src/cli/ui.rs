@@ -1,0 +1,1 @@
+//! Output styles: tables, colours, progress.

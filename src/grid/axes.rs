@@ -1,0 +1,261 @@
+//! The axes of the grid as types: every word a user may write for a kind, a dtype or a target is defined here, once.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+
+/// What a kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Forward attention: O and LSE from Q, K, V.
+    Fwd,
+    /// Forward attention over one split of the keys; partial O and LSE.
+    FwdSplit,
+    /// Merges the partial results of `FwdSplit`. Has no head dim, dtype or mask of its own.
+    FwdCombine,
+    /// Chooses the split count of each sequence on the device. Has no head dim, dtype or mask of its own.
+    PrepareScheduler,
+    /// Backward attention: dQ, dK, dV from O, LSE and dO.
+    Bwd,
+}
+
+/// Element type of Q, K and V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    /// IEEE binary16.
+    Fp16,
+    /// bfloat16.
+    Bf16,
+    /// OCP FP8 E4M3 (no infinities, largest finite value 448).
+    Fp8,
+}
+
+/// A GPU architecture that kernels are generated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Turing.
+    Sm75,
+    /// Ampere (A100), and the fallback on every newer GPU.
+    Sm80,
+    /// Ada.
+    Sm89,
+    /// Hopper.
+    Sm90,
+    /// Blackwell, data centre.
+    Sm100,
+    /// Blackwell, workstation and GeForce.
+    Sm120,
+    /// Blackwell, GB10 (DGX Spark).
+    Sm121,
+}
+
+/// A word that names no value of an axis.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {axis} `{word}`; known: {known}")]
+pub struct UnknownWord {
+    /// The axis, in the field's words: `kind`, `dtype` or `target`.
+    pub axis: &'static str,
+    /// What was written.
+    pub word: String,
+    /// Every accepted word, canonical names first.
+    pub known: String,
+}
+
+/// Implements the string forms of an axis from one table of `(value, canonical name, aliases)`.
+macro_rules! axis_words {
+    ($type:ty, $axis:literal, [$(($value:expr, $name:literal, [$($alias:literal),*])),+ $(,)?]) => {
+        impl $type {
+            /// Every value, in canonical order.
+            pub const ALL: &'static [Self] = &[$($value),+];
+
+            /// The canonical name, as variant names, files and JSON spell it.
+            pub fn name(self) -> &'static str {
+                match self { $(v if v == $value => $name,)+ _ => unreachable!("ALL lists every value") }
+            }
+
+            /// Other words accepted on the command line and in `variants.toml`.
+            pub fn aliases(self) -> &'static [&'static str] {
+                match self { $(v if v == $value => &[$($alias),*],)+ _ => unreachable!("ALL lists every value") }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownWord;
+
+            /// Accepts the canonical name or an alias, in any case.
+            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+                let lower = word.trim().to_ascii_lowercase();
+                Self::ALL
+                    .iter()
+                    .copied()
+                    .find(|v| v.name() == lower || v.aliases().contains(&lower.as_str()))
+                    .ok_or_else(|| {
+                        let names = Self::ALL.iter().map(|v| format!("`{}`", v.name()));
+                        let aliases = Self::ALL.iter().flat_map(|v| v.aliases()).map(|a| format!("`{a}`"));
+                        UnknownWord {
+                            axis: $axis,
+                            word: word.to_owned(),
+                            known: names.chain(aliases).collect::<Vec<_>>().join(", "),
+                        }
+                    })
+            }
+        }
+    };
+}
+
+axis_words!(Kind, "kind", [
+    (Kind::Fwd, "fwd", ["forward"]),
+    (Kind::FwdSplit, "fwd_split", ["split", "splitkv"]),
+    (Kind::FwdCombine, "fwd_combine", ["combine"]),
+    (Kind::PrepareScheduler, "prepare_scheduler", ["scheduler"]),
+    (Kind::Bwd, "bwd", ["backward"]),
+]);
+
+axis_words!(Dtype, "dtype", [
+    (Dtype::Fp16, "fp16", ["half", "float16", "f16"]),
+    (Dtype::Bf16, "bf16", ["bfloat16"]),
+    (Dtype::Fp8, "fp8", ["e4m3", "float8_e4m3fn", "fp8_e4m3"]),
+]);
+
+axis_words!(Target, "target", [
+    (Target::Sm75, "sm75", ["sm_75", "turing", "t4"]),
+    (Target::Sm80, "sm80", ["sm_80", "ampere", "a100"]),
+    (Target::Sm89, "sm89", ["sm_89", "ada", "l4", "rtx4090"]),
+    (Target::Sm90, "sm90", ["sm_90", "sm90a", "sm_90a", "hopper", "h100", "h200"]),
+    (Target::Sm100, "sm100", ["sm_100", "blackwell-dc", "b200"]),
+    (Target::Sm120, "sm120", ["sm_120", "blackwell", "rtx-pro-6000", "rtx5090"]),
+    (Target::Sm121, "sm121", ["sm_121", "gb10", "dgx-spark"]),
+]);
+
+impl Kind {
+    /// True where the kernel is specialised for a head dim, dtype and mask; false for the two helper kernels.
+    pub fn has_shape(self) -> bool {
+        !matches!(self, Self::FwdCombine | Self::PrepareScheduler)
+    }
+}
+
+impl Dtype {
+    /// Bytes of one element.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::Fp16 | Self::Bf16 => 2,
+            Self::Fp8 => 1,
+        }
+    }
+}
+
+impl Target {
+    /// Compute capability as `major * 10 + minor`.
+    pub fn compute_capability(self) -> u32 {
+        match self {
+            Self::Sm75 => 75,
+            Self::Sm80 => 80,
+            Self::Sm89 => 89,
+            Self::Sm90 => 90,
+            Self::Sm100 => 100,
+            Self::Sm120 => 120,
+            Self::Sm121 => 121,
+        }
+    }
+
+    /// The virtual architecture nvcc compiles for, with its feature suffix where the path needs one:
+    /// `90a` for wgmma, `100f`/`120f`/`121f` for family-specific instructions.
+    pub fn virtual_arch(self) -> &'static str {
+        match self {
+            Self::Sm75 => "compute_75",
+            Self::Sm80 => "compute_80",
+            Self::Sm89 => "compute_89",
+            Self::Sm90 => "compute_90a",
+            Self::Sm100 => "compute_100f",
+            Self::Sm120 => "compute_120f",
+            Self::Sm121 => "compute_121f",
+        }
+    }
+
+    /// The machine architecture of the same spelling: `sm_80` for `compute_80`.
+    pub fn real_arch(self) -> String {
+        self.virtual_arch().replace("compute", "sm")
+    }
+
+    /// Whether objects carry PTX beside machine code, so that newer GPUs can load them. Architecture-specific
+    /// targets (suffix `a` or `f`) do not: their PTX loads nowhere else.
+    pub fn carries_ptx(self) -> bool {
+        matches!(self, Self::Sm75 | Self::Sm80 | Self::Sm89)
+    }
+}
+
+/// One point of the grid: what is asked for, nothing of how it is done.
+///
+/// For the two kinds without a shape (`Kind::has_shape`), `head_dim` is 0, `dtype` is the accumulator's neighbour
+/// `Fp16` and `causal` false by convention; they take no part in the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Variant {
+    /// What the kernel computes.
+    pub kind: Kind,
+    /// Elements of one head's row of Q, K, V and O.
+    pub head_dim: u32,
+    /// Element type of Q, K and V.
+    pub dtype: Dtype,
+    /// Causal mask, aligned to the bottom right; otherwise full attention.
+    pub causal: bool,
+    /// The architecture it is generated for.
+    pub target: Target,
+}
+
+impl Variant {
+    /// The one name of this variant: file stem, launcher symbol, cache label.
+    /// `flash_<kind>_hdim<D>_<dtype>[_causal]_<target>`; kinds without a shape are `flash_<kind>_<target>`.
+    pub fn name(&self) -> String {
+        if !self.kind.has_shape() {
+            return format!("flash_{}_{}", self.kind, self.target);
+        }
+        let mask = if self.causal { "_causal" } else { "" };
+        format!("flash_{}_hdim{}_{}{mask}_{}", self.kind, self.head_dim, self.dtype, self.target)
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_follows_flash_attentions_scheme() {
+        let v = Variant { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
+        assert_eq!(v.name(), "flash_fwd_hdim224_fp8_causal_sm121");
+        assert_eq!(Variant { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(), "flash_fwd_hdim64_bf16_sm80");
+        assert_eq!(Variant { kind: Kind::FwdCombine, target: Target::Sm80, ..v }.name(), "flash_fwd_combine_sm80");
+    }
+
+    #[test]
+    fn every_alias_leads_to_one_value_only() {
+        let mut seen = std::collections::HashSet::new();
+        for t in Target::ALL {
+            for word in t.aliases().iter().chain([&t.name()]) {
+                assert!(seen.insert(word.to_string()), "`{word}` is claimed twice");
+                assert_eq!(word.parse::<Target>(), Ok(*t));
+            }
+        }
+        assert_eq!("BFloat16".parse(), Ok(Dtype::Bf16));
+        assert_eq!("e4m3".parse(), Ok(Dtype::Fp8));
+    }
+
+    #[test]
+    fn an_unknown_word_names_the_known_ones() {
+        let message = "sm_42".parse::<Target>().expect_err("no such target").to_string();
+        assert!(message.contains("unknown target `sm_42`") && message.contains("`sm80`") && message.contains("`blackwell`"));
+    }
+}
