@@ -111,29 +111,41 @@ macro_rules! axis_words {
     };
 }
 
-axis_words!(Kind, "kind", [
-    (Kind::Fwd, "fwd", ["forward"]),
-    (Kind::FwdSplit, "fwd_split", ["split", "splitkv"]),
-    (Kind::FwdCombine, "fwd_combine", ["combine"]),
-    (Kind::PrepareScheduler, "prepare_scheduler", ["scheduler"]),
-    (Kind::Bwd, "bwd", ["backward"]),
-]);
+axis_words!(
+    Kind,
+    "kind",
+    [
+        (Kind::Fwd, "fwd", ["forward"]),
+        (Kind::FwdSplit, "fwd_split", ["split", "splitkv"]),
+        (Kind::FwdCombine, "fwd_combine", ["combine"]),
+        (Kind::PrepareScheduler, "prepare_scheduler", ["scheduler"]),
+        (Kind::Bwd, "bwd", ["backward"]),
+    ]
+);
 
-axis_words!(Dtype, "dtype", [
-    (Dtype::Fp16, "fp16", ["half", "float16", "f16"]),
-    (Dtype::Bf16, "bf16", ["bfloat16"]),
-    (Dtype::Fp8, "fp8", ["e4m3", "float8_e4m3fn", "fp8_e4m3"]),
-]);
+axis_words!(
+    Dtype,
+    "dtype",
+    [
+        (Dtype::Fp16, "fp16", ["half", "float16", "f16"]),
+        (Dtype::Bf16, "bf16", ["bfloat16"]),
+        (Dtype::Fp8, "fp8", ["e4m3", "float8_e4m3fn", "fp8_e4m3"]),
+    ]
+);
 
-axis_words!(Target, "target", [
-    (Target::Sm75, "sm75", ["sm_75", "turing", "t4"]),
-    (Target::Sm80, "sm80", ["sm_80", "ampere", "a100"]),
-    (Target::Sm89, "sm89", ["sm_89", "ada", "l4", "rtx4090"]),
-    (Target::Sm90, "sm90", ["sm_90", "sm90a", "sm_90a", "hopper", "h100", "h200"]),
-    (Target::Sm100, "sm100", ["sm_100", "blackwell-dc", "b200"]),
-    (Target::Sm120, "sm120", ["sm_120", "blackwell", "rtx-pro-6000", "rtx5090"]),
-    (Target::Sm121, "sm121", ["sm_121", "gb10", "dgx-spark"]),
-]);
+axis_words!(
+    Target,
+    "target",
+    [
+        (Target::Sm75, "sm75", ["sm_75", "turing", "t4"]),
+        (Target::Sm80, "sm80", ["sm_80", "ampere", "a100"]),
+        (Target::Sm89, "sm89", ["sm_89", "ada", "l4", "rtx4090"]),
+        (Target::Sm90, "sm90", ["sm_90", "sm90a", "sm_90a", "hopper", "h100", "h200"]),
+        (Target::Sm100, "sm100", ["sm_100", "blackwell-dc", "b200"]),
+        (Target::Sm120, "sm120", ["sm_120", "blackwell", "rtx-pro-6000", "rtx5090"]),
+        (Target::Sm121, "sm121", ["sm_121", "gb10", "dgx-spark"]),
+    ]
+);
 
 impl Kind {
     /// True where the kernel is specialised for a head dim, dtype and mask; false for the two helper kernels.
@@ -236,7 +248,10 @@ mod tests {
     fn a_name_follows_flash_attentions_scheme() {
         let v = Variant { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
         assert_eq!(v.name(), "flash_fwd_hdim224_fp8_causal_sm121");
-        assert_eq!(Variant { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(), "flash_fwd_hdim64_bf16_sm80");
+        assert_eq!(
+            Variant { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(),
+            "flash_fwd_hdim64_bf16_sm80"
+        );
         assert_eq!(Variant { kind: Kind::FwdCombine, target: Target::Sm80, ..v }.name(), "flash_fwd_combine_sm80");
     }
 
