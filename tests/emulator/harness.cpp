@@ -3,9 +3,10 @@
 //   harness LIBRARY NAME [CASE...]
 //
 // LIBRARY is the kernel and the emulator's runtime as a shared library, NAME the kernel's name. A case is
-// batch,heads,heads_k,seqlen_q,seqlen_k,layout[,seed]; layout is one of dense, gapped (rows further apart than they
-// are long), unaligned (strides that rule out 16-byte copies), packed (cu_seqlens). One line a case; exit status 1 if
-// any failed.
+// batch,heads,heads_k,seqlen_q,seqlen_k[,layout[,seed]]; layout is one of dense, gapped (rows further apart than they
+// are long), unaligned (strides that rule out 16-byte copies), packed (cu_seqlens), or steep: dense, with logits so far
+// apart that the running maximum of a row grows much from tile to tile. One line a case, the emulator's report below a
+// case that has one; exit status 1 if any failed.
 
 #include <dlfcn.h>
 #include <math.h>
@@ -73,11 +74,12 @@ double widen(const subject& s, uint16_t bits) {
 struct tensor4 {
     std::vector<uint16_t> memory;
     std::vector<uint8_t> map;
+    std::vector<double> values;
     uint16_t* base;
     size_t elements;
     int64_t batch_stride, row_stride, head_stride;
 
-    tensor4(const subject& s, const std::string& layout, int batch, int rows, int heads, bool output) {
+    tensor4(const subject& s, const std::string& layout, int batch, int rows, int heads, double spread) {
         const int64_t gap = layout == "gapped" ? 24 : layout == "unaligned" ? 3 : 0;
         head_stride = s.head_dim + gap;
         row_stride = head_stride * heads + gap;
@@ -85,6 +87,7 @@ struct tensor4 {
         elements = static_cast<size_t>(batch_stride * batch);
         memory.assign(elements + 16, 0xffff);
         map.assign(elements + 1, 0);
+        values.assign(elements + 1, 0);
         base = reinterpret_cast<uint16_t*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
         for (int b = 0; b < batch; ++b) {
             for (int r = 0; r < rows; ++r) {
@@ -92,19 +95,21 @@ struct tensor4 {
                     for (int d = 0; d < s.head_dim; ++d) {
                         const auto at = static_cast<size_t>(b * batch_stride + r * row_stride + h * head_stride + d);
                         map[at] = 1;
-                        if (!output) base[at] = narrow(s, static_cast<float>(normal()));
+                        if (spread == 0) continue;  // an output
+                        base[at] = narrow(s, static_cast<float>(spread * normal()));
+                        values[at] = widen(s, base[at]);
                     }
                 }
             }
         }
     }
-    double get(const subject& s, int b, int r, int h, int d) const {
-        return widen(s, base[b * batch_stride + r * row_stride + h * head_stride + d]);
-    }
+    size_t at(int b, int r, int h) const { return static_cast<size_t>(b * batch_stride + r * row_stride + h * head_stride); }
 };
 
-// Smallest error worth failing for: what rounding P and O to the element type costs, with room for sums of such.
-double tolerance(const subject& s, double magnitude) { return (s.bf16 ? 1.6e-2 : 2e-3) * (magnitude + 0.25); }
+// Smallest error of O worth failing for: what rounding P and O to the element type costs, with room for sums of such.
+// LSE is fp32 throughout.
+double tolerance_of_o(const subject& s, double magnitude) { return (s.bf16 ? 1.6e-2 : 2e-3) * (magnitude + 0.25); }
+double tolerance_of_lse(double magnitude) { return 2e-5 * (magnitude + 1); }
 
 bool run_case(const subject& s, const test_case& c) {
     random_state = 77 + c.seed;
@@ -121,8 +126,8 @@ bool run_case(const subject& s, const test_case& c) {
     const int batch = packed ? 1 : c.batch;
     const int all_q = packed ? cu_q.back() : c.seqlen_q;
     const int all_k = packed ? cu_k.back() : c.seqlen_k;
-    tensor4 q(s, c.layout, batch, all_q, c.heads, false), k(s, c.layout, batch, all_k, c.heads_k, false);
-    tensor4 v(s, c.layout, batch, all_k, c.heads_k, false), o(s, c.layout, batch, all_q, c.heads, true);
+    tensor4 q(s, c.layout, batch, all_q, c.heads, c.layout == "steep" ? 12 : 1), k(s, c.layout, batch, all_k, c.heads_k, 1);
+    tensor4 v(s, c.layout, batch, all_k, c.heads_k, 1), o(s, c.layout, batch, all_q, c.heads, 0);
     std::vector<float> lse(static_cast<size_t>(batch) * c.heads * all_q + 1, NAN);
 
     kgen_fwd_params p = {};
@@ -156,9 +161,9 @@ bool run_case(const subject& s, const test_case& c) {
 
     double worst = 0;  // largest error over its tolerance
     std::string where = "nowhere";
-    const auto compare = [&](double got, double want, const char* what, int b, int h, int i, int d) {
+    const auto compare = [&](double got, double want, double tolerance, const char* what, int b, int h, int i, int d) {
         if (got == want) return;
-        const double ratio = fabs(got - want) / tolerance(s, fabs(want));
+        const double ratio = fabs(got - want) / tolerance;
         if (!(ratio <= worst)) {
             worst = isnan(ratio) ? INFINITY : ratio;
             where = std::string(what) + " batch " + std::to_string(b) + " head " + std::to_string(h) + " row " + std::to_string(i) + " column " + std::to_string(d);
@@ -174,21 +179,28 @@ bool run_case(const subject& s, const test_case& c) {
             for (int i = 0; i < rows_q[b]; ++i) {
                 const int seen = s.causal ? std::min(rows_k[b], std::max(0, i + rows_k[b] - rows_q[b] + 1)) : rows_k[b];
                 double largest = -INFINITY;
+                const double* q_row = &q.values[q.at(tensor_batch, first_q + i, h)];
                 for (int j = 0; j < seen; ++j) {
+                    const double* k_row = &k.values[k.at(tensor_batch, first_k + j, hk)];
                     double dot = 0;
-                    for (int d = 0; d < s.head_dim; ++d) dot += q.get(s, tensor_batch, first_q + i, h, d) * k.get(s, tensor_batch, first_k + j, hk, d);
+                    for (int d = 0; d < s.head_dim; ++d) dot += q_row[d] * k_row[d];
                     weights[j] = dot * p.softmax_scale;
                     largest = std::max(largest, weights[j]);
                 }
                 double sum = 0;
-                for (int j = 0; j < seen; ++j) sum += weights[j] = exp(weights[j] - largest);
+                std::vector<double> values(s.head_dim, 0.0);
+                for (int j = 0; j < seen; ++j) {
+                    sum += weights[j] = exp(weights[j] - largest);
+                    const double* v_row = &v.values[v.at(tensor_batch, first_k + j, hk)];
+                    for (int d = 0; d < s.head_dim; ++d) values[d] += weights[j] * v_row[d];
+                }
                 for (int d = 0; d < s.head_dim; ++d) {
-                    double value = 0;
-                    for (int j = 0; j < seen; ++j) value += weights[j] * v.get(s, tensor_batch, first_k + j, hk, d);
-                    compare(o.get(s, tensor_batch, first_q + i, h, d), seen > 0 ? value / sum : 0.0, "O", b, h, i, d);
+                    const double want = seen > 0 ? values[d] / sum : 0.0;
+                    compare(widen(s, o.base[o.at(tensor_batch, first_q + i, h) + d]), want, tolerance_of_o(s, fabs(want)), "O", b, h, i, d);
                 }
                 const auto row = static_cast<size_t>((packed ? 0 : b * p.lse_batch_stride) + h * p.lse_head_stride + first_q + i);
-                compare(lse[row], seen > 0 ? largest + log(sum) : -INFINITY, "LSE", b, h, i, 0);
+                const double want = seen > 0 ? largest + log(sum) : -INFINITY;
+                compare(lse[row], want, tolerance_of_lse(fabs(want)), "LSE", b, h, i, 0);
             }
         }
     }

@@ -4,12 +4,19 @@
 
 namespace kgen::emulator {
 
+inline std::array<unsigned char, CHUNK> poison_chunk() {
+    std::array<unsigned char, CHUNK> chunk;
+    chunk.fill(static_cast<unsigned char>(POISON));
+    return chunk;
+}
+
 void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at) {
     device_thread& me = this_thread();
     const use used = {word::cp_async, at};
     unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
     if (to == nullptr) return;
-    if (valid && !tensors.allows(source_bytes, CHUNK, false, used)) return;
+    static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
+    if (valid && !tensors.allows(source_bytes, CHUNK, false, used)) source_bytes = nothing.data();
     const access a = access_of(me, destination, CHUNK, used);
     races.copy_issued(a, me.thread);
     memset(to, POISON, CHUNK);
