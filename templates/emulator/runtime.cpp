@@ -15,6 +15,13 @@
 #include <string>
 #include <vector>
 
+// How fibers are switched: KGEN_EMULATOR_UCONTEXT asks for the portable way where there is a faster one.
+#if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(KGEN_EMULATOR_UCONTEXT)
+#define KGEN_EMULATOR_ASSEMBLY 1
+#else
+#include <ucontext.h>
+#endif
+
 #include "kgen/emulator.h"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"

@@ -8,9 +8,20 @@
 
 #define KGEN_DEVICE inline
 #define KGEN_HOST_DEVICE inline
-#define KGEN_KERNEL(max_threads, min_blocks) void
+#define KGEN_KERNEL(max_threads, min_blocks) ::kgen::emulator::bounded<(max_threads), (min_blocks)>::result
 #define KGEN_PARAMETER const
 #define KGEN_UNROLL  // loops stay loops: less code for the host compiler
+
+namespace kgen::emulator {
+
+// What a kernel returns: nothing, once its launch bounds have been looked at.
+template <int MAX_THREADS, int MIN_BLOCKS>
+struct bounded {
+    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
+    using result = void;
+};
+
+}  // namespace kgen::emulator
 
 namespace kgen {
 

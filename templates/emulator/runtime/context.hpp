@@ -2,12 +2,6 @@
 // A switch is a dozen instructions and no system call; a block of 128 threads makes hundreds of thousands of them.
 #pragma once
 
-#if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(KGEN_EMULATOR_UCONTEXT)
-#define KGEN_EMULATOR_ASSEMBLY 1
-#else
-#include <ucontext.h>
-#endif
-
 namespace kgen::emulator {
 
 #ifdef KGEN_EMULATOR_ASSEMBLY
