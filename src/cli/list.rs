@@ -14,12 +14,12 @@ use std::io::{self, ErrorKind, Write};
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen list                                                the whole grid
-  kgen list --dtype bf16 --causal --target ampere          a slice of it
-  kgen list --head-dim 72 --plan                           a head dim outside the grid, with its plan
-  kgen list --filter 'hdim >= 128 and dtype == bf16'       a condition
-  kgen list --set standard-74 --format json                a named set, for scripts
-  kgen --variants my.toml list                             another grid";
+  kgen list                                            the whole grid
+  kgen list --dtype bf16 --causal --target ampere      a slice of it
+  kgen list --head-dim 72 --plan                       any head dim, planned
+  kgen list --filter 'hdim >= 128 and dtype == bf16'   a condition
+  kgen list --set standard-74 --format json            a named set, for scripts
+  kgen --variants my.toml list                         another grid";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -127,6 +127,9 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(Entry::cells));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for column in numbers {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -153,5 +156,87 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), CliError> {
             Err(CliError::Environment(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{InstructionPath, Limits, Occupancy, RegisterEstimate, Tile};
+
+    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+
+    /// A plan of made-up numbers: what is tested is where they are printed.
+    fn plan() -> Plan {
+        let tile =
+            Tile { m: 128, n: 64, warps: 4, kv_stages: 2, q_in_registers: false, min_blocks_per_sm: 2, rescale_threshold: 0 };
+        let limits = Limits {
+            shared_memory_per_block: 166_912,
+            shared_memory_per_sm: 167_936,
+            shared_memory_reserved: 1024,
+            registers_per_sm: 65_536,
+            registers_per_thread: 255,
+            warps_per_sm: 64,
+            blocks_per_sm: 32,
+        };
+        Plan {
+            variant: VARIANT,
+            path: InstructionPath::MmaSync,
+            tile,
+            threads: 128,
+            head_dim_padded: 80,
+            panels: vec![],
+            shared_memory: vec![],
+            shared_memory_bytes: 40_960,
+            registers: RegisterEstimate { output: 1, scores: 2, query: 3, other: 4, total: 210 },
+            occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
+            limits,
+        }
+    }
+
+    #[test]
+    fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let text = table(&[Entry::new(&VARIANT, Some(Ok(plan()))), Entry::new(&VARIANT, Some(Err(refused)))], true);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let planned = [
+            "flash_fwd_hdim72_fp16_causal_sm80",
+            "fwd",
+            "72",
+            "fp16",
+            "causal",
+            "sm80",
+            "128×64,",
+            "4",
+            "warps",
+            "40960",
+            "210",
+            "3",
+        ];
+        assert_eq!(rows[1], planned);
+        assert_eq!(rows[2][6..], ["-", "-", "-", "-"]);
+        assert!(text.lines().all(|line| line.len() == line.trim_end().len()), "no blanks at line ends");
+        assert!(text.ends_with("\n\n2 variants\n"), "{text}");
+    }
+
+    #[test]
+    fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let entries =
+            [Entry::new(&VARIANT, Some(Ok(plan()))), Entry::new(&VARIANT, Some(Err(refused))), Entry::new(&VARIANT, None)];
+        let text = json(&entries).expect("plain data");
+        let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");
+        assert_eq!(list[0]["plan"]["tile"]["m"], 128);
+        assert!(list[1]["plan"].is_null() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template")));
+        assert!(list[2].get("plan").is_none() && list[2].get("plan_error").is_none());
+    }
+
+    #[test]
+    fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
+        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
+        let entry = Entry::new(&helper, None);
+        assert_eq!(entry.cells(), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
+        let text = json(&[entry]).expect("plain data");
+        assert!(text.contains("\"head_dim\": null") && text.contains("\"causal\": null"), "{text}");
     }
 }

@@ -158,3 +158,110 @@ impl Grid {
         kinds
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const HEAD: &str = "version = 1\n[targets.sm80]\ndescription = 'Ampere'\n[targets.sm90]\ndescription = 'Hopper'\n";
+    const FAMILY: &str = "[[family]]\nkind = ['fwd']\nhead_dim = [128, 64]\ndtype = ['bf16', 'half']\nmask = ['causal', 'full']\ntarget = ['sm90', 'a100']\n";
+
+    #[track_caller]
+    fn parse(rest: &str) -> Grid {
+        Grid::parse(&format!("{HEAD}{FAMILY}{rest}"), "test.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn names(grid: &Grid) -> Vec<String> {
+        grid.variants().iter().map(Variant::name).collect()
+    }
+
+    #[test]
+    fn the_built_in_grid_is_every_forward_variant_of_sm80() {
+        let grid = Grid::builtin();
+        let expected: BTreeSet<String> = [32, 64, 96, 128, 160, 192, 224, 256]
+            .iter()
+            .flat_map(|d| ["fp16", "bf16"].map(|dtype| format!("flash_fwd_hdim{d}_{dtype}")))
+            .flat_map(|stem| ["", "_causal"].map(|mask| format!("{stem}{mask}_sm80")))
+            .collect();
+        assert_eq!(names(&grid).into_iter().collect::<BTreeSet<_>>(), expected);
+        assert_eq!((grid.variants().len(), grid.excluded().len()), (32, 0));
+        assert_eq!(grid.targets().count(), Target::ALL.len(), "every target may be named");
+    }
+
+    #[test]
+    fn standard_74_is_flash_attention_2s_slice() {
+        let grid = Grid::builtin();
+        let set = grid.set("standard-74").expect("it is declared");
+        assert_eq!(set.size, Some(74));
+        assert_eq!(grid.members(set).count(), 24, "6 head dims × 2 dtypes × 2 masks");
+        assert!(grid.members(set).all(|variant| ![160, 224].contains(&variant.head_dim)));
+        let later = BUILTIN.replace(r#"kind = ["fwd"]"#, r#"kind = ["fwd", "fwd_split", "bwd"]"#);
+        let helpers = "[[family]]\nkind = ['fwd_combine', 'prepare_scheduler']\ntarget = ['sm80']\n";
+        let later = Grid::parse(&format!("{later}{helpers}"), "later.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(later.members(later.set("standard-74").expect("declared")).count(), 74, "the filter already holds all of it");
+    }
+
+    #[test]
+    fn variants_are_sorted_whatever_the_order_of_the_file() {
+        let grid = parse("");
+        assert_eq!(
+            names(&grid)[..3],
+            ["flash_fwd_hdim64_fp16_sm80", "flash_fwd_hdim64_fp16_sm90", "flash_fwd_hdim64_fp16_causal_sm80"]
+        );
+        assert_eq!(grid.variants().len(), 16);
+        assert!(grid.variants().is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn every_kind_dtype_and_target_can_be_declared() {
+        let mut text = "version = 1\n".to_owned();
+        for target in Target::ALL {
+            text += &format!("[targets.{target}]\ndescription = 'a GPU'\n");
+        }
+        let quoted = |words: Vec<&str>| format!("{words:?}");
+        let targets = quoted(Target::ALL.iter().map(|target| target.name()).collect());
+        let (helpers, kinds): (Vec<Kind>, Vec<Kind>) = Kind::ALL.iter().partition(|kind| !kind.has_shape());
+        let word = |kinds: Vec<Kind>| quoted(kinds.into_iter().map(Kind::name).collect());
+        let dtypes = quoted(crate::grid::Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
+        text += &format!("[[family]]\nkind = {}\ntarget = {targets}\n", word(helpers));
+        text += &format!(
+            "[[family]]\nkind = {}\ntarget = {targets}\nhead_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n",
+            word(kinds)
+        );
+        let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(grid.variants().len(), 2 * 7 + 3 * 2 * 3 * 2 * 7);
+    }
+
+    #[test]
+    fn excluded_variants_keep_the_first_reason_that_matches() {
+        let grid = parse(
+            "[[exclude]]\nwhen = 'hdim == 64 and causal'\nreason = 'first'\n[[exclude]]\nwhen = 'causal'\nreason = 'second'\n",
+        );
+        let reasons: Vec<&str> = grid.excluded().iter().map(|one| one.reason.as_str()).collect();
+        assert_eq!(reasons, ["first", "first", "first", "first", "second", "second", "second", "second"]);
+        assert!(grid.variants().len() == 8 && grid.variants().iter().all(|variant| !variant.causal));
+    }
+
+    #[test]
+    fn tile_entries_merge_key_by_key_and_the_later_wins() {
+        let grid = parse(
+            "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\n",
+        );
+        let of = |head_dim, causal| {
+            let variant = Variant { head_dim, causal, ..grid.variants()[0] };
+            grid.tile_override(&variant)
+        };
+        assert_eq!(of(64, true), None);
+        assert_eq!(of(128, false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
+        let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), ..TileOverride::default() };
+        assert_eq!(of(128, true), Some(merged));
+        assert_eq!(of(200, true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_windows_line_ends_are_no_obstacle() {
+        let text = format!("\u{feff}{HEAD}{FAMILY}").replace('\n', "\r\n");
+        assert_eq!(Grid::parse(&text, "windows.toml").map(|grid| grid.variants().len()).ok(), Some(16));
+    }
+}

@@ -125,14 +125,21 @@ fn explain(message: &str, span: Range<usize>, text: &str) -> Finding {
     )
 }
 
+/// What strings begin and end with.
+const QUOTES: [char; 2] = ['"', '\''];
+
 /// How a value of the wrong type is probably meant.
 fn mend(expected: &str, source: &str) -> String {
     let short = (!source.contains('\n') && !source.is_empty() && source.len() < 60).then_some(source);
     match short {
         Some(source) if expected.contains("an array") => format!("write `[{source}]`"),
         Some(source) if expected.contains("string") && !source.contains(['"', '\'', '[', '{']) => format!("write `\"{source}\"`"),
-        Some(source) if expected.contains("whole number") && source.trim_matches(['"', '\'']).parse::<i64>().is_ok() => {
-            format!("write `{}`, without quotes", source.trim_matches(['"', '\'']))
+        Some(source)
+            if expected.contains("whole number")
+                && source.starts_with(QUOTES)
+                && source.trim_matches(QUOTES).parse::<i64>().is_ok() =>
+        {
+            format!("write `{}`, without quotes", source.trim_matches(QUOTES))
         }
         _ => format!("write {expected} here"),
     }

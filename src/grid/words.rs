@@ -4,7 +4,7 @@ use super::{Dtype, Kind, Target, UnknownWord};
 use std::str::FromStr;
 
 /// An axis whose values are words, so that filters and `variants.toml` read all three alike.
-pub(super) trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + 'static {
+pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'static {
     /// Every value, in canonical order.
     fn all() -> &'static [Self];
     /// The canonical name, then the aliases.
@@ -28,15 +28,20 @@ macro_rules! axis_word {
 axis_word!(Kind, Dtype, Target);
 
 /// A word that is no value of its axis, in the two sentences a message needs.
-pub(super) struct Misread {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{title}; {help}")]
+pub struct Misread {
     /// ``unknown dtype `fp12` ``.
     pub title: String,
     /// What to write instead.
     pub help: String,
 }
 
-/// Reads `word` as a value of an axis, canonical name or alias.
-pub(super) fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
+/// Reads `word` as a value of an axis: canonical name or alias, in any case.
+///
+/// # Errors
+/// [`Misread`], with the word that was probably meant.
+pub fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
     word.parse::<T>().map_err(|unknown| {
         let known: Vec<&str> = T::all().iter().flat_map(|value| value.words()).collect();
         let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
@@ -100,9 +105,9 @@ mod tests {
 
     #[test]
     fn a_misread_word_is_answered_with_a_suggestion_or_the_list() {
-        let near = read::<Dtype>("bfloat61").err().expect("not a dtype");
+        let near = read::<Dtype>("bfloat61").expect_err("not a dtype");
         assert_eq!((near.title.as_str(), near.help.as_str()), ("unknown dtype `bfloat61`", "did you mean `bfloat16`?"));
-        let far = read::<Dtype>("int4").err().expect("not a dtype");
+        let far = read::<Dtype>("int4").expect_err("not a dtype");
         assert_eq!(far.help, "known: `fp16`, `bf16`, `fp8`");
     }
 }

@@ -231,7 +231,7 @@ mod tests {
             ("target == volta", "volta", "`sm80`"),
             ("causal == maybe", "maybe", "`true`"),
             ("mask == diagonal", "diagonal", "`full`"),
-            ("full == true", "==", "`mask`"),
+            ("full == true", "==", "`mask == full`"),
             ("hdim == 64 hdim == 128", "hdim", "`and`"),
             ("(hdim == 64", "", "`)`"),
             ("hdim == 64)", ")", "`and`"),
