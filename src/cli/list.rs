@@ -43,9 +43,9 @@ struct Entry {
     dtype: Option<Dtype>,
     causal: Option<bool>,
     target: Target,
-    /// With `--plan`; null where there is none.
+    /// With `--plan`, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<Option<Plan>>,
+    plan: Option<Plan>,
     /// With `--plan`: why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_error: Option<String>,
@@ -57,15 +57,16 @@ struct Entry {
 /// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without one.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
-    let variants = args.selection.resolve(&grid)?;
+    let Args { selection, plan: with_plan } = args;
+    let variants = selection.resolve(&grid)?;
     let entries: Vec<Entry> =
-        variants.iter().map(|variant| Entry::new(variant, args.plan.then(|| plan(&grid, variant)))).collect();
+        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| plan(&grid, *variant)))).collect();
     let text = match global.format {
-        Format::Human => table(&entries, args.plan),
+        Format::Human => table(&entries, with_plan),
         Format::Json => json(&entries)?,
     };
     print(text.as_bytes())?;
-    if let Some(note) = args.selection.note(&grid) {
+    if let Some(note) = selection.note(&grid) {
         eprintln!("note: {note}");
     }
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
@@ -76,14 +77,18 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     Ok(())
 }
 
-fn plan(grid: &Grid, variant: &Variant) -> Result<Plan, PlanError> {
-    Plan::new(*variant, grid.tile_override(variant).as_ref())
+fn plan(grid: &Grid, variant: Variant) -> Result<Plan, PlanError> {
+    Plan::new(variant, grid.tile_override(&variant).as_ref())
 }
 
 impl Entry {
-    fn new(variant: &Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
+    fn new(variant: Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
         let shape = variant.kind.has_shape();
-        let plan_error = plan.as_ref().and_then(|plan| plan.as_ref().err()).map(ToString::to_string);
+        let (plan, plan_error) = match plan {
+            None => (None, None),
+            Some(Ok(plan)) => (Some(plan), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
         Self {
             name: variant.name(),
             kind: variant.kind,
@@ -91,12 +96,12 @@ impl Entry {
             dtype: shape.then_some(variant.dtype),
             causal: shape.then_some(variant.causal),
             target: variant.target,
-            plan: plan.map(Result::ok),
+            plan,
             plan_error,
         }
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self, with_plan: bool) -> Vec<String> {
         let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
         let mask = self.causal.map(|causal| if causal { "causal" } else { "full" }.to_owned());
         let mut cells = vec![
@@ -107,8 +112,8 @@ impl Entry {
             or_dash(mask),
             self.target.to_string(),
         ];
-        if let Some(plan) = &self.plan {
-            let of = |cell: &dyn Fn(&Plan) -> String| or_dash(plan.as_ref().map(cell));
+        if with_plan {
+            let of = |cell: &dyn Fn(&Plan) -> String| or_dash(self.plan.as_ref().map(cell));
             cells.push(of(&|plan| format!("{}×{}, {} warps", plan.tile.m, plan.tile.n, plan.tile.warps)));
             cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
             cells.push(of(&|plan| plan.registers.total.to_string()));
@@ -126,7 +131,7 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
         numbers.extend([7, 8, 9]);
     }
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(Entry::cells));
+    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(|entry| entry.cells(with_plan)));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
         let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
-        let text = table(&[Entry::new(&VARIANT, Some(Ok(plan()))), Entry::new(&VARIANT, Some(Err(refused)))], true);
+        let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let planned = [
             "flash_fwd_hdim72_fp16_causal_sm80",
@@ -222,20 +227,21 @@ mod tests {
     #[test]
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
         let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
-        let entries =
-            [Entry::new(&VARIANT, Some(Ok(plan()))), Entry::new(&VARIANT, Some(Err(refused))), Entry::new(&VARIANT, None)];
+        let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
         let text = json(&entries).expect("plain data");
         let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");
         assert_eq!(list[0]["plan"]["tile"]["m"], 128);
-        assert!(list[1]["plan"].is_null() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template")));
+        assert!(
+            list[1].get("plan").is_none() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template"))
+        );
         assert!(list[2].get("plan").is_none() && list[2].get("plan_error").is_none());
     }
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
         let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
-        let entry = Entry::new(&helper, None);
-        assert_eq!(entry.cells(), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
+        let entry = Entry::new(helper, None);
+        assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
         let text = json(&[entry]).expect("plain data");
         assert!(text.contains("\"head_dim\": null") && text.contains("\"causal\": null"), "{text}");
     }

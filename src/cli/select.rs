@@ -5,6 +5,12 @@ use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Varian
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
+const FILTER_HELP: &str = "\
+Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
+
+Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
+patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
+
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
@@ -52,10 +58,7 @@ pub struct SelectionArgs {
     set: Option<String>,
 
     /// Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
-    ///
-    /// Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in,
-    /// and ~ for patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.
-    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, long_help = FILTER_HELP)]
     filter: Option<String>,
 
     /// The whole grid (what no flags mean too); other flags still narrow it.

@@ -58,7 +58,7 @@ impl Grid {
         let bytes = fs::read(path).map_err(|source| GridError::Unreadable { path: path.to_owned(), source })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            GridError::NotUtf8 { path: path.to_owned(), line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
+            GridError::NotUtf8 { path: path.to_owned(), line: good.split(|byte| *byte == b'\n').count() }
         })?;
         Self::parse(&text, &path.display().to_string())
     }
@@ -74,7 +74,7 @@ impl Grid {
             }
         }
         for variant in declared {
-            match grid.exclusion(&variant) {
+            match grid.exclusion(variant) {
                 Some(reason) => grid.excluded.push(Excluded { variant, reason: reason.to_owned() }),
                 None => grid.variants.push(variant),
             }
@@ -141,8 +141,8 @@ impl Grid {
     }
 
     /// Why `variant` is not made, if an `[[exclude]]` says so.
-    pub(super) fn exclusion(&self, variant: &Variant) -> Option<&str> {
-        let rule = self.declarations.excludes.iter().find(|rule| rule.filter.matches(variant))?;
+    pub(super) fn exclusion(&self, variant: Variant) -> Option<&str> {
+        let rule = self.declarations.excludes.iter().find(|rule| rule.filter.matches(&variant))?;
         Some(&rule.reason)
     }
 
@@ -162,6 +162,7 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Dtype;
     use std::collections::BTreeSet;
 
     const HEAD: &str = "version = 1\n[targets.sm80]\ndescription = 'Ampere'\n[targets.sm90]\ndescription = 'Hopper'\n";
@@ -215,20 +216,15 @@ mod tests {
 
     #[test]
     fn every_kind_dtype_and_target_can_be_declared() {
-        let mut text = "version = 1\n".to_owned();
-        for target in Target::ALL {
-            text += &format!("[targets.{target}]\ndescription = 'a GPU'\n");
-        }
+        let declared: String =
+            Target::ALL.iter().map(|target| ["[targets.", target.name(), "]\ndescription = 'a GPU'\n"].concat()).collect();
         let quoted = |words: Vec<&str>| format!("{words:?}");
         let targets = quoted(Target::ALL.iter().map(|target| target.name()).collect());
-        let (helpers, kinds): (Vec<Kind>, Vec<Kind>) = Kind::ALL.iter().partition(|kind| !kind.has_shape());
-        let word = |kinds: Vec<Kind>| quoted(kinds.into_iter().map(Kind::name).collect());
-        let dtypes = quoted(crate::grid::Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
-        text += &format!("[[family]]\nkind = {}\ntarget = {targets}\n", word(helpers));
-        text += &format!(
-            "[[family]]\nkind = {}\ntarget = {targets}\nhead_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n",
-            word(kinds)
-        );
+        let dtypes = quoted(Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
+        let kinds = |shaped| quoted(Kind::ALL.iter().filter(|kind| kind.has_shape() == shaped).map(|kind| kind.name()).collect());
+        let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(false));
+        let axes = format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n");
+        let text = format!("version = 1\n{declared}{helpers}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(true));
         let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(grid.variants().len(), 2 * 7 + 3 * 2 * 3 * 2 * 7);
     }

@@ -92,11 +92,11 @@ impl Grid {
         let covered: BTreeSet<u32> = selected.iter().map(|variant| variant.head_dim).collect();
         selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&variant.head_dim)));
         if selected.is_empty() {
-            let made = |variant: &&Variant| self.exclusion(variant).is_none();
+            let made = |variant: &&Variant| self.exclusion(**variant).is_none();
             return Err(empty(selection, &stages, points.union(&off_grid).filter(made).copied().collect()));
         }
         let mut excluded = Vec::new();
-        selected.retain(|variant| match self.exclusion(variant) {
+        selected.retain(|variant| match self.exclusion(*variant) {
             None => true,
             Some(reason) => {
                 excluded.push(super::Excluded { variant: *variant, reason: reason.to_owned() });

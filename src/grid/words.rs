@@ -67,20 +67,25 @@ pub(super) fn ticked<S: AsRef<str>>(names: &[S]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Insertions, deletions and replacements of one character that lead from `a` to `b` (Levenshtein distance).
+/// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b` (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // distances[i][j] leads from the first i characters of `a` to the first j of `b`.
+    let mut distances = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            distances[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let one_off = distances[i - 1][j].min(distances[i][j - 1]) + 1;
+                let replaced = distances[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                let swapped = if swapped { distances[i - 2][j - 2] + 1 } else { usize::MAX };
+                one_off.min(replaced).min(swapped)
+            };
         }
     }
-    row[b.len()]
+    distances[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -94,6 +99,8 @@ mod tests {
         assert_eq!(edits("hdm", "hdim"), 1);
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("bf61", "bf16"), 1);
+        assert_eq!(edits("sm_08", "sm80"), 2);
     }
 
     #[test]
