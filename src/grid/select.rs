@@ -1,0 +1,240 @@
+//! Selections: which variants of a grid a command is about.
+
+use super::{Dtype, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, words};
+use std::{collections::BTreeSet, fmt::Write};
+
+/// What a user asks for. Every field narrows; an empty selection is the whole grid.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Kinds; empty for all.
+    pub kinds: Vec<Kind>,
+    /// Head dims; empty for all. A possible head dim that nothing selected has extends the selected families.
+    pub head_dims: Vec<u32>,
+    /// Dtypes; empty for all.
+    pub dtypes: Vec<Dtype>,
+    /// Only causal, only full, or both.
+    pub causal: Option<bool>,
+    /// Targets; empty for all.
+    pub targets: Vec<Target>,
+    /// A named set of the grid.
+    pub set: Option<String>,
+    /// A further condition.
+    pub filter: Option<Filter>,
+    /// The whole grid, said aloud. Narrows nothing, and lifts nothing the other fields say.
+    pub all: bool,
+}
+
+/// Why a selection gives no variants.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// A head dim no kernel can have.
+    #[error("{}\nhelp: {}", .0.title(), .0.help())]
+    HeadDim(#[from] HeadDimError),
+    /// A kind, dtype or target that no family of the grid has.
+    #[error(
+        "no family in the grid has {axis} `{word}`; the grid has: {known}\nhelp: add a `[[family]]` with it to the grid, or select one it has"
+    )]
+    NotInGrid {
+        /// `kind`, `dtype` or `target`.
+        axis: &'static str,
+        /// The value asked for.
+        word: &'static str,
+        /// The values there are.
+        known: String,
+    },
+    /// No set of that name.
+    #[error("the grid has no set `{name}`\nhelp: {help}")]
+    UnknownSet {
+        /// What was asked for.
+        name: String,
+        /// The sets there are.
+        help: String,
+    },
+    /// Everything selected is excluded by the grid.
+    #[error("the grid excludes everything selected:{}\nhelp: select others, or remove the `[[exclude]]` from the grid", listed(.0))]
+    Excluded(Vec<super::Excluded>),
+    /// The flags contradict each other or the grid.
+    #[error("nothing is selected: {flag} leaves none of {before}\nhelp: {help}")]
+    Empty {
+        /// The flag that emptied the selection, with its value.
+        flag: String,
+        /// What was left before it.
+        before: String,
+        /// What to change.
+        help: &'static str,
+    },
+}
+
+/// One condition of a selection, with the flag that stands for it.
+struct Stage<'a> {
+    flag: String,
+    keeps: Box<dyn Fn(&Variant) -> bool + 'a>,
+    help: &'static str,
+}
+
+impl Grid {
+    /// The variants `selection` means, sorted and without duplicates; never empty.
+    ///
+    /// Conditions intersect. A head dim asked for by number that no variant meeting the other conditions has, in the grid
+    /// or excluded from it, is made for all of them: the families that meet the other conditions are expanded with it.
+    /// Excludes hold for those variants too.
+    ///
+    /// # Errors
+    /// [`SelectError`] where a value exists nowhere in the grid, or where nothing is left.
+    pub fn select(&self, selection: &Selection) -> Result<Vec<Variant>, SelectError> {
+        self.check_values(selection)?;
+        let stages = self.stages(selection)?;
+        let (points, off_grid) = self.points(&selection.head_dims);
+        let kept = |candidates: &BTreeSet<Variant>| -> BTreeSet<Variant> {
+            candidates.iter().filter(|variant| stages.iter().all(|stage| (stage.keeps)(variant))).copied().collect()
+        };
+        let mut selected = kept(&points);
+        let covered: BTreeSet<u32> = selected.iter().map(|variant| variant.head_dim).collect();
+        selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&variant.head_dim)));
+        if selected.is_empty() {
+            return Err(empty(selection, &stages, &points | &off_grid));
+        }
+        let mut excluded = Vec::new();
+        selected.retain(|variant| match self.exclusion(variant) {
+            None => true,
+            Some(reason) => {
+                excluded.push(super::Excluded { variant: *variant, reason: reason.to_owned() });
+                false
+            }
+        });
+        if selected.is_empty() { Err(SelectError::Excluded(excluded)) } else { Ok(selected.into_iter().collect()) }
+    }
+
+    /// The declared variants, excluded ones included, that have one of `head_dims`, and beside them the variants the
+    /// families would have if they declared those head dims.
+    fn points(&self, head_dims: &[u32]) -> (BTreeSet<Variant>, BTreeSet<Variant>) {
+        let declared = self.families().iter().flat_map(|family| family.variants(None));
+        if head_dims.is_empty() {
+            return (declared.collect(), BTreeSet::new());
+        }
+        let extended = self.families().iter().flat_map(|family| family.variants(Some(head_dims)));
+        (declared.filter(|variant| head_dims.contains(&variant.head_dim)).collect(), extended.collect())
+    }
+
+    /// Refuses values that can give nothing, whatever the other conditions are.
+    fn check_values(&self, selection: &Selection) -> Result<(), SelectError> {
+        for head_dim in &selection.head_dims {
+            check_head_dim(i64::from(*head_dim))?;
+        }
+        let families = self.families();
+        let dtypes: BTreeSet<Dtype> = families.iter().flat_map(|family| family.dtypes.clone()).collect();
+        let targets: BTreeSet<Target> = families.iter().flat_map(|family| family.targets.clone()).collect();
+        present("kind", &selection.kinds, &self.kinds().into_iter().collect(), Kind::name)?;
+        present("dtype", &selection.dtypes, &dtypes, Dtype::name)?;
+        present("target", &selection.targets, &targets, Target::name)
+    }
+
+    /// The conditions of a selection besides its head dims, in the order in which they are blamed.
+    fn stages<'a>(&'a self, selection: &'a Selection) -> Result<Vec<Stage<'a>>, SelectError> {
+        const OTHERS: &str = "change it, or leave out one of the other flags; `kgen list` shows the grid";
+        let mut stages = Vec::new();
+        let mut stage = |flag: String, help, keeps: Box<dyn Fn(&Variant) -> bool + 'a>| stages.push(Stage { flag, keeps, help });
+        if !selection.kinds.is_empty() {
+            stage(flag("--kind", &selection.kinds), OTHERS, Box::new(|v| selection.kinds.contains(&v.kind)));
+        }
+        if !selection.targets.is_empty() {
+            stage(flag("--target", &selection.targets), OTHERS, Box::new(|v| selection.targets.contains(&v.target)));
+        }
+        if !selection.dtypes.is_empty() {
+            let keeps = |v: &Variant| v.kind.has_shape() && selection.dtypes.contains(&v.dtype);
+            stage(flag("--dtype", &selection.dtypes), OTHERS, Box::new(keeps));
+        }
+        if let Some(causal) = selection.causal {
+            let name = if causal { "`--causal`" } else { "`--full`" };
+            stage(name.to_owned(), OTHERS, Box::new(move |v| v.kind.has_shape() && v.causal == causal));
+        }
+        if let Some(name) = &selection.set {
+            let set = self.set(name).ok_or_else(|| self.unknown_set(name))?;
+            let help = "the set is a slice of the grid: leave out one of the other flags, or leave out `--set`";
+            stage(format!("`--set {name}`"), help, Box::new(|v| set.filter.matches(v)));
+        }
+        if let Some(filter) = &selection.filter {
+            let help = "`kgen list` shows the grid; a head dim outside of it is asked for with `--head-dim`";
+            stage(format!("`--filter '{filter}'`"), help, Box::new(|v| filter.matches(v)));
+        }
+        Ok(stages)
+    }
+
+    fn unknown_set(&self, name: &str) -> SelectError {
+        let known: Vec<&str> = self.sets().iter().map(|set| set.name.as_str()).collect();
+        let help = if known.is_empty() {
+            "this grid names no sets".to_owned()
+        } else {
+            words::suggestion(name, &known).unwrap_or_else(|| format!("its sets are: {}", words::ticked(&known)))
+        };
+        SelectError::UnknownSet { name: name.to_owned(), help }
+    }
+}
+
+/// A flag as it was written, its values in their canonical names.
+fn flag<T: ToString>(name: &str, values: &[T]) -> String {
+    format!("`{name} {}`", values.iter().map(T::to_string).collect::<Vec<_>>().join(","))
+}
+
+fn present<T: Copy + Ord>(
+    axis: &'static str,
+    asked: &[T],
+    there: &BTreeSet<T>,
+    name: fn(T) -> &'static str,
+) -> Result<(), SelectError> {
+    match asked.iter().find(|value| !there.contains(value)) {
+        None => Ok(()),
+        Some(missing) => {
+            let known: Vec<&str> = there.iter().map(|value| name(*value)).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { words::ticked(&known) };
+            Err(SelectError::NotInGrid { axis, word: name(*missing), known })
+        }
+    }
+}
+
+/// Finds the condition that leaves nothing, taking them one after the other.
+fn empty(selection: &Selection, stages: &[Stage<'_>], mut left: BTreeSet<Variant>) -> SelectError {
+    let mut earlier = Vec::new();
+    if !selection.head_dims.is_empty() {
+        let head_dims = flag("--head-dim", &selection.head_dims);
+        if left.is_empty() {
+            let help = "leave it out: the kernels of this grid have no head dim";
+            return SelectError::Empty { flag: head_dims, before: "the grid".to_owned(), help };
+        }
+        earlier.push(head_dims);
+    }
+    for stage in stages {
+        let before = left.len();
+        left.retain(|variant| (stage.keeps)(variant));
+        if left.is_empty() {
+            let of = if earlier.is_empty() { "of the grid".to_owned() } else { format!("with {}", earlier.join(" ")) };
+            let plural = if before == 1 { "" } else { "s" };
+            return SelectError::Empty {
+                flag: stage.flag.clone(),
+                before: format!("the {before} variant{plural} {of}"),
+                help: stage.help,
+            };
+        }
+        earlier.push(stage.flag.clone());
+    }
+    unreachable!("the stages together left nothing, so one of them did")
+}
+
+/// Excluded variants as lines, grouped by reason, the first few names of each.
+fn listed(excluded: &[super::Excluded]) -> String {
+    let mut reasons: Vec<&str> = Vec::new();
+    for one in excluded {
+        if !reasons.contains(&one.reason.as_str()) {
+            reasons.push(&one.reason);
+        }
+    }
+    let mut lines = String::new();
+    for reason in reasons {
+        let names: Vec<String> = excluded.iter().filter(|one| one.reason == reason).map(|one| one.variant.name()).collect();
+        let shown = words::ticked(&names[..names.len().min(3)]);
+        let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
+        // Writing to a String cannot fail.
+        let _ = write!(lines, "\n  {shown}{more}: {reason}");
+    }
+    lines
+}
