@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Longest a download may take.
-const DOWNLOAD_LIMIT: Duration = Duration::from_hours(1);
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(3600);
 
 /// All wheels put their files below this folder.
 const WHEEL_PREFIX: &str = "nvidia/cu13";
