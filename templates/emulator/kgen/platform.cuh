@@ -32,7 +32,7 @@ KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
 // A shuffle on a GPU, so here too a word at which the whole warp meets.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
 
-// Only a hint to the GPU compiler.
+// Hides from a GPU's compiler how `value` was computed; here there is nothing to hide.
 template <class T>
 KGEN_DEVICE T* opaque(T* value) {
     return value;
