@@ -11,7 +11,7 @@ Examples:
   kgen completions fish > ~/.config/fish/completions/kgen.fish";
 
 /// Arguments.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The shell the script is for.

@@ -14,12 +14,12 @@ use std::io::{self, ErrorKind, Write};
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen list                                                the whole grid
-  kgen list --dtype bf16 --causal --target ampere          a slice of it
-  kgen list --head-dim 72 --plan                           a head dim outside the grid, with its plan
-  kgen list --filter 'hdim >= 128 and dtype == bf16'       a condition
-  kgen list --set standard-74 --format json                a named set, for scripts
-  kgen --variants my.toml list                             another grid";
+  kgen list                                            the whole grid
+  kgen list --dtype bf16 --causal --target ampere      a slice of it
+  kgen list --head-dim 72 --plan                       any head dim, planned
+  kgen list --filter 'hdim >= 128 and dtype == bf16'   a condition
+  kgen list --set standard-74 --format json            a named set, for scripts
+  kgen --variants my.toml list                         another grid";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,9 @@ struct Entry {
     dtype: Option<Dtype>,
     causal: Option<bool>,
     target: Target,
-    /// With `--plan`; null where there is none.
+    /// With `--plan`, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<Option<Plan>>,
+    plan: Option<Plan>,
     /// With `--plan`: why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_error: Option<String>,
@@ -57,15 +57,16 @@ struct Entry {
 /// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without one.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
-    let variants = args.selection.resolve(&grid)?;
+    let Args { selection, plan: with_plan } = args;
+    let variants = selection.resolve(&grid)?;
     let entries: Vec<Entry> =
-        variants.iter().map(|variant| Entry::new(variant, args.plan.then(|| plan(&grid, variant)))).collect();
+        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| plan(&grid, *variant)))).collect();
     let text = match global.format {
-        Format::Human => table(&entries, args.plan),
+        Format::Human => table(&entries, with_plan),
         Format::Json => json(&entries)?,
     };
     print(text.as_bytes())?;
-    if let Some(note) = args.selection.note(&grid) {
+    if let Some(note) = selection.note(&grid) {
         eprintln!("note: {note}");
     }
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
@@ -76,14 +77,18 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     Ok(())
 }
 
-fn plan(grid: &Grid, variant: &Variant) -> Result<Plan, PlanError> {
-    Plan::new(*variant, grid.tile_override(variant).as_ref())
+fn plan(grid: &Grid, variant: Variant) -> Result<Plan, PlanError> {
+    Plan::new(variant, grid.tile_override(&variant).as_ref())
 }
 
 impl Entry {
-    fn new(variant: &Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
+    fn new(variant: Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
         let shape = variant.kind.has_shape();
-        let plan_error = plan.as_ref().and_then(|plan| plan.as_ref().err()).map(ToString::to_string);
+        let (plan, plan_error) = match plan {
+            None => (None, None),
+            Some(Ok(plan)) => (Some(plan), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
         Self {
             name: variant.name(),
             kind: variant.kind,
@@ -91,12 +96,12 @@ impl Entry {
             dtype: shape.then_some(variant.dtype),
             causal: shape.then_some(variant.causal),
             target: variant.target,
-            plan: plan.map(Result::ok),
+            plan,
             plan_error,
         }
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self, with_plan: bool) -> Vec<String> {
         let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
         let mask = self.causal.map(|causal| if causal { "causal" } else { "full" }.to_owned());
         let mut cells = vec![
@@ -107,8 +112,8 @@ impl Entry {
             or_dash(mask),
             self.target.to_string(),
         ];
-        if let Some(plan) = &self.plan {
-            let of = |cell: &dyn Fn(&Plan) -> String| or_dash(plan.as_ref().map(cell));
+        if with_plan {
+            let of = |cell: &dyn Fn(&Plan) -> String| or_dash(self.plan.as_ref().map(cell));
             cells.push(of(&|plan| format!("{}×{}, {} warps", plan.tile.m, plan.tile.n, plan.tile.warps)));
             cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
             cells.push(of(&|plan| plan.registers.total.to_string()));
@@ -126,7 +131,10 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
         numbers.extend([7, 8, 9]);
     }
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(Entry::cells));
+    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(|entry| entry.cells(with_plan)));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for column in numbers {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -153,5 +161,88 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), CliError> {
             Err(CliError::Environment(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{InstructionPath, Limits, Occupancy, RegisterEstimate, Tile};
+
+    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+
+    /// A plan of made-up numbers: what is tested is where they are printed.
+    fn plan() -> Plan {
+        let tile =
+            Tile { m: 128, n: 64, warps: 4, kv_stages: 2, q_in_registers: false, min_blocks_per_sm: 2, rescale_threshold: 0 };
+        let limits = Limits {
+            shared_memory_per_block: 166_912,
+            shared_memory_per_sm: 167_936,
+            shared_memory_reserved: 1024,
+            registers_per_sm: 65_536,
+            registers_per_thread: 255,
+            warps_per_sm: 64,
+            blocks_per_sm: 32,
+        };
+        Plan {
+            variant: VARIANT,
+            path: InstructionPath::MmaSync,
+            tile,
+            threads: 128,
+            head_dim_padded: 80,
+            panels: vec![],
+            shared_memory: vec![],
+            shared_memory_bytes: 40_960,
+            registers: RegisterEstimate { output: 1, scores: 2, query: 3, other: 4, total: 210 },
+            occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
+            limits,
+        }
+    }
+
+    #[test]
+    fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let planned = [
+            "flash_fwd_hdim72_fp16_causal_sm80",
+            "fwd",
+            "72",
+            "fp16",
+            "causal",
+            "sm80",
+            "128×64,",
+            "4",
+            "warps",
+            "40960",
+            "210",
+            "3",
+        ];
+        assert_eq!(rows[1], planned);
+        assert_eq!(rows[2][6..], ["-", "-", "-", "-"]);
+        assert!(text.lines().all(|line| line.len() == line.trim_end().len()), "no blanks at line ends");
+        assert!(text.ends_with("\n\n2 variants\n"), "{text}");
+    }
+
+    #[test]
+    fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
+        let text = json(&entries).expect("plain data");
+        let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");
+        assert_eq!(list[0]["plan"]["tile"]["m"], 128);
+        assert!(
+            list[1].get("plan").is_none() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template"))
+        );
+        assert!(list[2].get("plan").is_none() && list[2].get("plan_error").is_none());
+    }
+
+    #[test]
+    fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
+        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
+        let entry = Entry::new(helper, None);
+        assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
+        let text = json(&[entry]).expect("plain data");
+        assert!(text.contains("\"head_dim\": null") && text.contains("\"causal\": null"), "{text}");
     }
 }

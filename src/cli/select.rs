@@ -1,18 +1,24 @@
 //! The selection flags every command shares, and the grid they select from.
 
 use super::{CliError, Global};
-use crate::grid::{Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use std::str::FromStr;
+use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
+
+const FILTER_HELP: &str = "\
+Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
+
+Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
+patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
     /// Only these kinds of kernel.
-    #[arg(long, value_name = "KIND", value_delimiter = ',', ignore_case = true, alias = "kinds", hide_possible_values = true)]
-    #[arg(value_parser = words(Kind::ALL, Kind::name, Kind::aliases))]
-    #[arg(help = help("Only these kinds of kernel", Kind::ALL, Kind::name))]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', alias = "kinds", hide_possible_values = true)]
+    #[arg(value_parser = words::<Kind>())]
+    #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
     /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is made for it.
@@ -21,9 +27,9 @@ pub struct SelectionArgs {
     head_dim: Vec<u32>,
 
     /// Only these element types of Q, K and V.
-    #[arg(long, value_name = "DTYPE", value_delimiter = ',', ignore_case = true, alias = "dtypes", hide_possible_values = true)]
-    #[arg(value_parser = words(Dtype::ALL, Dtype::name, Dtype::aliases))]
-    #[arg(help = help("Only these element types of Q, K and V", Dtype::ALL, Dtype::name))]
+    #[arg(long, value_name = "DTYPE", value_delimiter = ',', alias = "dtypes", hide_possible_values = true)]
+    #[arg(value_parser = words::<Dtype>())]
+    #[arg(help = help::<Dtype>("Only these element types of Q, K and V"))]
     dtype: Vec<Dtype>,
 
     /// Only variants with a causal mask.
@@ -43,8 +49,8 @@ pub struct SelectionArgs {
         alias = "targets",
         hide_possible_values = true
     )]
-    #[arg(value_parser = words(Target::ALL, Target::name, Target::aliases))]
-    #[arg(help = help("Only these GPU architectures, also by alias (ampere, hopper, h100, …)", Target::ALL, Target::name))]
+    #[arg(value_parser = words::<Target>())]
+    #[arg(help = help::<Target>("Only these GPU architectures, also by alias (ampere, hopper, h100, …)"))]
     target: Vec<Target>,
 
     /// Only a named set of the grid, for example standard-74.
@@ -52,10 +58,7 @@ pub struct SelectionArgs {
     set: Option<String>,
 
     /// Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
-    ///
-    /// Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in,
-    /// and ~ for patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.
-    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, long_help = FILTER_HELP)]
     filter: Option<String>,
 
     /// The whole grid (what no flags mean too); other flags still narrow it.
@@ -113,22 +116,32 @@ pub fn load_grid(global: &Global) -> Result<Grid, CliError> {
 }
 
 /// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
-fn words<T>(
-    all: &'static [T],
-    name: fn(T) -> &'static str,
-    aliases: fn(T) -> &'static [&'static str],
-) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + FromStr + 'static,
-    T::Err: std::error::Error + Send + Sync + 'static,
-{
-    let values = all.iter().map(move |value| PossibleValue::new(name(*value)).aliases(aliases(*value)));
-    PossibleValuesParser::new(values).try_map(|word| word.parse::<T>())
+#[derive(Debug, Clone, Copy)]
+struct Words<T>(PhantomData<T>);
+
+fn words<T: AxisWord>() -> Words<T> {
+    Words(PhantomData)
+}
+
+impl<T: AxisWord> TypedValueParser for Words<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        StringValueParser::new().try_map(|word| read_word::<T>(&word)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(T::all().iter().filter_map(|value| {
+            let words = value.words();
+            words.split_first().map(|(name, aliases)| PossibleValue::new(*name).aliases(aliases.iter().copied()))
+        })))
+    }
 }
 
 /// `sentence: a, b, c`.
-fn help<T: Copy>(sentence: &str, all: &[T], name: fn(T) -> &'static str) -> String {
-    format!("{sentence}: {}", all.iter().map(|value| name(*value)).collect::<Vec<_>>().join(", "))
+fn help<T: AxisWord>(sentence: &str) -> String {
+    let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
+    format!("{sentence}: {}", names.join(", "))
 }
 
 fn head_dim(word: &str) -> Result<u32, String> {
@@ -189,6 +202,16 @@ mod tests {
         let error = Harness::try_parse_from(["kgen", "--causal", "--full"]).expect_err("a contradiction");
         assert_eq!(error.exit_code(), 2);
         assert_eq!((names(&["--causal"]).len(), names(&["--full"]).len(), names(&["--all"]).len()), (16, 16, 32));
+    }
+
+    #[test]
+    fn an_unknown_word_is_answered_with_the_one_that_was_meant() {
+        for (flags, expected) in
+            [(["--target", "ampre"], "did you mean `ampere`?"), (["--dtype", "int4"], "known: `fp16`, `bf16`, `fp8`")]
+        {
+            let error = Harness::try_parse_from([&["kgen"], &flags[..]].concat()).expect_err("an unknown word");
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub(super) struct Finding {
     pub label: String,
     /// What to change.
     pub help: String,
-    /// Another place that matters, and why.
-    pub context: Option<(Range<usize>, String)>,
+    /// Another place that matters, and why. Boxed, since it is rare and errors should be small.
+    pub context: Option<Box<(Range<usize>, String)>>,
 }
 
 impl Finding {
@@ -26,14 +26,13 @@ impl Finding {
 
     /// Adds another place that matters.
     pub fn with_context(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
-        self.context = Some((span, label.into()));
+        self.context = Some(Box::new((span, label.into())));
         self
     }
 
     /// The line of `text` the finding starts on, counted from 1.
     pub fn line(&self, text: &str) -> usize {
-        let start = self.span.start.min(text.len());
-        text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1
+        text[..boundary(text, self.span.start)].matches('\n').count() + 1
     }
 
     /// The finding as plain text: title, place, quoted line with a caret, help.
@@ -41,7 +40,7 @@ impl Finding {
         let context = self
             .context
             .iter()
-            .map(|(span, label)| AnnotationKind::Context.span(within_one_line(text, span)).label(label.as_str()));
+            .map(|place| AnnotationKind::Context.span(within_one_line(text, &place.0)).label(place.1.as_str()));
         let snippet = Snippet::source(text)
             .path(origin)
             .annotation(AnnotationKind::Primary.span(within_one_line(text, &self.span)).label(self.label.as_str()))

@@ -2,7 +2,7 @@
 
 /// Smallest head dim a kernel is made for: the K of one MMA.
 const SMALLEST: u32 = 16;
-/// Largest, FlashAttention's own limit: beyond it the accumulators of a row no longer fit the registers.
+/// Largest, `FlashAttention`'s own limit: beyond it the accumulators of a row no longer fit the registers.
 const LARGEST: u32 = 256;
 /// Rows are copied in pieces of 16 bytes: 8 elements of 16 bits.
 const STEP: u32 = 8;

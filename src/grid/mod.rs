@@ -28,3 +28,4 @@ pub use filter::{Filter, FilterError};
 pub use head_dim::{HeadDimError, check_head_dim};
 pub use select::{SelectError, Selection};
 pub use tile::TileOverride;
+pub use words::{AxisWord, Misread, read as read_word};

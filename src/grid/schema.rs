@@ -101,9 +101,14 @@ fn explain(message: &str, span: Range<usize>, text: &str) -> Finding {
     }
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         let (found, expected) = message.split_once(", expected ").unwrap_or((message, "another value"));
-        let found = found.split_once(": ").map_or(found, |(_, found)| found).replace("sequence", "array");
+        let found = match found.split_once(": ").map_or(found, |(_, found)| found) {
+            "map" => "table",
+            "sequence" => "array",
+            found => found,
+        };
         let expected = expected
             .replace("a sequence", "an array")
+            .replace("a boolean", "`true` or `false`")
             .replace("u32", "a whole number, 0 or more")
             .replace("i64", "a whole number");
         let title = format!("wrong type: {found}");
@@ -125,14 +130,21 @@ fn explain(message: &str, span: Range<usize>, text: &str) -> Finding {
     )
 }
 
+/// What strings begin and end with.
+const QUOTES: [char; 2] = ['"', '\''];
+
 /// How a value of the wrong type is probably meant.
 fn mend(expected: &str, source: &str) -> String {
     let short = (!source.contains('\n') && !source.is_empty() && source.len() < 60).then_some(source);
     match short {
         Some(source) if expected.contains("an array") => format!("write `[{source}]`"),
         Some(source) if expected.contains("string") && !source.contains(['"', '\'', '[', '{']) => format!("write `\"{source}\"`"),
-        Some(source) if expected.contains("whole number") && source.trim_matches(['"', '\'']).parse::<i64>().is_ok() => {
-            format!("write `{}`, without quotes", source.trim_matches(['"', '\'']))
+        Some(source)
+            if expected.contains("whole number")
+                && source.starts_with(QUOTES)
+                && source.trim_matches(QUOTES).parse::<i64>().is_ok() =>
+        {
+            format!("write `{}`, without quotes", source.trim_matches(QUOTES))
         }
         _ => format!("write {expected} here"),
     }

@@ -92,10 +92,11 @@ impl Grid {
         let covered: BTreeSet<u32> = selected.iter().map(|variant| variant.head_dim).collect();
         selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&variant.head_dim)));
         if selected.is_empty() {
-            return Err(empty(selection, &stages, &points | &off_grid));
+            let made = |variant: &&Variant| self.exclusion(**variant).is_none();
+            return Err(empty(selection, &stages, points.union(&off_grid).filter(made).copied().collect()));
         }
         let mut excluded = Vec::new();
-        selected.retain(|variant| match self.exclusion(variant) {
+        selected.retain(|variant| match self.exclusion(*variant) {
             None => true,
             Some(reason) => {
                 excluded.push(super::Excluded { variant: *variant, reason: reason.to_owned() });
@@ -198,7 +199,7 @@ fn empty(selection: &Selection, stages: &[Stage<'_>], mut left: BTreeSet<Variant
     if !selection.head_dims.is_empty() {
         let head_dims = flag("--head-dim", &selection.head_dims);
         if left.is_empty() {
-            let help = "leave it out: the kernels of this grid have no head dim";
+            let help = "leave it out: the kernels of this grid have no head dim, or are excluded";
             return SelectError::Empty { flag: head_dims, before: "the grid".to_owned(), help };
         }
         earlier.push(head_dims);
@@ -207,7 +208,7 @@ fn empty(selection: &Selection, stages: &[Stage<'_>], mut left: BTreeSet<Variant
         let before = left.len();
         left.retain(|variant| (stage.keeps)(variant));
         if left.is_empty() {
-            let of = if earlier.is_empty() { "of the grid".to_owned() } else { format!("with {}", earlier.join(" ")) };
+            let of = if earlier.is_empty() { "of the grid".to_owned() } else { format!("with {}", earlier.join(", ")) };
             let plural = if before == 1 { "" } else { "s" };
             return SelectError::Empty {
                 flag: stage.flag.clone(),
@@ -238,3 +239,6 @@ fn listed(excluded: &[super::Excluded]) -> String {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use super::{Dtype, Kind, Target, UnknownWord};
 use std::str::FromStr;
 
 /// An axis whose values are words, so that filters and `variants.toml` read all three alike.
-pub(super) trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + 'static {
+pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'static {
     /// Every value, in canonical order.
     fn all() -> &'static [Self];
     /// The canonical name, then the aliases.
@@ -28,15 +28,20 @@ macro_rules! axis_word {
 axis_word!(Kind, Dtype, Target);
 
 /// A word that is no value of its axis, in the two sentences a message needs.
-pub(super) struct Misread {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{title}; {help}")]
+pub struct Misread {
     /// ``unknown dtype `fp12` ``.
     pub title: String,
     /// What to write instead.
     pub help: String,
 }
 
-/// Reads `word` as a value of an axis, canonical name or alias.
-pub(super) fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
+/// Reads `word` as a value of an axis: canonical name or alias, in any case.
+///
+/// # Errors
+/// [`Misread`], with the word that was probably meant.
+pub fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
     word.parse::<T>().map_err(|unknown| {
         let known: Vec<&str> = T::all().iter().flat_map(|value| value.words()).collect();
         let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
@@ -62,20 +67,25 @@ pub(super) fn ticked<S: AsRef<str>>(names: &[S]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Insertions, deletions and replacements of one character that lead from `a` to `b` (Levenshtein distance).
+/// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b` (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // distances[i][j] leads from the first i characters of `a` to the first j of `b`.
+    let mut distances = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            distances[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let one_off = distances[i - 1][j].min(distances[i][j - 1]) + 1;
+                let replaced = distances[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                let swapped = if swapped { distances[i - 2][j - 2] + 1 } else { usize::MAX };
+                one_off.min(replaced).min(swapped)
+            };
         }
     }
-    row[b.len()]
+    distances[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -89,6 +99,8 @@ mod tests {
         assert_eq!(edits("hdm", "hdim"), 1);
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("bf61", "bf16"), 1);
+        assert_eq!(edits("sm_08", "sm80"), 2);
     }
 
     #[test]
@@ -100,9 +112,9 @@ mod tests {
 
     #[test]
     fn a_misread_word_is_answered_with_a_suggestion_or_the_list() {
-        let near = read::<Dtype>("bfloat61").err().expect("not a dtype");
+        let near = read::<Dtype>("bfloat61").expect_err("not a dtype");
         assert_eq!((near.title.as_str(), near.help.as_str()), ("unknown dtype `bfloat61`", "did you mean `bfloat16`?"));
-        let far = read::<Dtype>("int4").err().expect("not a dtype");
+        let far = read::<Dtype>("int4").expect_err("not a dtype");
         assert_eq!(far.help, "known: `fp16`, `bf16`, `fp8`");
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn filter(text: &str) -> Result<Node, Finding> {
         Err(reject("the filter goes on after its end", at, "expected `and`, `or` or nothing more", help))
     };
     whole(&mut input).map_err(|error| match error {
-        ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => *finding,
+        ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => finding,
         // Only partial input is ever incomplete, and this input is whole.
         ErrMode::Incomplete(_) => Finding::new("the filter ends too early", text.len()..text.len(), "here", EXAMPLE),
     })
@@ -58,16 +58,16 @@ pub(super) fn filter(text: &str) -> Result<Node, Finding> {
 
 const EXAMPLE: &str = "a filter looks like `hdim >= 128 and dtype == bf16`";
 
-/// The parser's error: the finding that will be shown (boxed: it travels through every rule).
+/// The parser's error: the finding that will be shown.
 #[derive(Debug)]
-struct Reject(Box<Finding>);
+struct Reject(Finding);
 
 impl ParserError<Input<'_>> for Reject {
     type Inner = Self;
 
     fn from_input(input: &Input<'_>) -> Self {
         let at = input.current_token_start();
-        Self(Box::new(Finding::new("the filter cannot be read", at..at, "not expected here", EXAMPLE)))
+        Self(Finding::new("the filter cannot be read", at..at, "not expected here", EXAMPLE))
     }
 
     fn into_inner(self) -> Result<Self, Self> {
@@ -76,7 +76,7 @@ impl ParserError<Input<'_>> for Reject {
 }
 
 fn reject(title: impl Into<String>, at: Range<usize>, label: impl Into<String>, help: impl Into<String>) -> ErrMode<Reject> {
-    ErrMode::Cut(Reject(Box::new(Finding::new(title, at, label, help))))
+    ErrMode::Cut(Reject(Finding::new(title, at, label, help)))
 }
 
 fn any<'i>(depth: u32) -> impl Parser<Input<'i>, Node, ErrMode<Reject>> {
