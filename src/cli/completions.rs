@@ -1,15 +1,29 @@
 //! `kgen completions`.
 
-use super::{CliError, Global};
+use super::{Cli, CliError, Global, list::print};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen completions bash > ~/.local/share/bash-completion/completions/kgen
+  kgen completions zsh > \"${fpath[1]}/_kgen\"
+  kgen completions fish > ~/.config/fish/completions/kgen.fish";
 
 /// Arguments.
-#[derive(Debug, clap::Args)]
-pub struct Args {}
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The shell the script is for.
+    shell: Shell,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`].
-pub fn run(_global: &Global, _args: Args) -> Result<(), CliError> {
-    Ok(())
+/// [`CliError`] where standard output cannot be written.
+pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "kgen", &mut script);
+    print(&script)
 }

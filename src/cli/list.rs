@@ -1,15 +1,248 @@
 //! `kgen list`.
 
-use super::{CliError, Global};
+use super::{
+    CliError, Format, Global,
+    select::{SelectionArgs, load_grid},
+};
+use crate::{
+    grid::{Dtype, Grid, Kind, Target, Variant},
+    plan::{Plan, PlanError},
+};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::io::{self, ErrorKind, Write};
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen list                                            the whole grid
+  kgen list --dtype bf16 --causal --target ampere      a slice of it
+  kgen list --head-dim 72 --plan                       any head dim, planned
+  kgen list --filter 'hdim >= 128 and dtype == bf16'   a condition
+  kgen list --set standard-74 --format json            a named set, for scripts
+  kgen --variants my.toml list                         another grid";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    /// Add how each variant would be done: tile, shared memory, registers, blocks per multiprocessor.
+    #[arg(long)]
+    plan: bool,
+}
+
+/// One line of the list. The first six keys of its JSON are what scripts rely on.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    kind: Kind,
+    /// Null, as `dtype` and `causal`, for the helper kernels that have none.
+    head_dim: Option<u32>,
+    dtype: Option<Dtype>,
+    causal: Option<bool>,
+    target: Target,
+    /// With `--plan`, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<Plan>,
+    /// With `--plan`: why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_error: Option<String>,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`].
-pub fn run(_global: &Global, _args: Args) -> Result<(), CliError> {
+/// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without one.
+pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
+    let grid = load_grid(global)?;
+    let Args { selection, plan: with_plan } = args;
+    let variants = selection.resolve(&grid)?;
+    let entries: Vec<Entry> =
+        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| plan(&grid, *variant)))).collect();
+    let text = match global.format {
+        Format::Human => table(&entries, with_plan),
+        Format::Json => json(&entries)?,
+    };
+    print(text.as_bytes())?;
+    if let Some(note) = selection.note(&grid) {
+        eprintln!("note: {note}");
+    }
+    let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
+    if let Some(first) = unplanned.first() {
+        let count = format!("{} of {}", unplanned.len(), entries.len());
+        return Err(CliError::VariantFailed(format!("{count} variants have no plan; the first: {first}")));
+    }
     Ok(())
+}
+
+fn plan(grid: &Grid, variant: Variant) -> Result<Plan, PlanError> {
+    Plan::new(variant, grid.tile_override(&variant).as_ref())
+}
+
+impl Entry {
+    fn new(variant: Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
+        let shape = variant.kind.has_shape();
+        let (plan, plan_error) = match plan {
+            None => (None, None),
+            Some(Ok(plan)) => (Some(plan), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
+        Self {
+            name: variant.name(),
+            kind: variant.kind,
+            head_dim: shape.then_some(variant.head_dim),
+            dtype: shape.then_some(variant.dtype),
+            causal: shape.then_some(variant.causal),
+            target: variant.target,
+            plan,
+            plan_error,
+        }
+    }
+
+    fn cells(&self, with_plan: bool) -> Vec<String> {
+        let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
+        let mask = self.causal.map(|causal| if causal { "causal" } else { "full" }.to_owned());
+        let mut cells = vec![
+            self.name.clone(),
+            self.kind.to_string(),
+            or_dash(self.head_dim.map(|head_dim| head_dim.to_string())),
+            or_dash(self.dtype.map(|dtype| dtype.to_string())),
+            or_dash(mask),
+            self.target.to_string(),
+        ];
+        if with_plan {
+            let of = |cell: &dyn Fn(&Plan) -> String| or_dash(self.plan.as_ref().map(cell));
+            cells.push(of(&|plan| format!("{}×{}, {} warps", plan.tile.m, plan.tile.n, plan.tile.warps)));
+            cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
+            cells.push(of(&|plan| plan.registers.total.to_string()));
+            cells.push(of(&|plan| plan.occupancy.blocks_per_sm.to_string()));
+        }
+        cells
+    }
+}
+
+fn table(entries: &[Entry], with_plan: bool) -> String {
+    let mut header = vec!["name", "kind", "head dim", "dtype", "mask", "target"];
+    let mut numbers = vec![2];
+    if with_plan {
+        header.extend(["tile", "smem (B)", "regs", "blocks/SM"]);
+        numbers.extend([7, 8, 9]);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(|entry| entry.cells(with_plan)));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    for column in numbers {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let plural = if entries.len() == 1 { "" } else { "s" };
+    format!("{}\n\n{} variant{plural}\n", table.trim_fmt(), entries.len())
+}
+
+fn json(entries: &[Entry]) -> Result<String, CliError> {
+    let text =
+        serde_json::to_string_pretty(entries).map_err(|error| CliError::VariantFailed(format!("cannot write JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
+///
+/// # Errors
+/// [`CliError::Environment`] where standard output cannot be written for another reason.
+pub(super) fn print(bytes: &[u8]) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CliError::Environment(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{InstructionPath, Limits, Occupancy, RegisterEstimate, Tile};
+
+    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+
+    /// A plan of made-up numbers: what is tested is where they are printed.
+    fn plan() -> Plan {
+        let tile =
+            Tile { m: 128, n: 64, warps: 4, kv_stages: 2, q_in_registers: false, min_blocks_per_sm: 2, rescale_threshold: 0 };
+        let limits = Limits {
+            shared_memory_per_block: 166_912,
+            shared_memory_per_sm: 167_936,
+            shared_memory_reserved: 1024,
+            registers_per_sm: 65_536,
+            registers_per_thread: 255,
+            warps_per_sm: 64,
+            blocks_per_sm: 32,
+        };
+        Plan {
+            variant: VARIANT,
+            path: InstructionPath::MmaSync,
+            tile,
+            threads: 128,
+            head_dim_padded: 80,
+            panels: vec![],
+            shared_memory: vec![],
+            shared_memory_bytes: 40_960,
+            registers: RegisterEstimate { output: 1, scores: 2, query: 3, other: 4, total: 210 },
+            occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
+            limits,
+        }
+    }
+
+    #[test]
+    fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let planned = [
+            "flash_fwd_hdim72_fp16_causal_sm80",
+            "fwd",
+            "72",
+            "fp16",
+            "causal",
+            "sm80",
+            "128×64,",
+            "4",
+            "warps",
+            "40960",
+            "210",
+            "3",
+        ];
+        assert_eq!(rows[1], planned);
+        assert_eq!(rows[2][6..], ["-", "-", "-", "-"]);
+        assert!(text.lines().all(|line| line.len() == line.trim_end().len()), "no blanks at line ends");
+        assert!(text.ends_with("\n\n2 variants\n"), "{text}");
+    }
+
+    #[test]
+    fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
+        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
+        let text = json(&entries).expect("plain data");
+        let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");
+        assert_eq!(list[0]["plan"]["tile"]["m"], 128);
+        assert!(
+            list[1].get("plan").is_none() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template"))
+        );
+        assert!(list[2].get("plan").is_none() && list[2].get("plan_error").is_none());
+    }
+
+    #[test]
+    fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
+        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
+        let entry = Entry::new(helper, None);
+        assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
+        let text = json(&[entry]).expect("plain data");
+        assert!(text.contains("\"head_dim\": null") && text.contains("\"causal\": null"), "{text}");
+    }
 }

@@ -1,1 +1,223 @@
-//! The selection flags every command shares.
+//! The selection flags every command shares, and the grid they select from.
+
+use super::{CliError, Global};
+use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
+
+const FILTER_HELP: &str = "\
+Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
+
+Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
+patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
+
+/// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Selection")]
+pub struct SelectionArgs {
+    /// Only these kinds of kernel.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', alias = "kinds", hide_possible_values = true)]
+    #[arg(value_parser = words::<Kind>())]
+    #[arg(help = help::<Kind>("Only these kinds of kernel"))]
+    kind: Vec<Kind>,
+
+    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is made for it.
+    #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
+    #[arg(value_parser = head_dim, allow_negative_numbers = true)]
+    head_dim: Vec<u32>,
+
+    /// Only these element types of Q, K and V.
+    #[arg(long, value_name = "DTYPE", value_delimiter = ',', alias = "dtypes", hide_possible_values = true)]
+    #[arg(value_parser = words::<Dtype>())]
+    #[arg(help = help::<Dtype>("Only these element types of Q, K and V"))]
+    dtype: Vec<Dtype>,
+
+    /// Only variants with a causal mask.
+    #[arg(long, conflicts_with = "full")]
+    causal: bool,
+
+    /// Only variants without a causal mask.
+    #[arg(long)]
+    full: bool,
+
+    /// Only these GPU architectures.
+    #[arg(
+        long,
+        value_name = "TARGET",
+        value_delimiter = ',',
+        ignore_case = true,
+        alias = "targets",
+        hide_possible_values = true
+    )]
+    #[arg(value_parser = words::<Target>())]
+    #[arg(help = help::<Target>("Only these GPU architectures, also by alias (ampere, hopper, h100, …)"))]
+    target: Vec<Target>,
+
+    /// Only a named set of the grid, for example standard-74.
+    #[arg(long, value_name = "NAME")]
+    set: Option<String>,
+
+    /// Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, long_help = FILTER_HELP)]
+    filter: Option<String>,
+
+    /// The whole grid (what no flags mean too); other flags still narrow it.
+    #[arg(long)]
+    all: bool,
+}
+
+impl SelectionArgs {
+    /// True where no selection flag was given.
+    pub fn is_empty(&self) -> bool {
+        let Self { kind, head_dim, dtype, causal, full, target, set, filter, all } = self;
+        let axes_open = kind.is_empty() && head_dim.is_empty() && dtype.is_empty() && target.is_empty();
+        axes_open && set.is_none() && filter.is_none() && !causal && !full && !all
+    }
+
+    /// The variants of `grid` the flags mean: sorted, without duplicates, at least one.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] where the filter cannot be read or nothing is selected; the message says which flag is to blame.
+    pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
+        let usage = |message: String| CliError::Usage(message);
+        let filter = self.filter.as_deref().map(Filter::from_str).transpose().map_err(|error| usage(error.to_string()))?;
+        let causal = if self.causal { Some(true) } else { self.full.then_some(false) };
+        let selection = Selection {
+            kinds: self.kind.clone(),
+            head_dims: self.head_dim.clone(),
+            dtypes: self.dtype.clone(),
+            causal,
+            targets: self.target.clone(),
+            set: self.set.clone(),
+            filter,
+            all: self.all,
+        };
+        grid.select(&selection).map_err(|error| usage(error.to_string()))
+    }
+
+    /// What a user has to know of a selection that worked: that the set asked for names more than the grid declares.
+    pub fn note(&self, grid: &Grid) -> Option<String> {
+        let set = grid.set(self.set.as_deref()?)?;
+        let (size, declared) = (set.size? as usize, grid.members(set).count());
+        let missing = size.checked_sub(declared).filter(|missing| *missing > 0)?;
+        Some(format!("the set `{}` names {size} variants; the grid declares {declared} of them, {missing} not yet", set.name))
+    }
+}
+
+/// The grid a command works on: the file of `--variants`, or the built-in one.
+///
+/// # Errors
+/// [`CliError::Usage`] where the file cannot be read or does not hold.
+pub fn load_grid(global: &Global) -> Result<Grid, CliError> {
+    match &global.variants {
+        None => Ok(Grid::builtin()),
+        Some(path) => Grid::load(path).map_err(|error| CliError::Usage(error.to_string())),
+    }
+}
+
+/// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
+#[derive(Debug, Clone, Copy)]
+struct Words<T>(PhantomData<T>);
+
+fn words<T: AxisWord>() -> Words<T> {
+    Words(PhantomData)
+}
+
+impl<T: AxisWord> TypedValueParser for Words<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        StringValueParser::new().try_map(|word| read_word::<T>(&word)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(T::all().iter().filter_map(|value| {
+            let words = value.words();
+            words.split_first().map(|(name, aliases)| PossibleValue::new(*name).aliases(aliases.iter().copied()))
+        })))
+    }
+}
+
+/// `sentence: a, b, c`.
+fn help<T: AxisWord>(sentence: &str) -> String {
+    let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
+    format!("{sentence}: {}", names.join(", "))
+}
+
+fn head_dim(word: &str) -> Result<u32, String> {
+    let number = word.trim().parse::<i64>().map_err(|_| "a head dim is a number".to_owned())?;
+    check_head_dim(number).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Harness {
+        #[command(flatten)]
+        selection: SelectionArgs,
+    }
+
+    fn parse(flags: &[&str]) -> SelectionArgs {
+        Harness::try_parse_from([&["kgen"], flags].concat()).unwrap_or_else(|error| panic!("{error}")).selection
+    }
+
+    fn names(flags: &[&str]) -> Vec<String> {
+        let variants = parse(flags).resolve(&Grid::builtin()).unwrap_or_else(|error| panic!("{error}"));
+        variants.iter().map(Variant::name).collect()
+    }
+
+    #[test]
+    fn no_flag_is_an_empty_selection_and_any_flag_is_not() {
+        assert!(parse(&[]).is_empty());
+        for flags in [
+            &["--kind", "fwd"][..],
+            &["--head-dim", "64"],
+            &["--dtype", "half"],
+            &["--causal"],
+            &["--full"],
+            &["--target", "a100"],
+            &["--set", "x"],
+            &["--filter", "causal"],
+            &["--all"],
+        ] {
+            assert!(!parse(flags).is_empty(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn lists_take_commas_aliases_and_any_case() {
+        let expected = ["flash_fwd_hdim64_bf16_causal_sm80", "flash_fwd_hdim128_bf16_causal_sm80"];
+        assert_eq!(
+            names(&["--hdim", "64,128", "--dtype", "BFloat16", "--causal", "--target", "Ampere", "--kind", "forward"]),
+            expected
+        );
+        assert_eq!(names(&["--head-dim", "64", "--head-dim", "128", "--dtype", "bf16", "--causal"]), expected);
+    }
+
+    #[test]
+    fn causal_and_full_contradict_each_other() {
+        let error = Harness::try_parse_from(["kgen", "--causal", "--full"]).expect_err("a contradiction");
+        assert_eq!(error.exit_code(), 2);
+        assert_eq!((names(&["--causal"]).len(), names(&["--full"]).len(), names(&["--all"]).len()), (16, 16, 32));
+    }
+
+    #[test]
+    fn an_unknown_word_is_answered_with_the_one_that_was_meant() {
+        for (flags, expected) in
+            [(["--target", "ampre"], "did you mean `ampere`?"), (["--dtype", "int4"], "known: `fp16`, `bf16`, `fp8`")]
+        {
+            let error = Harness::try_parse_from([&["kgen"], &flags[..]].concat()).expect_err("an unknown word");
+            assert!(error.exit_code() == 2 && error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_set_larger_than_the_grid_is_noted() {
+        let note = parse(&["--set", "standard-74"]).note(&Grid::builtin()).expect("74 are not declared");
+        assert_eq!(note, "the set `standard-74` names 74 variants; the grid declares 24 of them, 50 not yet");
+        assert_eq!(parse(&["--all"]).note(&Grid::builtin()), None);
+    }
+}

@@ -1,8 +1,31 @@
 //! What is asked for: the axes as types, the schema of `variants.toml`, its expansion, filters and sets.
 //! Knows nothing of plans, templates, compilers or terminals.
+//!
+//! ```text
+//! text ─▶ schema ─▶ declare ─▶ expand ─▶ select ─▶ variants
+//! ```
 
 mod axes;
+mod declare;
+mod error;
+mod expand;
+mod filter;
+mod finding;
+mod head_dim;
+mod schema;
+mod select;
 mod tile;
+mod words;
+
+#[cfg(test)]
+mod bad_input;
 
 pub use axes::{Dtype, Kind, Target, UnknownWord, Variant};
+pub use declare::Set;
+pub use error::GridError;
+pub use expand::{Excluded, Grid};
+pub use filter::{Filter, FilterError};
+pub use head_dim::{HeadDimError, check_head_dim};
+pub use select::{SelectError, Selection};
 pub use tile::TileOverride;
+pub use words::{AxisWord, Misread, read as read_word};

@@ -1,0 +1,323 @@
+//! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
+
+use super::{
+    Dtype, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
+    finding::Finding,
+    schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
+    words::{self, AxisWord},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+use toml::Spanned;
+
+/// The file format this kgen reads.
+const VERSION: i64 = 1;
+
+/// A checked file.
+#[derive(Debug, Clone)]
+pub(super) struct Declarations {
+    /// Targets a family may name, with what they are.
+    pub targets: BTreeMap<Target, String>,
+    /// In the file's order.
+    pub families: Vec<Family>,
+    /// In the file's order: the first that matches gives the reason.
+    pub excludes: Vec<Exclude>,
+    /// In the file's order: later entries change earlier ones.
+    pub tiles: Vec<TileRule>,
+    /// By name.
+    pub sets: Vec<Set>,
+}
+
+/// One `[[family]]`: the product of its axes.
+#[derive(Debug, Clone)]
+pub(super) struct Family {
+    pub kinds: Vec<Kind>,
+    /// Empty for helper kernels, as are `dtypes` and `masks`.
+    pub head_dims: Vec<u32>,
+    pub dtypes: Vec<Dtype>,
+    /// True is causal.
+    pub masks: Vec<bool>,
+    pub targets: Vec<Target>,
+    /// Place of the table.
+    pub span: Range<usize>,
+}
+
+/// One `[[exclude]]`.
+#[derive(Debug, Clone)]
+pub(super) struct Exclude {
+    pub filter: Filter,
+    pub reason: String,
+    /// Place of `when`.
+    pub span: Range<usize>,
+}
+
+/// One `[[tile]]`.
+#[derive(Debug, Clone)]
+pub(super) struct TileRule {
+    pub filter: Filter,
+    pub tile: TileOverride,
+    /// Place of `when`.
+    pub span: Range<usize>,
+}
+
+/// A named slice of the grid: `[sets.<name>]`.
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// What `--set` is given.
+    pub name: String,
+    /// One sentence.
+    pub description: String,
+    /// Which variants of the grid belong to it.
+    pub filter: Filter,
+    /// How many variants the name stands for once the grid declares them all; `None` where it is whatever the filter
+    /// finds.
+    pub size: Option<u32>,
+    /// Place of `size`, or of the name where it has none.
+    pub(super) span: Range<usize>,
+}
+
+impl Family {
+    /// Every variant of the family, with its own head dims or with `head_dims` instead.
+    pub fn variants(&self, head_dims: Option<&[u32]>) -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for (kind, target) in self.kinds.iter().flat_map(|kind| self.targets.iter().map(move |target| (*kind, *target))) {
+            if !kind.has_shape() {
+                if head_dims.is_none() {
+                    variants.push(Variant { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, target });
+                }
+                continue;
+            }
+            for head_dim in head_dims.unwrap_or(&self.head_dims).iter().copied() {
+                for dtype in self.dtypes.iter().copied() {
+                    variants.extend(self.masks.iter().map(|causal| Variant { kind, head_dim, dtype, causal: *causal, target }));
+                }
+            }
+        }
+        variants
+    }
+}
+
+/// Checks a file's declarations one by one; the first that does not hold is the finding.
+pub(super) fn declare(file: &File, text: &str) -> Result<Declarations, Finding> {
+    version(&file.version)?;
+    let targets = targets(file)?;
+    if file.family.is_empty() {
+        let help = "add a `[[family]]` with `kind`, `head_dim`, `dtype`, `mask` and `target`";
+        return Err(Finding::new("the file declares no variants", file.version.span(), "no `[[family]]` follows", help));
+    }
+    Ok(Declarations {
+        families: file.family.iter().map(|entry| family(entry, &targets)).collect::<Result<_, _>>()?,
+        excludes: file.exclude.iter().map(|entry| exclude(entry.get_ref(), text)).collect::<Result<_, _>>()?,
+        tiles: file.tile.iter().map(|entry| tile_rule(entry, text)).collect::<Result<_, _>>()?,
+        sets: file.sets.iter().map(|(name, entry)| set(name, entry, text)).collect::<Result<_, _>>()?,
+        targets,
+    })
+}
+
+fn version(version: &Spanned<i64>) -> Result<(), Finding> {
+    if *version.get_ref() == VERSION {
+        return Ok(());
+    }
+    let title = format!("version {} of the format is not known", version.get_ref());
+    let help = format!("write `version = {VERSION}`, or use the kgen this file was written for");
+    Err(Finding::new(title, version.span(), format!("this kgen reads version {VERSION}"), help))
+}
+
+fn targets(file: &File) -> Result<BTreeMap<Target, String>, Finding> {
+    let mut targets = BTreeMap::new();
+    let mut spans = BTreeMap::new();
+    // In the file's order, so that of two names for one target the second is called the duplicate.
+    let mut entries: Vec<_> = file.targets.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    for (name, entry) in entries {
+        let target: Target = axis_word(name)?;
+        if let Some(first) = spans.insert(target, name.span()) {
+            let title = format!("target `{target}` is declared twice");
+            return Err(
+                Finding::new(title, name.span(), "second time", "keep one of the two tables").with_context(first, "first time")
+            );
+        }
+        targets.insert(target, sentence(&entry.description, "description")?);
+    }
+    Ok(targets)
+}
+
+fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> Result<Family, Finding> {
+    let axes = entry.get_ref();
+    let kinds = axis("kind", &axes.kind, axis_word::<Kind>)?;
+    let targets = axis("target", &axes.target, |word| {
+        let target = axis_word(word)?;
+        if declared.contains_key(&target) {
+            return Ok(target);
+        }
+        let help = format!("add `[targets.{target}]` with a `description`");
+        Err(Finding::new(format!("target `{target}` is not declared"), word.span(), "no `[targets]` table for it", help))
+    })?;
+    let shaped = kinds.iter().filter(|kind| kind.has_shape()).count();
+    if shaped != 0 && shaped != kinds.len() {
+        let help = "write a `[[family]]` of its own, with only `kind` and `target`, for `fwd_combine` and `prepare_scheduler`";
+        let title = "kinds with and without a head dim in one family";
+        return Err(Finding::new(title, axes.kind.span(), "helper kernels have no head dim, dtype or mask", help));
+    }
+    let span = entry.span();
+    if shaped == 0 {
+        let keys = [
+            ("head_dim", axes.head_dim.as_ref().map(Spanned::span)),
+            ("dtype", axes.dtype.as_ref().map(Spanned::span)),
+            ("mask", axes.mask.as_ref().map(Spanned::span)),
+        ];
+        if let Some((key, Some(place))) = keys.into_iter().find(|(_, place)| place.is_some()) {
+            let title = format!("`{}` has no {key}", kinds[0]);
+            return Err(Finding::new(title, place, "an axis this kind does not have", format!("remove `{key}`")));
+        }
+        return Ok(Family { kinds, head_dims: vec![], dtypes: vec![], masks: vec![], targets, span });
+    }
+    let head_dims = axis("head_dim", required("head_dim", axes.head_dim.as_ref(), &span)?, head_dim)?;
+    let dtypes = axis("dtype", required("dtype", axes.dtype.as_ref(), &span)?, axis_word)?;
+    let masks = axis("mask", required("mask", axes.mask.as_ref(), &span)?, mask)?;
+    Ok(Family { kinds, head_dims, dtypes, masks, targets, span })
+}
+
+fn required<'a, T>(key: &str, value: Option<&'a T>, family: &Range<usize>) -> Result<&'a T, Finding> {
+    let example = match key {
+        "head_dim" => "head_dim = [64, 128]",
+        "dtype" => "dtype = [\"fp16\", \"bf16\"]",
+        _ => "mask = [\"full\", \"causal\"]",
+    };
+    value.ok_or_else(|| {
+        Finding::new(
+            format!("the key `{key}` is missing"),
+            family.clone(),
+            "in this family",
+            format!("add `{key}`, for example `{example}`"),
+        )
+    })
+}
+
+/// Reads an axis: not empty, every value readable, none twice (also not under two aliases).
+fn axis<W, T: Copy + Ord>(
+    name: &str,
+    words: &Spanned<Vec<Spanned<W>>>,
+    read: impl Fn(&Spanned<W>) -> Result<T, Finding>,
+) -> Result<Vec<T>, Finding> {
+    if words.get_ref().is_empty() {
+        let help = format!("give `{name}` at least one value, or remove the family");
+        return Err(Finding::new(format!("the axis `{name}` is empty"), words.span(), "no values: no variants", help));
+    }
+    let mut seen: BTreeMap<T, Range<usize>> = BTreeMap::new();
+    let mut values = Vec::new();
+    for word in words.get_ref() {
+        let value = read(word)?;
+        if let Some(first) = seen.insert(value, word.span()) {
+            let title = format!("a value of `{name}` is given twice");
+            return Err(
+                Finding::new(title, word.span(), "second time", "remove one of the two").with_context(first, "first time")
+            );
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn axis_word<T: AxisWord>(word: &Word) -> Result<T, Finding> {
+    words::read(word.get_ref()).map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))
+}
+
+fn head_dim(value: &Spanned<i64>) -> Result<u32, Finding> {
+    check_head_dim(*value.get_ref())
+        .map_err(|error| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
+}
+
+fn mask(word: &Word) -> Result<bool, Finding> {
+    match word.get_ref().as_str() {
+        "full" => Ok(false),
+        "causal" => Ok(true),
+        other => {
+            let help = words::suggestion(other, &["full", "causal"]).unwrap_or_else(|| "known: `full`, `causal`".to_owned());
+            Err(Finding::new(format!("unknown mask `{other}`"), word.span(), "not known", help))
+        }
+    }
+}
+
+fn exclude(entry: &ExcludeEntry, text: &str) -> Result<Exclude, Finding> {
+    let reason = sentence(&entry.reason, "reason")?;
+    Ok(Exclude { filter: filter(&entry.when, text)?, reason, span: entry.when.span() })
+}
+
+fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding> {
+    let place = entry.span();
+    let entry = entry.get_ref();
+    sentence(&entry.measured, "measured")?;
+    let tile = TileOverride {
+        m: entry.m,
+        n: entry.n,
+        warps: entry.warps,
+        kv_stages: entry.kv_stages,
+        q_in_registers: entry.q_in_registers,
+        min_blocks_per_sm: entry.min_blocks_per_sm,
+        rescale_threshold: entry.rescale_threshold,
+    };
+    if tile == TileOverride::default() {
+        let help =
+            "set at least one of `m`, `n`, `warps`, `kv_stages`, `q_in_registers`, `min_blocks_per_sm`, `rescale_threshold`";
+        return Err(Finding::new("this tile changes nothing", place, "no tile key is set", help));
+    }
+    Ok(TileRule { filter: filter(&entry.when, text)?, tile, span: entry.when.span() })
+}
+
+fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {
+    Ok(Set {
+        name: name.get_ref().clone(),
+        description: sentence(&entry.description, "description")?,
+        filter: filter(&entry.filter, text)?,
+        size: entry.size.as_ref().map(|size| *size.get_ref()),
+        span: entry.size.as_ref().map_or(name.span(), Spanned::span),
+    })
+}
+
+/// A text that has to say something.
+fn sentence(word: &Word, key: &str) -> Result<String, Finding> {
+    let text = word.get_ref().trim();
+    if text.is_empty() {
+        return Err(Finding::new(
+            format!("`{key}` says nothing"),
+            word.span(),
+            "an empty text",
+            "write one sentence: messages quote it",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// A filter inside the file: its errors point into the file's line.
+fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
+    word.get_ref().parse::<Filter>().map_err(|error| {
+        let outer = word.span();
+        let written = text.get(outer.clone()).unwrap_or_default();
+        // Where the string has escapes, its characters do not stand in the file as they are: point at all of it.
+        let span = written.find(word.get_ref().as_str()).filter(|_| !word.get_ref().is_empty()).map_or(outer.clone(), |quote| {
+            let inner = error.span();
+            outer.start + quote + inner.start..outer.start + quote + inner.end
+        });
+        Finding { span, ..error.finding }
+    })
+}
+
+/// Two families, or one, that declare the same variant.
+pub(super) fn duplicates(families: &[Family]) -> Result<BTreeSet<Variant>, Finding> {
+    let mut owners: BTreeMap<Variant, &Family> = BTreeMap::new();
+    for family in families {
+        for variant in family.variants(None) {
+            if let Some(first) = owners.insert(variant, family) {
+                let title = format!("`{variant}` is declared by two families");
+                let help = "take the shared values out of one of the two";
+                return Err(
+                    Finding::new(title, family.span.clone(), "second time", help).with_context(first.span.clone(), "first time")
+                );
+            }
+        }
+    }
+    Ok(owners.into_keys().collect())
+}

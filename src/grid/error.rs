@@ -1,0 +1,50 @@
+//! Why there is no grid.
+
+use super::finding::Finding;
+use std::{io, path::PathBuf};
+
+/// Why `variants.toml` gives no grid. `Display` is the whole message, several lines where a line is quoted.
+#[derive(Debug, thiserror::Error)]
+pub enum GridError {
+    /// The file cannot be read.
+    #[error("cannot read the grid `{}`: {source}\nhelp: {}", path.display(), remedy(source))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no UTF-8 text.
+    #[error("the grid `{}` is not UTF-8 text: line {line} holds other bytes\nhelp: save it as UTF-8", path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// First line that is not UTF-8, counted from 1.
+        line: usize,
+    },
+    /// What it declares does not hold.
+    #[error("{message}")]
+    Invalid {
+        /// The file name given for messages.
+        origin: String,
+        /// The line that is wrong, counted from 1.
+        line: usize,
+        /// What is wrong, the line with a caret, and what to change.
+        message: String,
+    },
+}
+
+impl GridError {
+    pub(super) fn invalid(finding: &Finding, origin: &str, text: &str) -> Self {
+        Self::Invalid { origin: origin.to_owned(), line: finding.line(text), message: finding.render(origin, text) }
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "check the path after `--variants`, or leave the flag out to use the built-in grid",
+        io::ErrorKind::PermissionDenied => "make the file readable for this user",
+        io::ErrorKind::IsADirectory => "give the file itself, not its folder",
+        _ => "give `--variants` a readable file, or leave the flag out to use the built-in grid",
+    }
+}

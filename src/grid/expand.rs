@@ -1,0 +1,263 @@
+//! The expanded grid.
+
+use super::{
+    GridError, Kind, Target, TileOverride, Variant,
+    declare::{Declarations, Family, Set, declare, duplicates},
+    finding::Finding,
+    schema,
+};
+use std::{fs, path::Path};
+
+/// The grid kgen ships: `variants.toml` of its repository.
+const BUILTIN: &str = include_str!("../../variants.toml");
+
+/// A parsed, checked and expanded `variants.toml`.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    declarations: Declarations,
+    variants: Vec<Variant>,
+    excluded: Vec<Excluded>,
+}
+
+/// A declared variant that is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excluded {
+    /// Which one.
+    pub variant: Variant,
+    /// Why, in the words of the first `[[exclude]]` that matches it.
+    pub reason: String,
+}
+
+impl Grid {
+    /// The grid embedded in the binary.
+    ///
+    /// # Panics
+    /// Never in a kgen whose tests pass: one of them parses the embedded file.
+    pub fn builtin() -> Self {
+        Self::parse(BUILTIN, "variants.toml (built in)").unwrap_or_else(|error| panic!("the embedded grid holds: {error}"))
+    }
+
+    /// Parses the text of a `variants.toml`; `origin` names it in messages.
+    ///
+    /// # Errors
+    /// [`GridError::Invalid`] with the first thing that does not hold, its line quoted.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, GridError> {
+        // Editors on some systems begin a file with a byte order mark; carets count from behind it.
+        let text = text.trim_start_matches('\u{feff}');
+        schema::read(text)
+            .and_then(|file| declare(&file, text))
+            .and_then(Self::expand)
+            .map_err(|finding| GridError::invalid(&finding, origin, text))
+    }
+
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// [`GridError`]: not readable, not UTF-8, or not valid.
+    pub fn load(path: &Path) -> Result<Self, GridError> {
+        let bytes = fs::read(path).map_err(|source| GridError::Unreadable { path: path.to_owned(), source })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            GridError::NotUtf8 { path: path.to_owned(), line: good.split(|byte| *byte == b'\n').count() }
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Expands the families, applies the excludes, and refuses rules that match nothing.
+    fn expand(declarations: Declarations) -> Result<Self, Finding> {
+        let mut grid = Self { declarations, variants: Vec::new(), excluded: Vec::new() };
+        let declared = duplicates(&grid.declarations.families)?;
+        for rule in &grid.declarations.excludes {
+            if !declared.iter().any(|variant| rule.filter.matches(variant)) {
+                let help = "remove it, or correct the filter; `kgen list` shows the grid";
+                return Err(Finding::new("this exclude matches no variant", rule.span.clone(), "stale", help));
+            }
+        }
+        for variant in declared {
+            match grid.exclusion(variant) {
+                Some(reason) => grid.excluded.push(Excluded { variant, reason: reason.to_owned() }),
+                None => grid.variants.push(variant),
+            }
+        }
+        for rule in &grid.declarations.tiles {
+            if !grid.variants.iter().any(|variant| rule.filter.matches(variant)) {
+                let help = "remove it, or correct the filter; `kgen list` shows the grid";
+                return Err(Finding::new("this tile matches no variant", rule.span.clone(), "stale", help));
+            }
+        }
+        for set in &grid.declarations.sets {
+            let held = grid.members(set).count();
+            if let Some(size) = set.size.filter(|size| held > *size as usize) {
+                let title = format!("the set `{}` holds {held} variants, more than its size of {size}", set.name);
+                return Err(Finding::new(title, set.span.clone(), "fewer than it holds", "correct `size`, or narrow `filter`"));
+            }
+        }
+        Ok(grid)
+    }
+
+    /// The variants to make: excludes applied, sorted by kind, head dim, dtype, mask (full first) and target.
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// The declared variants that are not made, each with its reason, in the same order.
+    pub fn excluded(&self) -> &[Excluded] {
+        &self.excluded
+    }
+
+    /// What the `[[tile]]` entries that match `variant` say, later entries changing earlier ones key by key; `None`
+    /// where none matches. Holds for variants outside the grid too.
+    pub fn tile_override(&self, variant: &Variant) -> Option<TileOverride> {
+        let matching = self.declarations.tiles.iter().filter(|rule| rule.filter.matches(variant));
+        matching.map(|rule| rule.tile.clone()).reduce(|earlier, later| TileOverride {
+            m: later.m.or(earlier.m),
+            n: later.n.or(earlier.n),
+            warps: later.warps.or(earlier.warps),
+            kv_stages: later.kv_stages.or(earlier.kv_stages),
+            q_in_registers: later.q_in_registers.or(earlier.q_in_registers),
+            min_blocks_per_sm: later.min_blocks_per_sm.or(earlier.min_blocks_per_sm),
+            rescale_threshold: later.rescale_threshold.or(earlier.rescale_threshold),
+        })
+    }
+
+    /// The named sets, by name.
+    pub fn sets(&self) -> &[Set] {
+        &self.declarations.sets
+    }
+
+    /// The set called `name`.
+    pub fn set(&self, name: &str) -> Option<&Set> {
+        self.declarations.sets.iter().find(|set| set.name == name)
+    }
+
+    /// The variants of the grid that belong to `set`.
+    pub fn members<'a>(&'a self, set: &'a Set) -> impl Iterator<Item = &'a Variant> {
+        self.variants.iter().filter(|variant| set.filter.matches(variant))
+    }
+
+    /// The targets families may name, with what each is.
+    pub fn targets(&self) -> impl Iterator<Item = (Target, &str)> {
+        self.declarations.targets.iter().map(|(target, description)| (*target, description.as_str()))
+    }
+
+    /// Why `variant` is not made, if an `[[exclude]]` says so.
+    pub(super) fn exclusion(&self, variant: Variant) -> Option<&str> {
+        let rule = self.declarations.excludes.iter().find(|rule| rule.filter.matches(&variant))?;
+        Some(&rule.reason)
+    }
+
+    pub(super) fn families(&self) -> &[Family] {
+        &self.declarations.families
+    }
+
+    /// Kinds that some family has.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = self.families().iter().flat_map(|family| family.kinds.clone()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Dtype;
+    use std::collections::BTreeSet;
+
+    const HEAD: &str = "version = 1\n[targets.sm80]\ndescription = 'Ampere'\n[targets.sm90]\ndescription = 'Hopper'\n";
+    const FAMILY: &str = "[[family]]\nkind = ['fwd']\nhead_dim = [128, 64]\ndtype = ['bf16', 'half']\nmask = ['causal', 'full']\ntarget = ['sm90', 'a100']\n";
+
+    #[track_caller]
+    fn parse(rest: &str) -> Grid {
+        Grid::parse(&format!("{HEAD}{FAMILY}{rest}"), "test.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn names(grid: &Grid) -> Vec<String> {
+        grid.variants().iter().map(Variant::name).collect()
+    }
+
+    #[test]
+    fn the_built_in_grid_is_every_forward_variant_of_sm80() {
+        let grid = Grid::builtin();
+        let expected: BTreeSet<String> = [32, 64, 96, 128, 160, 192, 224, 256]
+            .iter()
+            .flat_map(|d| ["fp16", "bf16"].map(|dtype| format!("flash_fwd_hdim{d}_{dtype}")))
+            .flat_map(|stem| ["", "_causal"].map(|mask| format!("{stem}{mask}_sm80")))
+            .collect();
+        assert_eq!(names(&grid).into_iter().collect::<BTreeSet<_>>(), expected);
+        assert_eq!((grid.variants().len(), grid.excluded().len()), (32, 0));
+        assert_eq!(grid.targets().count(), Target::ALL.len(), "every target may be named");
+    }
+
+    #[test]
+    fn standard_74_is_flash_attention_2s_slice() {
+        let grid = Grid::builtin();
+        let set = grid.set("standard-74").expect("it is declared");
+        assert_eq!(set.size, Some(74));
+        assert_eq!(grid.members(set).count(), 24, "6 head dims × 2 dtypes × 2 masks");
+        assert!(grid.members(set).all(|variant| ![160, 224].contains(&variant.head_dim)));
+        let later = BUILTIN.replace(r#"kind = ["fwd"]"#, r#"kind = ["fwd", "fwd_split", "bwd"]"#);
+        let helpers = "[[family]]\nkind = ['fwd_combine', 'prepare_scheduler']\ntarget = ['sm80']\n";
+        let later = Grid::parse(&format!("{later}{helpers}"), "later.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(later.members(later.set("standard-74").expect("declared")).count(), 74, "the filter already holds all of it");
+    }
+
+    #[test]
+    fn variants_are_sorted_whatever_the_order_of_the_file() {
+        let grid = parse("");
+        assert_eq!(
+            names(&grid)[..3],
+            ["flash_fwd_hdim64_fp16_sm80", "flash_fwd_hdim64_fp16_sm90", "flash_fwd_hdim64_fp16_causal_sm80"]
+        );
+        assert_eq!(grid.variants().len(), 16);
+        assert!(grid.variants().is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn every_kind_dtype_and_target_can_be_declared() {
+        let declared: String =
+            Target::ALL.iter().map(|target| ["[targets.", target.name(), "]\ndescription = 'a GPU'\n"].concat()).collect();
+        let quoted = |words: Vec<&str>| format!("{words:?}");
+        let targets = quoted(Target::ALL.iter().map(|target| target.name()).collect());
+        let dtypes = quoted(Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
+        let kinds = |shaped| quoted(Kind::ALL.iter().filter(|kind| kind.has_shape() == shaped).map(|kind| kind.name()).collect());
+        let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(false));
+        let axes = format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n");
+        let text = format!("version = 1\n{declared}{helpers}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(true));
+        let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(grid.variants().len(), 2 * 7 + 3 * 2 * 3 * 2 * 7);
+    }
+
+    #[test]
+    fn excluded_variants_keep_the_first_reason_that_matches() {
+        let grid = parse(
+            "[[exclude]]\nwhen = 'hdim == 64 and causal'\nreason = 'first'\n[[exclude]]\nwhen = 'causal'\nreason = 'second'\n",
+        );
+        let reasons: Vec<&str> = grid.excluded().iter().map(|one| one.reason.as_str()).collect();
+        assert_eq!(reasons, ["first", "first", "first", "first", "second", "second", "second", "second"]);
+        assert!(grid.variants().len() == 8 && grid.variants().iter().all(|variant| !variant.causal));
+    }
+
+    #[test]
+    fn tile_entries_merge_key_by_key_and_the_later_wins() {
+        let grid = parse(
+            "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\n",
+        );
+        let of = |head_dim, causal| {
+            let variant = Variant { head_dim, causal, ..grid.variants()[0] };
+            grid.tile_override(&variant)
+        };
+        assert_eq!(of(64, true), None);
+        assert_eq!(of(128, false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
+        let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), ..TileOverride::default() };
+        assert_eq!(of(128, true), Some(merged));
+        assert_eq!(of(200, true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_windows_line_ends_are_no_obstacle() {
+        let text = format!("\u{feff}{HEAD}{FAMILY}").replace('\n', "\r\n");
+        assert_eq!(Grid::parse(&text, "windows.toml").map(|grid| grid.variants().len()).ok(), Some(16));
+    }
+}

@@ -1,0 +1,261 @@
+//! Filter expressions: `hdim >= 128 and dtype == bf16`. The same language selects on the command line and says which
+//! variants an `[[exclude]]`, a `[[tile]]` or a set of `variants.toml` means.
+
+mod glob;
+mod parse;
+#[cfg(test)]
+mod properties;
+
+use super::{Dtype, Kind, Target, Variant, finding::Finding};
+use std::{fmt, ops::Range, str::FromStr};
+
+/// A condition on variants, parsed from text.
+///
+/// Fields: `kind`, `hdim` (or `head_dim`), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
+/// (`causal` or `full`), `target`, `name`. Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
+/// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
+/// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
+///
+/// The two helper kernels have no head dim, dtype or mask: a test of those is false for them, and its negation true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    text: String,
+    root: Node,
+}
+
+impl Filter {
+    /// True where `variant` meets the condition.
+    pub fn matches(&self, variant: &Variant) -> bool {
+        self.root.matches(*variant)
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        match parse::filter(text) {
+            Ok(root) => Ok(Self { text: text.to_owned(), root }),
+            Err(finding) => Err(FilterError { text: text.to_owned(), finding }),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    /// The text it was parsed from.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// Why a text is no filter. Its `Display` is several lines: the reason, the text with a caret, what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", finding.render("filter", text))]
+pub struct FilterError {
+    text: String,
+    pub(super) finding: Finding,
+}
+
+impl FilterError {
+    /// The part of the text that could not be read, in bytes; empty at its end.
+    pub fn span(&self) -> Range<usize> {
+        self.finding.span.clone()
+    }
+}
+
+/// One node of a parsed filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    /// `a or b or c`.
+    Any(Vec<Node>),
+    /// `a and b and c`.
+    All(Vec<Node>),
+    /// `not a`.
+    Not(Box<Node>),
+    /// A condition on one field.
+    Test(Test),
+}
+
+/// A condition on one field, always in its positive form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Kind(Vec<Kind>),
+    HeadDim(Check<u32>),
+    Dtype(Vec<Dtype>),
+    Causal(Vec<bool>),
+    Target(Check<Target>),
+    Name(Vec<String>),
+    NameLike(String),
+}
+
+/// How a value of an ordered field is tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Check<T> {
+    OneOf(Vec<T>),
+    Compare(Order, T),
+}
+
+/// The ordering operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+impl Node {
+    fn matches(&self, variant: Variant) -> bool {
+        match self {
+            Self::Any(parts) => parts.iter().any(|part| part.matches(variant)),
+            Self::All(parts) => parts.iter().all(|part| part.matches(variant)),
+            Self::Not(inner) => !inner.matches(variant),
+            Self::Test(test) => test.matches(variant),
+        }
+    }
+}
+
+impl Test {
+    fn matches(&self, variant: Variant) -> bool {
+        let has_shape = variant.kind.has_shape();
+        match self {
+            Self::Kind(kinds) => kinds.contains(&variant.kind),
+            Self::HeadDim(check) => has_shape && check.holds(variant.head_dim),
+            Self::Dtype(dtypes) => has_shape && dtypes.contains(&variant.dtype),
+            Self::Causal(masks) => has_shape && masks.contains(&variant.causal),
+            Self::Target(check) => check.holds(variant.target),
+            Self::Name(names) => names.contains(&variant.name()),
+            Self::NameLike(pattern) => glob::matches(pattern, &variant.name()),
+        }
+    }
+}
+
+impl<T: Copy + Ord> Check<T> {
+    fn holds(&self, value: T) -> bool {
+        match self {
+            Self::OneOf(values) => values.contains(&value),
+            Self::Compare(Order::Less, limit) => value < *limit,
+            Self::Compare(Order::AtMost, limit) => value <= *limit,
+            Self::Compare(Order::Greater, limit) => value > *limit,
+            Self::Compare(Order::AtLeast, limit) => value >= *limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const CAUSAL: Variant = Variant { causal: true, ..FULL };
+
+    #[track_caller]
+    fn holds(text: &str, variant: Variant) -> bool {
+        text.parse::<Filter>().unwrap_or_else(|error| panic!("{error}")).matches(&variant)
+    }
+
+    #[test]
+    fn every_field_and_operator_is_understood() {
+        let cases = [
+            ("kind == fwd", true),
+            ("kind != forward", false),
+            ("kind in (bwd, fwd)", true),
+            ("hdim == 128", true),
+            ("head_dim <128", false),
+            ("hdim<=128", true),
+            ("hdim > 120", true),
+            ("hdim >= 136", false),
+            ("hdim in (64, 128,)", true),
+            ("hdim not in (64, 128)", false),
+            ("dtype == bfloat16", true),
+            ("dtype in (half, e4m3)", false),
+            ("target == ampere", true),
+            ("target >= hopper", false),
+            ("target in (blackwell-dc, A100)", true),
+            ("causal", false),
+            ("full", true),
+            ("not causal", true),
+            ("causal == false", true),
+            ("causal != false", false),
+            ("mask == full", true),
+            ("mask != causal", true),
+            ("mask in (causal, full)", true),
+            ("name == flash_fwd_hdim128_bf16_sm80", true),
+            ("name ~ 'flash_fwd_*_bf16*'", true),
+            ("name ~ \"*fp8*\"", false),
+            ("name !~ *fp8*", true),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(holds(text, FULL), expected, "`{text}`");
+        }
+    }
+
+    #[test]
+    fn and_binds_tighter_than_or_and_not_tighter_than_both() {
+        assert!(holds("hdim == 128 or hdim == 64 and causal", FULL));
+        assert!(!holds("(hdim == 128 or hdim == 64) and causal", FULL));
+        assert!(holds("(hdim == 128 or hdim == 64) and causal", CAUSAL));
+        assert!(!holds("not hdim == 64 and causal", FULL));
+        assert!(holds("not (hdim == 64 and causal)", FULL));
+        assert!(holds("!causal && hdim == 128 || hdim == 8", FULL));
+        assert!(holds("NOT\n  causal\tAND full", FULL));
+    }
+
+    #[test]
+    fn a_helper_kernel_has_no_head_dim_dtype_or_mask() {
+        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        for text in ["hdim < 64", "dtype == fp16", "full", "causal == false"] {
+            assert!(!holds(text, helper), "`{text}`");
+            assert!(holds(&format!("not {text}"), helper), "`not {text}`");
+        }
+        assert!(holds("kind == combine and target == sm80 and name ~ '*combine*' and dtype != bf16", helper));
+    }
+
+    #[track_caller]
+    fn refused(text: &str) -> (String, String) {
+        let error = text.parse::<Filter>().expect_err("this is no filter");
+        (text[error.span()].to_owned(), error.to_string())
+    }
+
+    #[test]
+    fn an_error_points_at_the_column_and_says_what_was_expected() {
+        let cases = [
+            ("hdm >= 128", "hdm", "did you mean `hdim`?"),
+            ("size == 128", "size", "`hdim`"),
+            ("hdim >= many", "many", "a number"),
+            ("hdim = 128", "=", "`==`"),
+            ("hdim 128", "128", "`>=`"),
+            ("hdim ~ '12*'", "~", "only `name`"),
+            ("dtype < fp16", "<", "no order"),
+            ("dtype == bfloat61", "bfloat61", "did you mean `bfloat16`?"),
+            ("target == volta", "volta", "`sm80`"),
+            ("causal == maybe", "maybe", "`true`"),
+            ("mask == diagonal", "diagonal", "`full`"),
+            ("full == true", "==", "`mask == full`"),
+            ("hdim == 64 hdim == 128", "hdim", "`and`"),
+            ("(hdim == 64", "", "`)`"),
+            ("hdim == 64)", ")", "`and`"),
+            ("hdim in 64, 128", "64", "`(`"),
+            ("hdim in ()", ")", "a number"),
+            ("hdim in (64 128)", "128", "`,`"),
+            ("name ~ 'flash", "'flash", "not closed"),
+            ("hdim >= 64 and", "", "a condition"),
+            ("", "", "a condition"),
+            ("hdim == 99999999999", "99999999999", "a number"),
+        ];
+        for (text, at, expected) in cases {
+            let (found, message) = refused(text);
+            assert_eq!(found, at, "the caret of `{text}`:\n{message}");
+            assert!(message.contains(expected), "`{text}` should say {expected}:\n{message}");
+            assert!(message.contains('^') && message.contains("help:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused_instead_of_overflowing_the_stack() {
+        let (_, message) = refused(&"(".repeat(100_000));
+        assert!(message.contains("nested"), "{}", &message[..200]);
+        let (_, message) = refused(&"not ".repeat(100_000));
+        assert!(message.contains("nested"), "{}", &message[..200]);
+    }
+}

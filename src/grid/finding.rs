@@ -1,0 +1,93 @@
+//! Something wrong in a text a person wrote, and how it is shown: the line quoted, a caret, what to change.
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use std::ops::Range;
+
+/// One thing that is wrong at one place of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// One sentence: what is wrong.
+    pub title: String,
+    /// Where, in bytes of the text.
+    pub span: Range<usize>,
+    /// What the caret says: usually what was expected there.
+    pub label: String,
+    /// What to change.
+    pub help: String,
+    /// Another place that matters, and why. Boxed, since it is rare and errors should be small.
+    pub context: Option<Box<(Range<usize>, String)>>,
+}
+
+impl Finding {
+    /// A finding without a second place.
+    pub fn new(title: impl Into<String>, span: Range<usize>, label: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { title: title.into(), span, label: label.into(), help: help.into(), context: None }
+    }
+
+    /// Adds another place that matters.
+    pub fn with_context(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
+        self.context = Some(Box::new((span, label.into())));
+        self
+    }
+
+    /// The line of `text` the finding starts on, counted from 1.
+    pub fn line(&self, text: &str) -> usize {
+        text[..boundary(text, self.span.start)].matches('\n').count() + 1
+    }
+
+    /// The finding as plain text: title, place, quoted line with a caret, help.
+    pub fn render(&self, origin: &str, text: &str) -> String {
+        let context = self
+            .context
+            .iter()
+            .map(|place| AnnotationKind::Context.span(within_one_line(text, &place.0)).label(place.1.as_str()));
+        let snippet = Snippet::source(text)
+            .path(origin)
+            .annotation(AnnotationKind::Primary.span(within_one_line(text, &self.span)).label(self.label.as_str()))
+            .annotations(context);
+        let report = [Level::ERROR
+            .no_name()
+            .primary_title(self.title.as_str())
+            .element(snippet)
+            .element(Level::HELP.message(self.help.as_str()))];
+        Renderer::plain().render(&report)
+    }
+}
+
+/// `span` cut at the end of its first line and moved to character boundaries: a caret under a whole table says less
+/// than one under its header.
+fn within_one_line(text: &str, span: &Range<usize>) -> Range<usize> {
+    let start = boundary(text, span.start);
+    let line = text[start..].find(['\n', '\r']).map_or(text.len(), |length| start + length);
+    start..boundary(text, span.end.clamp(start, line))
+}
+
+/// The character boundary at or before byte `at`.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_quotes_its_line_with_number_and_caret() {
+        let text = "a = 1\nbb = 2\n";
+        let finding = Finding::new("`bb` is odd", 6..8, "here", "call it `b`").with_context(0..1, "like this");
+        let shown = finding.render("f.toml", text);
+        assert_eq!(finding.line(text), 2);
+        for part in ["`bb` is odd\n", "f.toml:2:1", "2 | bb = 2", "^^ here", "- like this", "help: call it `b`"] {
+            assert!(shown.contains(part), "`{part}` is missing from\n{shown}");
+        }
+        assert!(!shown.contains('\u{1b}'), "no colour codes");
+    }
+
+    #[test]
+    fn a_span_is_cut_to_its_first_line_and_to_whole_characters() {
+        assert_eq!(within_one_line("ab\ncd", &(0..5)), 0..2);
+        assert_eq!(within_one_line("ab\r\ncd", &(1..6)), 1..2);
+        assert_eq!(within_one_line("é", &(1..2)), 0..2);
+        assert_eq!(within_one_line("ab", &(7..9)), 2..2);
+    }
+}

@@ -1,0 +1,144 @@
+//! `kgen list` and `kgen completions`, through the binary.
+
+use assert_cmd::Command;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::Value;
+use std::{
+    fs,
+    io::Read,
+    process::{self, Stdio},
+    time::{Duration, Instant},
+};
+
+fn kgen() -> Command {
+    let mut command = Command::cargo_bin("kgen").expect("cargo builds it");
+    command.env_remove("KGEN_VARIANTS");
+    command
+}
+
+fn json(args: &[&str]) -> Vec<Value> {
+    let output = kgen().arg("list").args(args).args(["--format", "json"]).assert().success().get_output().clone();
+    serde_json::from_slice(&output.stdout).expect("an array")
+}
+
+#[test]
+fn the_default_grid_is_32_variants_in_a_table() {
+    kgen()
+        .arg("list")
+        .assert()
+        .success()
+        .stdout(contains("flash_fwd_hdim224_bf16_causal_sm80").and(contains("head dim")).and(contains("\n32 variants\n")))
+        .stderr("");
+}
+
+#[test]
+fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
+    let list = json(&["--hdim", "128", "--dtype", "bfloat16", "--causal", "--target", "ampere"]);
+    let expected = serde_json::json!([{
+        "name": "flash_fwd_hdim128_bf16_causal_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": true, "target": "sm80",
+    }]);
+    assert_eq!(Value::from(list), expected);
+    assert_eq!(json(&[]).len(), 32);
+    assert_eq!(json(&["--all"]), json(&[]));
+}
+
+#[test]
+fn the_standard_set_says_what_the_grid_does_not_declare_yet() {
+    let output = kgen().args(["list", "--set", "standard-74", "--format", "json"]).assert().success().get_output().clone();
+    let list: Vec<Value> = serde_json::from_slice(&output.stdout).expect("notes stay out of the JSON");
+    assert_eq!(list.len(), 24);
+    let note = String::from_utf8(output.stderr).expect("text");
+    assert!(note.contains("74") && note.contains("24") && note.contains("50"), "{note}");
+}
+
+#[test]
+fn a_head_dim_outside_the_grid_is_made_for_the_selected_families() {
+    let names: Vec<Value> =
+        json(&["--head-dim", "72", "--dtype", "fp16", "--target", "sm80"]).iter().map(|entry| entry["name"].clone()).collect();
+    assert_eq!(names, ["flash_fwd_hdim72_fp16_sm80", "flash_fwd_hdim72_fp16_causal_sm80"]);
+}
+
+#[test]
+fn bad_usage_exits_with_2_and_says_what_to_do() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["--head-dim", "68"], "nearest: 64 and 72"),
+        (&["--head-dim", "wide"], "is a number"),
+        (&["--target", "sm42"], "unknown target `sm42`"),
+        (&["--target", "hopper"], "no family in the grid has target `sm90`; the grid has: `sm80`"),
+        (&["--dtype", "fp8"], "no family in the grid has dtype `fp8`"),
+        (&["--set", "standard"], "standard-74"),
+        (&["--filter", "hdm > 64"], "did you mean `hdim`?"),
+        (
+            &["--filter", "hdim > 64", "--head-dim", "64"],
+            "`--filter 'hdim > 64'` leaves none of the 4 variants with `--head-dim 64`",
+        ),
+        (&["--causal", "--full"], "cannot be used with"),
+    ];
+    for (args, expected) in cases {
+        kgen().arg("list").args(args).assert().code(2).stdout("").stderr(contains(expected));
+    }
+}
+
+#[test]
+fn another_grid_is_used_where_one_is_named_and_its_mistakes_are_quoted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("my.toml");
+    let grid = "version = 1\n[targets.gb10]\ndescription = 'Spark'\n[[family]]\nkind = ['bwd']\nhead_dim = [72]\ndtype = ['e4m3']\nmask = ['full']\ntarget = ['dgx-spark']\n";
+    fs::write(&file, grid).expect("written");
+    kgen().arg("--variants").arg(&file).arg("list").assert().success().stdout(contains("flash_bwd_hdim72_fp8_sm121"));
+    kgen().env("KGEN_VARIANTS", &file).arg("list").assert().success().stdout(contains("1 variant\n"));
+
+    fs::write(&file, grid.replace("[72]", "[70]")).expect("written");
+    let quoted = contains("my.toml:6:13").and(contains("6 | head_dim = [70]")).and(contains("^^")).and(contains("help:"));
+    kgen().arg("--variants").arg(&file).arg("list").assert().code(2).stdout("").stderr(quoted);
+
+    fs::write(&file, [0xff, 0xfe]).expect("written");
+    kgen().arg("--variants").arg(&file).arg("list").assert().code(2).stderr(contains("not UTF-8"));
+    fs::remove_file(&file).expect("removed");
+    kgen().arg("list").arg("--variants").arg(&file).assert().code(2).stderr(contains("my.toml").and(contains("check the path")));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut child = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"))
+        .args(["list", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // Closing our end before it writes: dropping stdout at once.
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+    assert!(child.wait().expect("it ends").success() && stderr.is_empty(), "{stderr}");
+}
+
+#[test]
+fn listing_is_instant() {
+    let fastest = (0..10)
+        .map(|_| {
+            let start = Instant::now();
+            kgen().arg("list").assert().success();
+            start.elapsed()
+        })
+        .min()
+        .expect("ten runs");
+    // 20 ms is promised for a release build; an unoptimised one on a busy machine gets room.
+    let limit = if cfg!(debug_assertions) { Duration::from_millis(200) } else { Duration::from_millis(20) };
+    assert!(fastest < limit, "{fastest:?}");
+}
+
+#[test]
+fn every_shell_gets_a_script_that_knows_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        kgen().args(["completions", shell]).assert().success().stdout(contains("build-all").and(contains("head-dim")));
+    }
+    kgen().args(["completions", "tcsh"]).assert().code(2).stderr(contains("possible values"));
+}
+
+#[test]
+fn help_shows_examples() {
+    for command in ["list", "completions"] {
+        kgen().args([command, "--help"]).assert().success().stdout(contains("Examples:\n  kgen"));
+    }
+}
