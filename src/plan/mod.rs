@@ -1,10 +1,12 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
 //! Knows nothing of nvcc, GPUs present, files or terminals.
 
+mod compile;
 mod limits;
 mod model;
 mod tile;
 
+pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, shell_words};
 pub use limits::Limits;
 pub use tile::Tile;
 
@@ -50,6 +52,8 @@ pub struct Panel {
 pub struct Region {
     /// What lies there: `Q (then O)`, `K`, `V`.
     pub name: String,
+    /// The kernel's name for the offset; none where the kernel reaches the region from another one's.
+    pub constant: Option<&'static str>,
     /// Bytes from the start of the block's shared memory.
     pub offset: u32,
     /// Size in bytes.
@@ -93,6 +97,8 @@ pub struct Plan {
     pub tile: Tile,
     /// Threads of a block.
     pub threads: u32,
+    /// Query rows each warp owns.
+    pub rows_per_warp: u32,
     /// `head_dim` rounded up to the MMA's K (16): the width of Q, K and V tiles in shared memory.
     pub head_dim_padded: u32,
     /// Column panels of every tile in shared memory.

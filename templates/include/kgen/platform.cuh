@@ -14,9 +14,22 @@
 namespace kgen {
 
 KGEN_DEVICE uint32_t thread_index() { return threadIdx.x; }
-KGEN_DEVICE uint32_t block_index() { return blockIdx.x; }
+// Read anew at each call (`volatile`): what a kernel needs again at its end is then recomputed, not held in registers.
+KGEN_DEVICE uint32_t block_index() {
+    uint32_t index;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+    return index;
+}
 KGEN_DEVICE uint32_t lane_index() { return threadIdx.x % 32; }
 // Uniform over a warp; the shuffle tells the compiler so, which keeps what follows from it in uniform registers.
 KGEN_DEVICE uint32_t warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
+
+// Hides from the compiler how `value` was computed. Without it every multiple of a stride in an unrolled loop is hoisted
+// into registers of its own, and a kernel that holds its accumulators in registers spills.
+template <class T>
+KGEN_DEVICE T* opaque(T* value) {
+    asm volatile("" : "+l"(value));
+    return value;
+}
 
 }  // namespace kgen

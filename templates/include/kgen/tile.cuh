@@ -80,11 +80,12 @@ KGEN_DEVICE uint32_t fragment_address(uint32_t tile, lane_offsets lanes, int row
     return tile + (lane ^ flip) + (Tile::panel_offset(start) + row * width * 2);
 }
 
-// Brings a tile of `Tile::rows` rows of HEAD_DIM elements from `source` (row stride in elements) into shared memory.
-// Rows from `valid_rows` on, and columns from HEAD_DIM up to the tile's width, are filled with zeros and not read.
+// Brings the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row stride in
+// elements) into shared memory. Rows from `rows` on, and columns from HEAD_DIM up to the tile's width, are filled with
+// zeros and not read.
 // VECTOR: 16-byte asynchronous copies; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, int START = 0>
-KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_stride, int valid_rows) {
+KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
         constexpr int chunks = width / 8;
@@ -93,18 +94,20 @@ KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_st
         static_assert(pass_rows % 8 == 0, "the swizzle of a thread's chunk is the same in every pass");
 
         const int row = thread_index() / chunks;
+        const int valid_rows = rows - first_row;
         const int column = START + thread_index() % chunks * 8;
         const bool valid_column = START + width <= HEAD_DIM || column < HEAD_DIM;
         const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(row, thread_index() % chunks);
-        const uint16_t* from = source + row * row_stride + column;
+        const uint16_t* from = source + (first_row + row) * row_stride + column;
 
         if constexpr (VECTOR) {
             KGEN_UNROLL
             for (int pass = 0; pass < passes; ++pass) {
                 const int pass_row = pass * pass_rows;
                 if (Tile::rows % pass_rows == 0 || row + pass_row < Tile::rows) {
-                    cp_async(destination + pass_row * width * 2, from + pass_row * row_stride, row + pass_row < valid_rows && valid_column);
+                    cp_async(destination + pass_row * width * 2, from, row + pass_row < valid_rows && valid_column);
                 }
+                from = opaque(from + pass_rows * row_stride);
             }
         } else {
             for (int pass_row = 0; pass_row + row < Tile::rows; pass_row += pass_rows) {
@@ -120,7 +123,7 @@ KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_st
                 store_shared(destination + pass_row * width * 2, words4{words[0], words[1], words[2], words[3]});
             }
         }
-        copy_tile<Tile, HEAD_DIM, THREADS, VECTOR, START + width>(tile, source, row_stride, valid_rows);
+        copy_tile<Tile, HEAD_DIM, THREADS, VECTOR, START + width>(tile, source, row_stride, first_row, rows);
     }
 }
 

@@ -1,0 +1,61 @@
+"""The C interface of kgen (generated/include/kgen.h) for Python measurements: ctypes over torch tensors."""
+
+import ctypes
+
+import torch
+
+DTYPES = {torch.float16: 0, torch.bfloat16: 1}
+FLAG_CAUSAL = 1
+
+
+class FwdParams(ctypes.Structure):
+    """`kgen_fwd_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")],
+        *[(f"{t}_{axis}_stride", ctypes.c_int64) for t in "qkvo" for axis in ("batch", "row", "head")],
+        ("lse_batch_stride", ctypes.c_int64),
+        ("lse_head_stride", ctypes.c_int64),
+        *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
+        *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "head_dim", "dtype")],
+        ("softmax_scale", ctypes.c_float),
+    ]
+
+
+def fwd_params(q, k, v, o, lse, causal, scale=None):
+    """Parameters for (batch, seqlen, heads, head_dim) tensors; the caller keeps the tensors alive."""
+    p = FwdParams(struct_size=ctypes.sizeof(FwdParams), flags=FLAG_CAUSAL if causal else 0)
+    for name, t in zip("qkvo", (q, k, v, o)):
+        setattr(p, name, t.data_ptr())
+        for axis, stride in zip(("batch", "row", "head"), t.stride()):
+            setattr(p, f"{name}_{axis}_stride", stride)
+    p.lse = lse.data_ptr()
+    p.lse_batch_stride, p.lse_head_stride = lse.stride(0), lse.stride(1)
+    p.batch, p.seqlen_q, p.num_heads, p.head_dim = q.shape
+    p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
+    p.dtype = DTYPES[q.dtype]
+    p.softmax_scale = scale if scale is not None else q.shape[-1] ** -0.5
+    return p
+
+
+class Library:
+    """A built libkgen.so, or a shared library of one variant."""
+
+    def __init__(self, path):
+        self.path = path
+        self.lib = ctypes.CDLL(path)
+
+    def launcher(self, name):
+        """A callable `launch(params)` on torch's current stream; raises on any error code."""
+        function = getattr(self.lib, name)
+        function.argtypes = [ctypes.POINTER(FwdParams), ctypes.c_void_p]
+        function.restype = ctypes.c_int
+
+        def launch(params):
+            code = function(ctypes.byref(params), torch.cuda.current_stream().cuda_stream)
+            if code != 0:
+                raise RuntimeError(f"{name}: kgen error {code}")
+
+        return launch

@@ -1,0 +1,76 @@
+//! How a plan's file is compiled and where its object runs: one place for what the header line of a generated file,
+//! the manifest, the CMake file, the dispatcher and the build all say.
+
+use crate::grid::Target;
+
+/// The nvcc flags that decide what a kernel of `target` compiles to, without inputs, outputs and include paths.
+/// `ptx` adds PTX beside the machine code where the target can carry it ([`Target::carries_ptx`]).
+pub fn nvcc_flags(target: Target, ptx: bool) -> Vec<String> {
+    let (arch, code) = (target.virtual_arch(), target.real_arch());
+    let code = if ptx && target.carries_ptx() { format!("[{code},{arch}]") } else { code };
+    ["-O3", "-std=c++17", "-gencode"].map(String::from).into_iter().chain([format!("arch={arch},code={code}")]).collect()
+}
+
+/// The flags as a person types them: those a shell would read as a pattern stand in quotes.
+pub fn shell_words<S: AsRef<str>>(words: &[S]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| shell_word(word.as_ref())).collect();
+    quoted.join(" ")
+}
+
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let escaped: String = word.chars().flat_map(|c| "\"\\$`".contains(c).then_some('\\').into_iter().chain([c])).collect();
+    format!("\"{escaped}\"")
+}
+
+/// Newest compute capability (`major * 10 + minor`) that machine code of `target` runs on. Machine code runs on later
+/// minors of its major; with suffix `a` on its own capability only, with suffix `f` on its family (CUDA C++
+/// Programming Guide, "Compute Capabilities").
+pub fn newest_for_machine_code(target: Target) -> u32 {
+    match target {
+        Target::Sm75 => 79,
+        Target::Sm80 | Target::Sm89 => 89,
+        Target::Sm90 => 90,
+        Target::Sm100 => 103,
+        Target::Sm120 | Target::Sm121 => 121,
+    }
+}
+
+/// Stands for "every newer GPU": the driver compiles PTX for whatever it meets.
+pub const EVERY_NEWER_GPU: u32 = 999;
+
+/// Newest compute capability an object of `target` runs on when it carries PTX where it can.
+pub fn newest_with_ptx(target: Target) -> u32 {
+    if target.carries_ptx() { EVERY_NEWER_GPU } else { newest_for_machine_code(target) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sm80_carries_machine_code_and_ptx_unless_told_otherwise() {
+        let both = ["-O3", "-std=c++17", "-gencode", "arch=compute_80,code=[sm_80,compute_80]"];
+        assert_eq!(nvcc_flags(Target::Sm80, true), both);
+        assert_eq!(nvcc_flags(Target::Sm80, false)[3], "arch=compute_80,code=sm_80");
+        assert_eq!(nvcc_flags(Target::Sm120, true)[3], "arch=compute_120f,code=sm_120f", "family code has no portable PTX");
+    }
+
+    #[test]
+    fn a_word_with_a_shell_pattern_is_quoted() {
+        assert_eq!(shell_words(&["-Iinclude", "code=[sm_80]"]), "-Iinclude \"code=[sm_80]\"");
+        assert_eq!(shell_words(&["a b", "$x", ""]), "\"a b\" \"\\$x\" \"\"");
+    }
+
+    #[test]
+    fn machine_code_runs_on_its_own_target_at_least() {
+        for &target in Target::ALL {
+            assert!(newest_for_machine_code(target) >= target.compute_capability(), "{target}");
+            assert!(newest_with_ptx(target) >= newest_for_machine_code(target), "{target}");
+        }
+        assert_eq!(newest_with_ptx(Target::Sm90), 90, "wgmma code runs on Hopper alone");
+    }
+}
