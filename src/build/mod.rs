@@ -1,1 +1,30 @@
-//! build
+//! Turns rendered sources into objects and one shared library: in parallel, bounded by jobs and memory, through a
+//! content-addressed cache. Knows nothing of templates, GPUs or terminals; progress is told to an [`Observer`].
+//!
+//! ```text
+//! Builder::open ─▶ compile(units) ─▶ BuildReport ─▶ link ─▶ write_report
+//! ```
+//!
+//! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `report.json`.
+
+mod builder;
+mod cache;
+mod compile;
+mod diagnostics;
+mod error;
+mod files;
+mod key;
+mod link;
+mod lock;
+mod memory;
+mod observer;
+mod ptxas;
+mod report;
+mod unit;
+
+pub use builder::{BuildOptions, Builder};
+pub use error::BuildError;
+pub use files::write_atomic;
+pub use observer::{Observer, Outcome, Silent};
+pub use report::{Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION};
+pub use unit::Unit;

@@ -1,1 +1,40 @@
-//! toolchain
+//! The compilers kgen drives: finding nvcc, provisioning one where there is none, finding the host compiler, and
+//! running any child process under a time limit. Knows nothing of kernels, caches of objects or terminals; what it is
+//! doing is told through a callback.
+
+mod error;
+mod host;
+mod nvcc;
+pub mod process;
+mod provision;
+mod wheels;
+
+pub use error::ToolchainError;
+pub use host::{HostCompiler, host_compiler};
+pub use nvcc::{MINIMUM_NVCC, Nvcc, NvccOrigin, NvccRequest, find_nvcc};
+pub use process::Cancel;
+pub use provision::{Provisioned, install, provisioned, python, remove};
+
+use std::path::{Path, PathBuf};
+
+/// Where kgen keeps what it can make again: `$XDG_CACHE_HOME/kgen`, or `~/.cache/kgen`. Not created here.
+///
+/// # Errors
+/// [`ToolchainError::NoHome`] when neither is known.
+pub fn cache_dir() -> Result<PathBuf, ToolchainError> {
+    use etcetera::BaseStrategy;
+    let base = etcetera::choose_base_strategy().map_err(|_| ToolchainError::NoHome)?;
+    Ok(base.cache_dir().join("kgen"))
+}
+
+/// The first executable file called `name` in the folders of `PATH`.
+pub fn find_in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+/// Whether `file` is a regular file (or a link to one) that somebody may execute.
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}

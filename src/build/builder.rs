@@ -1,0 +1,175 @@
+//! Schedules a build: rayon under a jobs limit, memory tokens, and a second, solitary try for what ran out of memory.
+
+use super::{
+    BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Unit,
+    cache::Cache,
+    compile::{Attempt, Shared},
+    files::write_atomic,
+    key::KeyHasher,
+    lock::OutputLock,
+    memory::{self, Gate, Peaks},
+};
+use crate::toolchain::{Cancel, HostCompiler, Nvcc, find_in_path};
+use rayon::prelude::*;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// How to build.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Most compilers at once.
+    pub jobs: usize,
+    /// Memory all compilers together may take (bytes); `None` for what is available.
+    pub memory_limit: Option<u64>,
+    /// A compiler launcher in front of nvcc, such as `ccache` or `sccache`, with its own flags behind it.
+    pub launcher: Option<String>,
+    /// Where objects, logs, the library and the report go.
+    pub out_dir: PathBuf,
+    /// Where the sources and `include` lie; compilers run there.
+    pub generated_dir: PathBuf,
+    /// kgen's cache folder.
+    pub cache_dir: PathBuf,
+    /// Longest one compiler may take.
+    pub time_limit: Duration,
+}
+
+/// A build of one output folder, whose lock it holds as long as it lives.
+pub struct Builder<'a> {
+    pub(super) nvcc: &'a Nvcc,
+    pub(super) host: &'a HostCompiler,
+    pub(super) options: BuildOptions,
+    pub(super) cancel: Cancel,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) cache: Cache,
+    _lock: OutputLock,
+}
+
+impl<'a> Builder<'a> {
+    /// Makes the folders, checks the launcher, and waits for the lock of the output folder. Open a builder before writing into the
+    /// generated folder, so that two processes with the same folders do all of it one after the other.
+    ///
+    /// # Errors
+    /// [`BuildError`]: a folder that cannot be written, a launcher that is not there, or cancelled while waiting.
+    pub fn open(
+        nvcc: &'a Nvcc,
+        host: &'a HostCompiler,
+        options: BuildOptions,
+        cancel: Cancel,
+        observer: &'a dyn Observer,
+    ) -> Result<Self, BuildError> {
+        let options = BuildOptions { launcher: options.launcher.as_deref().map(resolve_launcher).transpose()?, ..options };
+        for folder in ["obj", "log", "lib"].map(|f| options.out_dir.join(f)) {
+            fs::create_dir_all(&folder).map_err(BuildError::output("create", &folder))?;
+        }
+        let cache = Cache::open(&options.cache_dir)?;
+        let lock = OutputLock::acquire(&options.out_dir, &cancel, observer)?;
+        Ok(Self { nvcc, host, options, cancel, observer, cache, _lock: lock })
+    }
+
+    /// How this builder was asked to build.
+    pub fn options(&self) -> &BuildOptions {
+        &self.options
+    }
+
+    /// Compiles `units`, whose files must lie in the generated folder by now. A unit that fails stops no other.
+    ///
+    /// # Errors
+    /// [`BuildError`] only for what concerns all units: unreadable headers, no threads, an unwritable cache.
+    pub fn compile(&self, units: &[Unit]) -> Result<BuildReport, BuildError> {
+        let start = Instant::now();
+        let mut keys = KeyHasher::new(self.nvcc, self.host);
+        keys.headers(&self.options.generated_dir.join("include"))?;
+        let gate = Gate::new(self.options.memory_limit.unwrap_or_else(memory::available));
+        let peaks = Peaks::load(&self.options.cache_dir);
+        let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks };
+
+        self.observer.planned(units.len());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.options.jobs).build();
+        let pool = pool.map_err(|e| BuildError::Threads { jobs: self.options.jobs, reason: e.to_string() })?;
+        let first: Vec<Attempt> = pool.install(|| {
+            let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(self.attempt(unit, &shared, false)));
+            attempts.collect()
+        });
+        let again = |(unit, attempt): (&Unit, Attempt)| match attempt {
+            Attempt::OutOfMemory(_) => {
+                self.observer.note(&format!("`{}` ran out of memory; compiling it again, alone", unit.name));
+                match self.attempt(unit, &shared, true) {
+                    Attempt::OutOfMemory(failure) => self.tell(Attempt::Failed(failure)),
+                    other => self.tell(other),
+                }
+            }
+            other => other,
+        };
+        let attempts = units.iter().zip(first).map(again).collect::<Vec<_>>();
+        if let Err(error) = peaks.save() {
+            // Only the next run's estimates are poorer for it.
+            self.observer.note(&error.to_string());
+        }
+
+        let mut report = BuildReport {
+            version: REPORT_VERSION,
+            nvcc: format!("{} ({})", self.nvcc.version, self.nvcc.build_id),
+            host_compiler: self.host.version.clone(),
+            artifacts: Vec::new(),
+            failures: Vec::new(),
+            library: None,
+            interrupted: self.cancel.requested(),
+            wall_seconds: start.elapsed().as_secs_f64(),
+        };
+        for attempt in attempts {
+            match attempt {
+                Attempt::Built(artifact) => report.artifacts.push(artifact),
+                Attempt::Failed(failure) | Attempt::OutOfMemory(failure) => report.failures.push(failure),
+                Attempt::Interrupted => report.interrupted = true,
+            }
+        }
+        Ok(report)
+    }
+
+    /// Writes `report.json` into the output folder.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn write_report(&self, report: &BuildReport) -> Result<PathBuf, BuildError> {
+        let path = self.options.out_dir.join("report.json");
+        let text = serde_json::to_string_pretty(report).map_err(io::Error::from);
+        let written = text.and_then(|text| write_atomic(&path, format!("{text}\n").as_bytes()));
+        written.map_err(BuildError::output("write", &path))?;
+        Ok(path)
+    }
+
+    /// Writes `text` to `path` of the output folder, for a source that belongs to this build rather than to the generated
+    /// folder. Returns the absolute path.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn write_source(&self, path: &Path, text: &str) -> Result<PathBuf, BuildError> {
+        let path = self.options.out_dir.join(path);
+        let folder = path.parent().unwrap_or(&self.options.out_dir);
+        fs::create_dir_all(folder).map_err(BuildError::output("create", folder))?;
+        write_atomic(&path, text.as_bytes()).map_err(BuildError::output("write", &path))?;
+        std::path::absolute(&path).map_err(BuildError::output("resolve", &path))
+    }
+
+    /// Tells the observer of an attempt's end, where it is one.
+    fn tell(&self, attempt: Attempt) -> Attempt {
+        match &attempt {
+            Attempt::Built(artifact) => self.observer.finished(Outcome::Built(artifact)),
+            Attempt::Failed(failure) => self.observer.finished(Outcome::Failed(failure)),
+            Attempt::OutOfMemory(_) | Attempt::Interrupted => {}
+        }
+        attempt
+    }
+}
+
+/// The launcher with its program as an absolute path, because compilers run in the generated folder.
+fn resolve_launcher(launcher: &str) -> Result<String, BuildError> {
+    let (program, flags) = launcher.trim().split_once(' ').unwrap_or((launcher.trim(), ""));
+    let path =
+        if program.contains('/') { std::path::absolute(program).ok().filter(|p| p.is_file()) } else { find_in_path(program) };
+    let path = path.ok_or_else(|| BuildError::NoLauncher { launcher: launcher.to_owned() })?;
+    Ok(format!("{} {flags}", path.display()).trim_end().to_owned())
+}

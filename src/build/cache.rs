@@ -1,0 +1,176 @@
+//! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry appears
+//! by one rename and is checked against its own hash whenever it is read.
+
+use super::{BuildError, KernelResources};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// Version of `entry.json`; entries of other versions are made anew.
+const ENTRY_VERSION: u32 = 1;
+
+/// Unfinished entries are called this.
+const SCRATCH_PREFIX: &str = ".unfinished-";
+
+/// Unfinished entries older than this belong to a run that was killed: no compile may take so long.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+/// What is known about a stored output.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    version: u32,
+    /// BLAKE3 of the output, hexadecimal.
+    pub output_hash: String,
+    /// ptxas's report.
+    pub resources: Vec<KernelResources>,
+    /// CPU time it took (seconds).
+    pub cpu_seconds: f64,
+    /// Time it took (seconds).
+    pub wall_seconds: f64,
+    /// Largest resident set of any one process (bytes).
+    pub peak_memory_bytes: u64,
+}
+
+impl Entry {
+    /// Describes `output`.
+    pub fn new(output: &[u8], resources: Vec<KernelResources>, usage: &crate::toolchain::process::Usage) -> Self {
+        Self {
+            version: ENTRY_VERSION,
+            output_hash: blake3::hash(output).to_hex().to_string(),
+            resources,
+            cpu_seconds: usage.cpu_seconds,
+            wall_seconds: usage.wall_seconds,
+            peak_memory_bytes: usage.peak_memory_bytes,
+        }
+    }
+}
+
+/// An entry with its files, read and found whole.
+#[derive(Debug)]
+pub(super) struct Stored {
+    /// What is known about it.
+    pub entry: Entry,
+    /// The object or library.
+    pub output: Vec<u8>,
+    /// The compiler's words.
+    pub log: Vec<u8>,
+}
+
+/// The store.
+#[derive(Debug)]
+pub(super) struct Cache {
+    objects: PathBuf,
+}
+
+impl Cache {
+    /// Opens or makes the store below the cache folder, and sweeps what killed runs left.
+    ///
+    /// # Errors
+    /// [`BuildError::Cache`].
+    pub fn open(cache: &Path) -> Result<Self, BuildError> {
+        let objects = cache.join("objects");
+        fs::create_dir_all(&objects).map_err(BuildError::cache("create", &objects))?;
+        sweep(&objects);
+        Ok(Self { objects })
+    }
+
+    /// The entry of `key`; `None` where there is none or it is damaged.
+    pub fn lookup(&self, key: &str) -> Option<Stored> {
+        let folder = self.objects.join(key);
+        let entry: Entry = serde_json::from_slice(&fs::read(folder.join("entry.json")).ok()?).ok()?;
+        let output = fs::read(folder.join("output")).ok()?;
+        let log = fs::read(folder.join("log")).ok()?;
+        let whole = entry.version == ENTRY_VERSION && blake3::hash(&output).to_hex().as_str() == entry.output_hash;
+        whole.then_some(Stored { entry, output, log })
+    }
+
+    /// An empty folder to make an entry in; removed when dropped.
+    ///
+    /// # Errors
+    /// [`BuildError::Cache`].
+    pub fn scratch(&self) -> Result<tempfile::TempDir, BuildError> {
+        let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(&self.objects);
+        folder.map_err(BuildError::cache("create a folder in", &self.objects))
+    }
+
+    /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry stays.
+    ///
+    /// # Errors
+    /// [`BuildError::Cache`].
+    pub fn store(&self, key: &str, stored: &Stored) -> Result<(), BuildError> {
+        let scratch = self.scratch()?;
+        let write = |name: &str, bytes: &[u8]| {
+            let path = scratch.path().join(name);
+            fs::write(&path, bytes).map_err(BuildError::cache("write", &path))
+        };
+        let json = serde_json::to_vec(&stored.entry).map_err(|e| BuildError::cache("write", key)(io::Error::from(e)))?;
+        write("output", &stored.output)?;
+        write("log", &stored.log)?;
+        write("entry.json", &json)?;
+        let folder = self.objects.join(key);
+        if fs::rename(scratch.path(), &folder).is_ok() {
+            return Ok(());
+        }
+        if self.lookup(key).is_some() {
+            return Ok(());
+        }
+        // What is in the way is a damaged entry: it leaves by a rename too, so that nobody sees half of it.
+        let doomed = self.scratch()?;
+        fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
+        fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))
+    }
+}
+
+/// Removes abandoned unfinished entries. What cannot be removed is left for the next run: it harms nobody.
+fn sweep(objects: &Path) {
+    let Ok(entries) = fs::read_dir(objects) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let unfinished = entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX);
+        let old = || {
+            let changed = entry.metadata().and_then(|m| m.modified()).ok();
+            changed.and_then(|t| SystemTime::now().duration_since(t).ok()).is_some_and(|age| age > ABANDONED)
+        };
+        if unfinished && old() {
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toolchain::process::Usage;
+
+    fn stored(output: &[u8]) -> Stored {
+        let usage = Usage { cpu_seconds: 1.5, wall_seconds: 2.0, peak_memory_bytes: 7 };
+        Stored { entry: Entry::new(output, Vec::new(), &usage), output: output.into(), log: b"words".into() }
+    }
+
+    #[test]
+    fn what_is_stored_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        assert!(cache.lookup("k").is_none());
+        cache.store("k", &stored(b"object")).unwrap();
+        let found = cache.lookup("k").unwrap();
+        assert_eq!((found.output.as_slice(), found.log.as_slice()), (&b"object"[..], &b"words"[..]));
+        assert_eq!(found.entry.peak_memory_bytes, 7);
+        assert_eq!(fs::read_dir(dir.path().join("objects")).unwrap().count(), 1, "scratch was left");
+    }
+
+    #[test]
+    fn a_damaged_entry_is_a_miss_and_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        for damage in ["output", "entry.json"] {
+            cache.store("k", &stored(b"object")).unwrap();
+            fs::write(dir.path().join("objects/k").join(damage), "obj").unwrap();
+            assert!(cache.lookup("k").is_none(), "damaged `{damage}` was trusted");
+            cache.store("k", &stored(b"object")).unwrap();
+            assert_eq!(cache.lookup("k").unwrap().output, b"object");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Compiles one unit: cache, memory token, nvcc, the reading of its words.
+
+use super::{
+    Artifact, BuildError, BuildFailure, Builder, FailureKind, Unit,
+    cache::{Entry, Stored},
+    diagnostics,
+    files::write_atomic,
+    key::KeyHasher,
+    memory::{Gate, Peaks},
+    ptxas,
+    report::{log_path, object_path},
+};
+use crate::{
+    plan::shell_words,
+    toolchain::process::{self, Ending, Finished},
+};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// What became of one attempt.
+#[derive(Debug)]
+pub(super) enum Attempt {
+    /// There is an object.
+    Built(Artifact),
+    /// There is none, and another attempt would end the same.
+    Failed(BuildFailure),
+    /// The compiler ran out of memory; alone it may fit.
+    OutOfMemory(BuildFailure),
+    /// The user interrupted.
+    Interrupted,
+}
+
+/// What all units of a build share.
+pub(super) struct Shared<'a> {
+    /// Compilers and headers, hashed.
+    pub keys: &'a KeyHasher,
+    /// Memory tokens.
+    pub gate: &'a Gate,
+    /// Past needs.
+    pub peaks: &'a Peaks,
+}
+
+impl Builder<'_> {
+    /// Compiles `unit` or finds it in the cache. With `alone`, it takes all memory tokens.
+    pub(super) fn attempt(&self, unit: &Unit, shared: &Shared<'_>, alone: bool) -> Attempt {
+        let result = self.try_attempt(unit, shared, alone);
+        result.unwrap_or_else(|error| match error {
+            BuildError::Cancelled => Attempt::Interrupted,
+            error => Attempt::Failed(failure(unit, FailureKind::Io, error.to_string())),
+        })
+    }
+
+    fn try_attempt(&self, unit: &Unit, shared: &Shared<'_>, alone: bool) -> Result<Attempt, BuildError> {
+        let key = shared.keys.unit(unit);
+        if let Some(stored) = self.cache.lookup(&key) {
+            return self.publish(unit, key, &stored, true).map(Attempt::Built);
+        }
+        let need = if alone { u64::MAX } else { shared.peaks.estimate(&unit.name) };
+        let Some(_permit) = shared.gate.acquire(need, &self.cancel) else { return Ok(Attempt::Interrupted) };
+        self.observer.started(&unit.name);
+
+        let scratch = self.cache.scratch()?;
+        let object = scratch.path().join("output");
+        let log_file = scratch.path().join("log");
+        let source = unit.path.as_os_str().to_string_lossy();
+        let mut command = self.nvcc_command(&unit.flags, scratch.path());
+        command.args(["-c", &source, "-o"]).arg(&object).current_dir(&self.options.generated_dir);
+        let words = shell_words(&unit.flags);
+        let header = format!("# nvcc {words} -c {source} -o {}\n", object_path(&unit.name).display());
+        let done = self.run_logged(&mut command, &log_file, &header)?;
+        let log = fs::read(&log_file).map_err(BuildError::cache("read", &log_file))?;
+        if !done.ending.is_success() {
+            return self.explain(unit, done.ending, &log);
+        }
+        // A launcher may have answered from its own cache: what it needed says nothing about the compiler.
+        if self.options.launcher.is_none() {
+            shared.peaks.learn(&unit.name, done.usage.peak_memory_bytes);
+        }
+        let Ok(output) = fs::read(&object) else {
+            let message = "nvcc reported success but wrote no object".to_owned();
+            self.write_log(unit, &log)?;
+            return Ok(Attempt::Failed(failure(unit, FailureKind::Compiler, message)));
+        };
+        let resources = ptxas::parse(&String::from_utf8_lossy(&log));
+        let stored = Stored { entry: Entry::new(&output, resources, &done.usage), output, log };
+        self.cache.store(&key, &stored)?;
+        self.publish(unit, key, &stored, false).map(Attempt::Built)
+    }
+
+    /// Puts an entry's files into the output folder.
+    fn publish(&self, unit: &Unit, key: String, stored: &Stored, cached: bool) -> Result<Artifact, BuildError> {
+        let object = object_path(&unit.name);
+        let path = self.options.out_dir.join(&object);
+        write_atomic(&path, &stored.output).map_err(BuildError::output("write", &path))?;
+        self.write_log(unit, &stored.log)?;
+        let entry = &stored.entry;
+        Ok(Artifact {
+            name: unit.name.clone(),
+            target: unit.target,
+            object,
+            key,
+            object_hash: entry.output_hash.clone(),
+            resources: entry.resources.clone(),
+            cpu_seconds: entry.cpu_seconds,
+            wall_seconds: entry.wall_seconds,
+            peak_memory_bytes: entry.peak_memory_bytes,
+            cached,
+            log: log_path(&unit.name),
+            size_bytes: stored.output.len() as u64,
+        })
+    }
+
+    /// Finds the words for a compiler that did not succeed, and keeps its log.
+    fn explain(&self, unit: &Unit, ending: Ending, log: &[u8]) -> Result<Attempt, BuildError> {
+        self.write_log(unit, log)?;
+        let text = String::from_utf8_lossy(log);
+        let starved = diagnostics::ran_out_of_memory(&text);
+        Ok(match ending {
+            Ending::Cancelled => Attempt::Interrupted,
+            Ending::TimeLimit => {
+                let limit = self.options.time_limit.as_secs();
+                let message = format!("stopped after {limit} s; `--time-limit` allows more");
+                Attempt::Failed(failure(unit, FailureKind::TimeLimit, message))
+            }
+            // 137 is how a shell, and so a launcher, reports a child that was killed by signal 9.
+            Ending::Signalled(9) | Ending::Exited(137) => Attempt::OutOfMemory(out_of_memory(unit)),
+            Ending::Exited(_) if starved => Attempt::OutOfMemory(out_of_memory(unit)),
+            Ending::Signalled(signal) => {
+                Attempt::Failed(failure(unit, FailureKind::Died, format!("nvcc died of signal {signal}")))
+            }
+            Ending::Exited(code) => {
+                let error = diagnostics::first_error(&text);
+                let message = error.unwrap_or_else(|| format!("nvcc failed with exit code {code} and said nothing"));
+                Attempt::Failed(failure(unit, FailureKind::Compiler, message))
+            }
+        })
+    }
+
+    fn write_log(&self, unit: &Unit, log: &[u8]) -> Result<(), BuildError> {
+        let path = self.options.out_dir.join(log_path(&unit.name));
+        write_atomic(&path, log).map(drop).map_err(BuildError::output("write", &path))
+    }
+
+    /// `[launcher] nvcc flags`, with its temporary files in `scratch` so that a kill leaves none.
+    pub(super) fn nvcc_command(&self, flags: &[String], scratch: &Path) -> Command {
+        let mut words = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(str::to_owned);
+        let mut command = if let Some(launcher) = words.next() {
+            let mut command = Command::new(launcher);
+            command.args(words).arg(&self.nvcc.path);
+            command
+        } else {
+            let mut command = Command::new(&self.nvcc.path);
+            // Not with a launcher: sccache's server would keep this folder as its own for ever.
+            command.env("TMPDIR", scratch);
+            command
+        };
+        command.args(flags).env("LC_ALL", "C");
+        if self.host.named {
+            command.arg("-ccbin").arg(&self.host.path);
+        }
+        command
+    }
+
+    /// Runs `command` under the time limit, with both of its streams behind `header` in `log`.
+    pub(super) fn run_logged(&self, command: &mut Command, log: &Path, header: &str) -> Result<Finished, BuildError> {
+        let mut file = File::create(log).map_err(BuildError::cache("write", log))?;
+        file.write_all(header.as_bytes()).map_err(BuildError::cache("write", log))?;
+        let both = file.try_clone().map_err(BuildError::cache("write", log))?;
+        command.stdin(Stdio::null()).stdout(file).stderr(both);
+        process::run(command, self.options.time_limit, &self.cancel)
+            .map_err(|source| BuildError::Start { program: command.get_program().to_string_lossy().into_owned(), source })
+    }
+}
+
+fn failure(unit: &Unit, kind: FailureKind, message: String) -> BuildFailure {
+    BuildFailure { name: unit.name.clone(), kind, message, log: log_path(&unit.name) }
+}
+
+fn out_of_memory(unit: &Unit) -> BuildFailure {
+    let message = "the compiler was killed for memory, also when it ran alone; free some, or use a machine with more".into();
+    failure(unit, FailureKind::Memory, message)
+}

@@ -1,0 +1,83 @@
+//! What stops a whole build. What stops one variant is a [`BuildFailure`](super::BuildFailure).
+
+use std::{io, path::PathBuf};
+
+/// Why nothing could be built, or not be linked.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A file operation in the output folder failed: read-only, full, or not a folder.
+    #[error("cannot {action} `{}`: {source}; choose another folder with `--build-dir`, or see to its space and permissions", .path.display())]
+    Output {
+        /// The verb: `create`, `write`, `lock`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file operation in the cache folder failed.
+    #[error("cannot {action} `{}`: {source}; see to the folder's space and permissions, or set `XDG_CACHE_HOME` to another", .path.display())]
+    Cache {
+        /// The verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A generated header cannot be read.
+    #[error("cannot read `{}`: {source}; run `kgen generate` again", .path.display())]
+    Generated {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The linker failed.
+    #[error("`libkgen.so` did not link: {message}; log: `{}`", .log.display())]
+    Link {
+        /// The first real error line.
+        message: String,
+        /// The linker's log.
+        log: PathBuf,
+    },
+    /// `--launcher` names a program that is not there.
+    #[error("`--launcher` names `{launcher}`, which is not in `PATH`; install it, or leave the flag away")]
+    NoLauncher {
+        /// What was named.
+        launcher: String,
+    },
+    /// The program to run could not be started.
+    #[error("cannot run `{program}`: {source}")]
+    Start {
+        /// nvcc or the launcher.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Worker threads could not be started.
+    #[error("cannot start {jobs} compile jobs: {reason}; try a smaller `-j`")]
+    Threads {
+        /// What was asked for.
+        jobs: usize,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl BuildError {
+    /// For `map_err` on operations in the output folder.
+    pub(super) fn output(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Output { action, path, source }
+    }
+
+    /// For `map_err` on operations in the cache folder.
+    pub(super) fn cache(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Cache { action, path, source }
+    }
+}

@@ -1,0 +1,143 @@
+//! Cache keys: a hash of everything an object depends on, and of nothing else. No times, no absolute paths.
+
+use super::{BuildError, Unit};
+use crate::toolchain::{HostCompiler, Nvcc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Grows when objects of the same inputs would come out different (other hidden flags, another entry format).
+const SCHEME: &str = "kgen-object-1";
+
+/// Variables nvcc reads flags from; they change objects as flags do.
+const FLAG_VARIABLES: [&str; 3] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"];
+
+/// A hash of named fields. Each is preceded by its length, so that no two lists of fields look alike.
+#[derive(Clone)]
+pub(super) struct KeyHasher(blake3::Hasher);
+
+impl KeyHasher {
+    /// Starts with the compilers, which every key depends on.
+    pub fn new(nvcc: &Nvcc, host: &HostCompiler) -> Self {
+        let mut hasher = Self(blake3::Hasher::new());
+        hasher.field("scheme", SCHEME.as_bytes());
+        hasher.field("nvcc", nvcc.build_id.as_bytes());
+        hasher.field("host", host.version.as_bytes());
+        for name in FLAG_VARIABLES {
+            hasher.field(name, std::env::var_os(name).unwrap_or_default().as_encoded_bytes());
+        }
+        hasher
+    }
+
+    /// Adds a field.
+    pub fn field(&mut self, name: &str, value: &[u8]) {
+        for part in [name.as_bytes(), value] {
+            self.0.update(&(part.len() as u64).to_le_bytes());
+            self.0.update(part);
+        }
+    }
+
+    /// Adds every file below `include`, by relative name and content.
+    ///
+    /// # Errors
+    /// [`BuildError::Generated`] for what cannot be read; a folder that is not there has no headers.
+    pub fn headers(&mut self, include: &Path) -> Result<(), BuildError> {
+        let mut files = Vec::new();
+        if include.exists() {
+            collect(include, &mut files)?;
+        }
+        files.sort();
+        for file in files {
+            let name = file.strip_prefix(include).unwrap_or(&file).as_os_str();
+            let text = fs::read(&file).map_err(|source| BuildError::Generated { path: file.clone(), source })?;
+            self.field("header", name.as_encoded_bytes());
+            self.field("text", &text);
+        }
+        Ok(())
+    }
+
+    /// The key of a unit. Its file name takes part, because nvcc writes it into the object.
+    pub fn unit(&self, unit: &Unit) -> String {
+        let mut hasher = self.clone();
+        hasher.field("file", unit.path.file_name().unwrap_or_default().as_encoded_bytes());
+        hasher.field("source", unit.text.as_bytes());
+        for flag in &unit.flags {
+            hasher.field("flag", flag.as_bytes());
+        }
+        hasher.finish()
+    }
+
+    /// The key, in hexadecimal.
+    pub fn finish(self) -> String {
+        self.0.finalize().to_hex().to_string()
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BuildError> {
+    let error = |source| BuildError::Generated { path: folder.to_owned(), source };
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{grid::Target, toolchain::NvccOrigin};
+
+    fn nvcc(path: &str, build: &str) -> Nvcc {
+        let (path, library_dir) = (PathBuf::from(path), PathBuf::from(path));
+        Nvcc { path, version: "13.0.88".into(), build_id: build.into(), origin: NvccOrigin::Path, library_dir }
+    }
+
+    fn host(version: &str) -> HostCompiler {
+        HostCompiler { path: "g++".into(), version: version.into(), named: false }
+    }
+
+    fn unit(text: &str, ptx: bool) -> Unit {
+        Unit::kernel("a", Path::new("a.cu"), text, Target::Sm80, ptx)
+    }
+
+    #[test]
+    fn everything_an_object_depends_on_changes_its_key() {
+        let include = tempfile::tempdir().unwrap();
+        let with_header = |name: &str, text: &str| {
+            fs::remove_dir_all(include.path()).unwrap();
+            fs::create_dir_all(include.path().join("kgen")).unwrap();
+            fs::write(include.path().join(name), text).unwrap();
+            let mut hasher = KeyHasher::new(&nvcc("/a/nvcc", "build"), &host("g++ 12"));
+            hasher.headers(include.path()).unwrap();
+            hasher.unit(&unit("text", true))
+        };
+        let plain = |nvcc: &Nvcc, host: &HostCompiler, unit: &Unit| KeyHasher::new(nvcc, host).unit(unit);
+        let (n, h) = (nvcc("/a/nvcc", "build"), host("g++ 12"));
+        let keys = [
+            with_header("kgen/mma.cuh", "one"),
+            with_header("kgen/mma.cuh", "two"),
+            with_header("kgen/tile.cuh", "one"),
+            plain(&n, &h, &unit("text", true)),
+            plain(&n, &h, &unit("text", false)),
+            plain(&n, &h, &unit("other", true)),
+            plain(&nvcc("/a/nvcc", "other build"), &h, &unit("text", true)),
+            plain(&n, &host("g++ 13"), &unit("text", true)),
+        ];
+        let different = keys.iter().collect::<std::collections::HashSet<_>>();
+        assert_eq!(different.len(), keys.len());
+    }
+
+    #[test]
+    fn where_nvcc_and_the_files_lie_does_not_change_the_key() {
+        let key = |path: &str, file: &str| {
+            let unit = Unit { path: file.into(), ..unit("text", true) };
+            KeyHasher::new(&nvcc(path, "build"), &host("g++ 12")).unit(&unit)
+        };
+        assert_eq!(key("/a/nvcc", "a.cu"), key("/b/nvcc", "/elsewhere/a.cu"));
+    }
+}

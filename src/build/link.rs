@@ -1,0 +1,105 @@
+//! Links objects into `libkgen.so`: CUDA's runtime inside it, and nothing but kgen's own symbols visible.
+
+use super::{
+    Artifact, BuildError, Builder, Library,
+    cache::{Entry, Stored},
+    diagnostics,
+    files::write_atomic,
+    key::KeyHasher,
+};
+use crate::{plan::shell_words, toolchain::process::Ending};
+use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
+
+/// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
+/// runtime of a program that loads the library (`PyTorch` brings its own).
+const EXPORTS: &str = "{ global: flash_*; kgen_*; local: *; };\n";
+
+/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading.
+const LINK_FLAGS: [&str; 9] = [
+    "-shared",
+    "-cudart",
+    "static",
+    "-Xlinker",
+    "--version-script=exports.map",
+    "-Xlinker",
+    "-soname=libkgen.so",
+    "-Xlinker",
+    "--no-undefined",
+];
+
+impl Builder<'_> {
+    /// Links the objects of `artifacts`, the dispatcher's among them, into `lib/libkgen.so`; the same objects are not
+    /// linked again.
+    ///
+    /// # Errors
+    /// [`BuildError::Link`] with the first real error line; the library of an earlier run is then still there.
+    pub fn link(&self, artifacts: &[Artifact]) -> Result<Library, BuildError> {
+        let key = self.link_key(artifacts);
+        let found = self.cache.lookup(&key);
+        let cached = found.is_some();
+        let stored = match found {
+            Some(stored) => stored,
+            None => self.run_link(artifacts, &key)?,
+        };
+        let path = Path::new("lib").join("libkgen.so");
+        let full = self.options.out_dir.join(&path);
+        write_atomic(&full, &stored.output).map_err(BuildError::output("write", &full))?;
+        self.write_link_log(&stored.log)?;
+        let mut object_bytes_by_target = BTreeMap::new();
+        for artifact in artifacts {
+            let target = artifact.target.map_or_else(|| "host".to_owned(), |t| t.to_string());
+            *object_bytes_by_target.entry(target).or_default() += artifact.size_bytes;
+        }
+        Ok(Library { path, size_bytes: stored.output.len() as u64, object_bytes_by_target, cached })
+    }
+
+    fn link_key(&self, artifacts: &[Artifact]) -> String {
+        let mut hasher = KeyHasher::new(self.nvcc, self.host);
+        hasher.field("exports", EXPORTS.as_bytes());
+        for flag in LINK_FLAGS {
+            hasher.field("flag", flag.as_bytes());
+        }
+        for artifact in artifacts {
+            hasher.field("object", artifact.object.as_os_str().as_encoded_bytes());
+            hasher.field("hash", artifact.object_hash.as_bytes());
+        }
+        hasher.finish()
+    }
+
+    fn run_link(&self, artifacts: &[Artifact], key: &str) -> Result<Stored, BuildError> {
+        self.observer.note(&format!("linking {} objects into `libkgen.so`", artifacts.len()));
+        let scratch = self.cache.scratch()?;
+        let inside = |name: &str| scratch.path().join(name);
+        fs::write(inside("exports.map"), EXPORTS).map_err(BuildError::cache("write", inside("exports.map")))?;
+        // Through a link, so that objects have short names that hold in every folder.
+        let objects = std::path::absolute(self.options.out_dir.join("obj")).map_err(BuildError::output("resolve", "obj"))?;
+        symlink(&objects, inside("obj")).map_err(BuildError::cache("create", inside("obj")))?;
+
+        let flags = LINK_FLAGS.map(String::from);
+        let mut command = self.nvcc_command(&flags, scratch.path());
+        command.arg("-L").arg(&self.nvcc.library_dir).args(["-o", "libkgen.so"]);
+        command.args(artifacts.iter().map(|a| &a.object)).current_dir(scratch.path());
+        let header = format!("# nvcc {} -o libkgen.so obj/*.o\n", shell_words(&flags));
+        let done = self.run_logged(&mut command, &inside("log"), &header)?;
+        let log = fs::read(inside("log")).map_err(BuildError::cache("read", inside("log")))?;
+        let output = match done.ending {
+            Ending::Cancelled => return Err(BuildError::Cancelled),
+            Ending::Exited(0) => fs::read(inside("libkgen.so")).ok(),
+            _ => None,
+        };
+        let Some(output) = output else {
+            self.write_link_log(&log)?;
+            let error = diagnostics::first_error(&String::from_utf8_lossy(&log));
+            let message = error.unwrap_or_else(|| format!("nvcc ended with {:?}", done.ending));
+            return Err(BuildError::Link { message, log: self.options.out_dir.join("log").join("libkgen.log") });
+        };
+        let stored = Stored { entry: Entry::new(&output, Vec::new(), &done.usage), output, log };
+        self.cache.store(key, &stored)?;
+        Ok(stored)
+    }
+
+    fn write_link_log(&self, log: &[u8]) -> Result<(), BuildError> {
+        let path = self.options.out_dir.join("log").join("libkgen.log");
+        write_atomic(&path, log).map(drop).map_err(BuildError::output("write", &path))
+    }
+}

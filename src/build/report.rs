@@ -1,0 +1,176 @@
+//! What a build has made, as values that can be printed as JSON. Paths are relative to the output folder, so that the
+//! folder may be moved.
+
+use crate::grid::Target;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Version of `report.json`; grows when a field changes its meaning or goes away.
+pub const REPORT_VERSION: u32 = 1;
+
+/// What ptxas reports about one kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelResources {
+    /// Symbol, as the machine code has it (mangled).
+    pub kernel: String,
+    /// 32-bit registers of a thread.
+    pub registers: u32,
+    /// Bytes of registers stored to local memory for want of room.
+    pub spill_store_bytes: u32,
+    /// Bytes of registers loaded back.
+    pub spill_load_bytes: u32,
+    /// Local memory of a thread (bytes).
+    pub stack_bytes: u32,
+    /// Static shared memory of a block (bytes); what a launch asks for dynamically comes on top.
+    pub shared_bytes: u32,
+}
+
+/// One compiled unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Artifact {
+    /// Variant name.
+    pub name: String,
+    /// Target of a kernel; `None` for host code.
+    pub target: Option<Target>,
+    /// The object: `obj/<name>.o`.
+    pub object: PathBuf,
+    /// Cache key (BLAKE3, hexadecimal).
+    pub key: String,
+    /// BLAKE3 of the object, hexadecimal.
+    pub object_hash: String,
+    /// ptxas's report, one entry a kernel; empty for host code.
+    pub resources: Vec<KernelResources>,
+    /// CPU time of the compiler (seconds), when it was compiled.
+    pub cpu_seconds: f64,
+    /// Time from start to end of the compiler (seconds), when it was compiled.
+    pub wall_seconds: f64,
+    /// Largest resident set of any one process of the compiler (bytes), when it was compiled.
+    pub peak_memory_bytes: u64,
+    /// Whether it was found in the cache.
+    pub cached: bool,
+    /// The compiler's words: `log/<name>.log`.
+    pub log: PathBuf,
+    /// Size of the object (bytes).
+    pub size_bytes: u64,
+}
+
+impl Artifact {
+    /// Most registers of any of its kernels.
+    pub fn registers(&self) -> u32 {
+        self.most(|r| r.registers)
+    }
+
+    /// Most bytes spilled (stores and loads) by any of its kernels.
+    pub fn spill_bytes(&self) -> u32 {
+        self.most(|r| r.spill_store_bytes + r.spill_load_bytes)
+    }
+
+    /// Most local memory of any of its kernels (bytes a thread).
+    pub fn stack_bytes(&self) -> u32 {
+        self.most(|r| r.stack_bytes)
+    }
+
+    /// Most static shared memory of any of its kernels (bytes).
+    pub fn shared_bytes(&self) -> u32 {
+        self.most(|r| r.shared_bytes)
+    }
+
+    fn most(&self, of: impl Fn(&KernelResources) -> u32) -> u32 {
+        self.resources.iter().map(of).max().unwrap_or(0)
+    }
+}
+
+/// What kind of end a failed unit came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The compiler refused it.
+    Compiler,
+    /// The compiler died of a signal.
+    Died,
+    /// The compiler ran out of memory, also when it ran alone.
+    Memory,
+    /// The compiler ran past the time limit.
+    TimeLimit,
+    /// A file could not be read or written.
+    Io,
+}
+
+/// One unit that did not compile.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuildFailure {
+    /// Variant name.
+    pub name: String,
+    /// What kind of end.
+    pub kind: FailureKind,
+    /// The first real error line, or what happened instead.
+    pub message: String,
+    /// The compiler's words: `log/<name>.log`.
+    pub log: PathBuf,
+}
+
+/// The linked library.
+#[derive(Clone, Debug, Serialize)]
+pub struct Library {
+    /// `lib/libkgen.so`.
+    pub path: PathBuf,
+    /// Its size (bytes).
+    pub size_bytes: u64,
+    /// Size of the objects in it by target (bytes).
+    pub object_bytes_by_target: BTreeMap<String, u64>,
+    /// Whether it was found in the cache.
+    pub cached: bool,
+}
+
+/// The result of a build; also the content of `report.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuildReport {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// nvcc's version and build.
+    pub nvcc: String,
+    /// The host compiler's version line.
+    pub host_compiler: String,
+    /// What compiled, in the order of the units.
+    pub artifacts: Vec<Artifact>,
+    /// What did not, in the order of the units.
+    pub failures: Vec<BuildFailure>,
+    /// The library, once linked.
+    pub library: Option<Library>,
+    /// Whether the user interrupted; units not begun are then in neither list.
+    #[serde(skip)]
+    pub interrupted: bool,
+    /// Time from start to end (seconds). Not in `report.json`, which is the same for the same build.
+    #[serde(skip)]
+    pub wall_seconds: f64,
+}
+
+impl BuildReport {
+    /// The artifact of one variant.
+    pub fn artifact(&self, name: &str) -> Option<&Artifact> {
+        self.artifacts.iter().find(|a| a.name == name)
+    }
+
+    /// CPU seconds of what was compiled now, cache hits not counted.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.artifacts.iter().filter(|a| !a.cached).map(|a| a.cpu_seconds).sum()
+    }
+
+    /// How many artifacts came from the cache.
+    pub fn cached(&self) -> usize {
+        self.artifacts.iter().filter(|a| a.cached).count()
+    }
+}
+
+/// `obj/<name>.o`.
+pub(super) fn object_path(name: &str) -> PathBuf {
+    Path::new("obj").join(format!("{name}.o"))
+}
+
+/// `log/<name>.log`.
+pub(super) fn log_path(name: &str) -> PathBuf {
+    Path::new("log").join(format!("{name}.log"))
+}

@@ -1,0 +1,138 @@
+//! Everything that can be wrong with the compilers of a machine. Each message ends with what mends it.
+
+use std::{io, path::PathBuf};
+
+/// Why there is no usable compiler. All of these are exit code 3, save [`ToolchainError::Cancelled`].
+#[derive(Debug, thiserror::Error)]
+pub enum ToolchainError {
+    /// `--nvcc` or `KGEN_NVCC` names something that cannot be run. Never answered by looking elsewhere.
+    #[error(
+        "{origin} names `{}`, which is not an executable file; name nvcc itself, such as `/usr/local/cuda/bin/nvcc`, or leave it away \
+         and kgen looks in `CUDA_HOME` and `PATH` and can install its own",
+        .path.display()
+    )]
+    NamedMissing {
+        /// Who named it: `` `--nvcc` `` or `` `KGEN_NVCC` ``.
+        origin: String,
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Something answers to the name, but not as nvcc does.
+    #[error("`{}` ({origin}) is not a working nvcc: `--version` {said}; name another with `--nvcc`", .path.display())]
+    NotNvcc {
+        /// Who named it.
+        origin: String,
+        /// The program that was asked.
+        path: PathBuf,
+        /// What it did, as a fragment: ``said `hello` ``.
+        said: String,
+    },
+    /// An nvcc older than [`MINIMUM_NVCC`](super::MINIMUM_NVCC).
+    #[error("`{}` ({origin}) is nvcc {found}, but kgen needs {needed} or newer; {mend}", .path.display())]
+    TooOld {
+        /// Who named it.
+        origin: String,
+        /// The nvcc found.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+        /// The oldest accepted version.
+        needed: String,
+        /// What to run instead.
+        mend: String,
+    },
+    /// No nvcc anywhere, and `--offline` forbids fetching one.
+    #[error(
+        "no nvcc found in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`, and `--offline` forbids installing one; run `kgen toolchain \
+         install` once with a network (the compiler then lies in `{}`), or name yours with `--nvcc`",
+        .destination.display()
+    )]
+    Offline {
+        /// Where the provisioned compiler would be.
+        destination: PathBuf,
+    },
+    /// No wheels exist for this machine.
+    #[error(
+        "kgen cannot install nvcc on {platform} (only on Linux x86_64 and aarch64); install CUDA {needed} yourself and name it with \
+         `--nvcc`"
+    )]
+    Platform {
+        /// Operating system and architecture.
+        platform: String,
+        /// The oldest accepted version.
+        needed: String,
+    },
+    /// Python or its pip is missing.
+    #[error(
+        "no nvcc found, and installing one needs Python's pip: {detail}; run `apt-get install python3-pip` (or your system's \
+         equivalent), or name an nvcc with `--nvcc`"
+    )]
+    NoPip {
+        /// What is missing.
+        detail: String,
+    },
+    /// pip ran and failed.
+    #[error(
+        "`python3 -m pip download` could not fetch the compiler: {reason}; kgen uses your own pip settings (`python3 -m pip config \
+         list`), so check the network and the index there, then run `kgen toolchain install`"
+    )]
+    Download {
+        /// pip's own words.
+        reason: String,
+    },
+    /// A downloaded file is not the one recorded in kgen.
+    #[error(
+        "`{file}` is not the file kgen knows: its sha256 is {found}, {expected} was expected; it was removed. Run `python3 -m pip \
+         cache purge` and `kgen toolchain install`; if it persists, your package index serves another file"
+    )]
+    Corrupt {
+        /// File name of the wheel.
+        file: String,
+        /// Recorded sha256, hexadecimal.
+        expected: String,
+        /// Actual sha256, hexadecimal.
+        found: String,
+    },
+    /// A wheel with the right hash did not unpack.
+    #[error("cannot unpack `{file}`: {reason}; run `kgen toolchain install` again")]
+    Unpack {
+        /// File name of the wheel.
+        file: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// No C++ compiler, which nvcc needs beneath it.
+    #[error(
+        "no C++ compiler: `{tried}` {detail}; run `apt-get install g++` (or your system's equivalent), or name one with `CXX=/path/to/g++`"
+    )]
+    NoHostCompiler {
+        /// The command that was tried.
+        tried: String,
+        /// What happened, as a fragment.
+        detail: String,
+    },
+    /// Neither `XDG_CACHE_HOME` nor a home folder.
+    #[error("no folder for the cache: neither `XDG_CACHE_HOME` nor `HOME` is set; set one of them")]
+    NoHome,
+    /// A file operation in the cache folder failed.
+    #[error("cannot {action} `{}`: {source}; see to the folder's space and permissions, or set `XDG_CACHE_HOME` to another", .path.display())]
+    Io {
+        /// The verb: `create`, `read`, `write`, `remove`, `lock`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl ToolchainError {
+    /// For `map_err`: wraps an [`io::Error`] with what was being done to which path.
+    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,204 @@
+//! Runs one child process to its end under a time limit, measures it, and kills it with all its descendants when the
+//! limit passes or the user interrupts. The one place of this room with `unsafe`: `wait4` and `killpg` have no safe form in
+//! the standard library.
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, ExitStatus},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A flag that says "stop as soon as you can", shared by everyone who works for one command.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks everyone to stop. Cannot be taken back.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody asked.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited with this code.
+    Exited(i32),
+    /// Somebody else killed it with this signal; the kernel's out-of-memory killer uses 9.
+    Signalled(i32),
+    /// It ran past its limit and was killed here.
+    TimeLimit,
+    /// [`Cancel`] was requested and it was killed here.
+    Cancelled,
+}
+
+impl Ending {
+    /// Exit code 0.
+    pub fn is_success(self) -> bool {
+        self == Self::Exited(0)
+    }
+}
+
+/// What a child used, its own waited-for children included.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// User and system time of the whole tree (seconds).
+    pub cpu_seconds: f64,
+    /// From start to end (seconds).
+    pub wall_seconds: f64,
+    /// Largest resident set of any single process of the tree (bytes).
+    pub peak_memory_bytes: u64,
+}
+
+/// A child that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// How.
+    pub ending: Ending,
+    /// At what cost.
+    pub usage: Usage,
+}
+
+/// Longest pause between two looks at a running child.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Runs `command` in a process group of its own, so that a terminal's Ctrl-C reaches kgen first and a kill reaches
+/// every descendant. Returns when it has ended, has run for `limit`, or `cancel` is requested.
+///
+/// # Errors
+/// The system's reason when the command cannot be started or waited for.
+pub fn run(command: &mut Command, limit: Duration, cancel: &Cancel) -> io::Result<Finished> {
+    let start = Instant::now();
+    let child = command.process_group(0).spawn()?;
+    let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some((status, usage)) = wait4(pid, libc::WNOHANG)? {
+            return Ok(Finished { ending: ending_of(status), usage: usage_of(&usage, start) });
+        }
+        let ending = if cancel.requested() {
+            Some(Ending::Cancelled)
+        } else if start.elapsed() >= limit {
+            Some(Ending::TimeLimit)
+        } else {
+            None
+        };
+        if let Some(ending) = ending {
+            kill_group(pid);
+            let usage = wait4(pid, 0)?.map(|(_, usage)| usage);
+            let usage = usage.ok_or_else(|| io::Error::other("a killed child was not reaped"))?;
+            return Ok(Finished { ending, usage: usage_of(&usage, start) });
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Reaps `pid` if it has ended (always, without `WNOHANG`): its raw status and resource usage.
+fn wait4(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<(ExitStatus, libc::rusage)>> {
+    use std::os::unix::process::ExitStatusExt;
+    let mut status = 0;
+    // SAFETY: `rusage` is plain integers, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live locals of the types wait4(2) writes; `pid` is our own unreaped child.
+        let reaped = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
+        match reaped {
+            0 => return Ok(None),
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            _ => return Ok(Some((ExitStatus::from_raw(status), usage))),
+        }
+    }
+}
+
+/// Kills every process of the group `pid` leads. It is unreaped, so its id cannot have passed to a stranger.
+fn kill_group(pid: libc::pid_t) {
+    // SAFETY: killpg(2) takes integers only; failure means that the group is gone, which is what is wanted.
+    unsafe { libc::killpg(pid, libc::SIGKILL) };
+}
+
+fn ending_of(status: ExitStatus) -> Ending {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, signal) => Ending::Signalled(signal.unwrap_or_default()),
+    }
+}
+
+fn usage_of(usage: &libc::rusage, start: Instant) -> Usage {
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    // Linux counts kibibytes, macOS bytes (getrusage(2) of each).
+    let unit = if cfg!(target_os = "linux") { 1024 } else { 1 };
+    Usage {
+        cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        wall_seconds: start.elapsed().as_secs_f64(),
+        peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * unit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn an_exit_code_and_a_signal_are_told_apart() {
+        let limit = Duration::from_secs(20);
+        let code = run(&mut shell("exit 3"), limit, &Cancel::default()).unwrap();
+        assert_eq!(code.ending, Ending::Exited(3));
+        let signal = run(&mut shell("kill -9 $$"), limit, &Cancel::default()).unwrap();
+        assert_eq!(signal.ending, Ending::Signalled(9));
+    }
+
+    #[test]
+    fn a_time_limit_kills_grandchildren_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alive");
+        // The grandchild would write the file one second after its parent is gone.
+        let script = format!("(sleep 1; touch {}) & sleep 30", file.display());
+        let done = run(&mut shell(&script), Duration::from_millis(100), &Cancel::default()).unwrap();
+        assert_eq!(done.ending, Ending::TimeLimit);
+        assert!(done.usage.wall_seconds < 10.0);
+        thread::sleep(Duration::from_millis(1500));
+        assert!(!file.exists(), "a grandchild outlived the kill");
+    }
+
+    #[test]
+    fn a_cancelled_child_is_killed() {
+        let cancel = Cancel::default();
+        cancel.request();
+        let done = run(&mut shell("sleep 30"), Duration::from_secs(60), &cancel).unwrap();
+        assert_eq!(done.ending, Ending::Cancelled);
+    }
+
+    #[test]
+    fn cpu_time_and_memory_of_children_are_counted() {
+        let script = "sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; exit 0'; true";
+        let done = run(&mut shell(script), Duration::from_secs(60), &Cancel::default()).unwrap();
+        assert!(done.ending.is_success());
+        assert!(done.usage.cpu_seconds > 0.005, "{:?}", done.usage);
+        assert!(done.usage.peak_memory_bytes > 200_000, "{:?}", done.usage);
+    }
+}

