@@ -1,0 +1,23 @@
+// Asynchronous copies from device to shared memory, on the emulator: until the thread that issued a copy has waited for
+// its group, the destination holds NaN, and nobody may touch it.
+#pragma once
+
+#include "kgen/platform.cuh"
+
+namespace kgen {
+
+// Copies 16 bytes, or writes 16 zero bytes without touching `source` when `valid` is false. Both 16-byte aligned.
+KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid, KGEN_AT) {
+    emulator::cp_async(destination, source, valid, at);
+}
+
+// Closes the group of the copies issued since the last commit.
+KGEN_DEVICE void cp_async_commit() { emulator::cp_async_commit(); }
+
+// Waits until at most `PENDING` of this thread's groups have not landed.
+template <int PENDING>
+KGEN_DEVICE void cp_async_wait() {
+    emulator::cp_async_wait(PENDING);
+}
+
+}  // namespace kgen

@@ -1,0 +1,11 @@
+// What the launchers ask about the device, on the emulator.
+#pragma once
+
+#include "kgen/emulator.h"
+
+namespace kgen {
+
+// Compute capability of the device, major * 10 + minor: what kgen_emulator_device() was told, 80 at first.
+inline int device_capability() { return emulator::device_capability(); }
+
+}  // namespace kgen

@@ -1,0 +1,84 @@
+// What the emulator's runtime (templates/emulator/runtime.cpp) offers to the words of the device vocabulary. Only
+// declarations: the work is compiled once, with the runtime, and a kernel compiles quickly against this.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kgen/types.cuh"
+
+// The interface for whoever drives the emulator (kgen's worker process); exported by every emulated kernel's library.
+extern "C" {
+
+// Forgets the registered tensors and the report. `seed` decides the order in which warps and lanes run.
+void kgen_emulator_reset(uint64_t seed);
+
+// Makes `bytes` bytes from `base` known as tensor `name`: a kernel may touch nothing else in device memory.
+// `element_map`, if not NULL, has one byte for each `element_bytes` bytes: 1 is an element, 0 a gap that must not be
+// touched; it must outlive the launches. `writable` is 0 for an input.
+void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
+
+// What was wrong with the last launch, in readable lines; "" if nothing was. Valid until the next launch or reset.
+const char* kgen_emulator_report(void);
+
+// The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
+void kgen_emulator_device(int capability);
+
+}
+
+// Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
+#pragma GCC visibility push(hidden)
+
+namespace kgen::emulator {
+
+// Where in the kernel's text a word was used: the last parameter of every word whose misuse can be reported.
+struct source {
+    const char* file;
+    int line;
+};
+#define KGEN_AT ::kgen::emulator::source at = {__builtin_FILE(), __builtin_LINE()}
+
+// Who the running thread is.
+struct identity {
+    uint32_t thread;  // in its block
+    uint32_t block;
+    uint32_t warp;  // in its block
+    uint32_t lane;
+};
+extern const identity* current;
+
+// Words at which all 32 lanes of a warp meet.
+uint32_t warp_index(source at);
+void warp_sync(source at);
+bool warp_any(bool value, source at);
+float shuffle_xor(float value, int mask, source at);
+void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
+void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
+void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+
+// Where all threads of a block meet.
+void block_sync(source at);
+
+// Shared memory. The address space starts above 0, so that an offset is never mistaken for an address.
+constexpr uint32_t SHARED_BASE = 1024;
+void store_shared(uint32_t address, const void* value, uint32_t bytes, source at);
+void load_shared(uint32_t address, void* value, uint32_t bytes, source at);
+
+// Asynchronous copies.
+void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at);
+void cp_async_commit();
+void cp_async_wait(uint32_t pending);
+
+// Device memory.
+void load_global(const void* pointer, void* value, uint32_t bytes, source at);
+void store_global(void* pointer, const void* value, uint32_t bytes, source at);
+
+// Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);
+
+int device_capability();
+
+}  // namespace kgen::emulator
+
+#pragma GCC visibility pop

@@ -1,0 +1,28 @@
+// Device memory, on the emulator: every access must lie in an element of a registered tensor.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+KGEN_DEVICE int32_t load_global(const int32_t* pointer, KGEN_AT) {
+    int32_t value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
+    uint16_t value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
+KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE void store_global(void* pointer, words4 value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
+}  // namespace kgen

@@ -1,0 +1,38 @@
+// What a kernel needs to know about where it runs, on the emulator: the words for functions, and who a thread is.
+// The twin of include/kgen/platform.cuh; docs/emulator.md says how the emulator works.
+#pragma once
+
+#include <stdint.h>
+
+#include "kgen/emulator.h"
+
+#define KGEN_DEVICE inline
+#define KGEN_HOST_DEVICE inline
+#define KGEN_KERNEL(max_threads, min_blocks) ::kgen::emulator::bounded<(max_threads), (min_blocks)>::result
+#define KGEN_PARAMETER const
+#define KGEN_UNROLL  // loops stay loops: less code for the host compiler
+
+namespace kgen::emulator {
+
+// What a kernel returns: nothing, once its launch bounds have been looked at.
+template <int MAX_THREADS, int MIN_BLOCKS>
+struct bounded {
+    static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
+    using result = void;
+};
+
+}  // namespace kgen::emulator
+
+namespace kgen {
+
+KGEN_DEVICE uint32_t thread_index() { return emulator::current->thread; }
+KGEN_DEVICE uint32_t block_index() { return emulator::current->block; }
+KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
+// A shuffle on a GPU, so here too a word at which the whole warp meets.
+KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
+
+// Of CUDA's own functions, those that kernels use.
+KGEN_DEVICE int min(int a, int b) { return a < b ? a : b; }
+KGEN_DEVICE int max(int a, int b) { return a > b ? a : b; }
+
+}  // namespace kgen

@@ -1,0 +1,42 @@
+// The emulator's runtime: everything behind kgen/emulator.h. Compiled once and linked with each emulated kernel:
+//   c++ -std=c++17 -O2 -ffp-contract=off -fPIC -I templates/emulator -I templates/include -c templates/emulator/runtime.cpp
+// One translation unit, in parts by concept. A grid runs on the calling thread alone; two launches at once take turns.
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+// How fibers are switched: KGEN_EMULATOR_UCONTEXT asks for the portable way where there is a faster one.
+#if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(KGEN_EMULATOR_UCONTEXT)
+#define KGEN_EMULATOR_ASSEMBLY 1
+#else
+#include <ucontext.h>
+#endif
+
+#include "kgen/emulator.h"
+#include "kgen/launch.cuh"
+#include "kgen/math.cuh"
+
+#pragma GCC visibility push(hidden)
+#include "runtime/context.hpp"
+#include "runtime/report.hpp"
+#include "runtime/block.hpp"
+#include "runtime/race.hpp"
+#include "runtime/shared_memory.hpp"
+#include "runtime/global_memory.hpp"
+#include "runtime/async_copy.hpp"
+#include "runtime/warp_words.hpp"
+#include "runtime/mma.hpp"
+#include "runtime/launch.hpp"
+#pragma GCC visibility pop
+
+#include "runtime/interface.hpp"

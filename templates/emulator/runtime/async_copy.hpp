@@ -1,0 +1,53 @@
+// cp.async: a copy lands when the thread that issued it waits for its group, and not a moment sooner. Until then its
+// destination is NaN, so neither the old contents nor the new can be used by luck.
+#pragma once
+
+namespace kgen::emulator {
+
+inline std::array<unsigned char, CHUNK> poison_chunk() {
+    std::array<unsigned char, CHUNK> chunk;
+    chunk.fill(static_cast<unsigned char>(POISON));
+    return chunk;
+}
+
+void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at) {
+    device_thread& me = this_thread();
+    const use used = {word::cp_async, at};
+    unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
+    if (to == nullptr) return;
+    static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
+    if (valid && !tensors.allows(source_bytes, CHUNK, false, used)) source_bytes = nothing.data();
+    const access a = access_of(me, destination, CHUNK, used);
+    races.copy_issued(a, me.thread);
+    memset(to, POISON, CHUNK);
+    me.copies.push_back({a.offset, valid ? source_bytes : nullptr, me.open_group, used, self.interval});
+}
+
+void cp_async_commit() { ++this_thread().open_group; }
+
+void cp_async_wait(uint32_t pending) {
+    device_thread& me = this_thread();
+    size_t landed = 0;
+    while (landed < me.copies.size() && me.copies[landed].group + pending < me.open_group) {
+        const pending_copy& copy = me.copies[landed++];
+        const uint32_t address = copy.destination + SHARED_BASE;
+        unsigned char* to = shared.at(address, CHUNK, copy.issued, me.warp, me.lane);
+        if (copy.from == nullptr) {
+            memset(to, 0, CHUNK);
+        } else {
+            memcpy(to, copy.from, CHUNK);
+        }
+        races.copy_landed(access_of(me, address, CHUNK, copy.issued));
+    }
+    me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
+}
+
+inline void check_unfinished_copies(const device_thread& t) {
+    if (t.copies.empty()) return;
+    const use& used = t.copies.front().issued;
+    if (!self.violations.is_news("never waited for", used, used)) return;
+    self.violations.tell(std::to_string(t.copies.size()) + " asynchronous copies of warp " + std::to_string(t.warp) + " lane " + std::to_string(t.lane) +
+                         " when it ended; the first is " + text_of(used));
+}
+
+}  // namespace kgen::emulator

@@ -1,0 +1,243 @@
+// A block as it runs: its threads are fibers, and this part decides which of them goes on.
+//
+// A warp's lanes run one after another until each has come to the next word at which they meet; the last to come does
+// the work of that word for all. When no lane of a warp can go on (a block barrier, or an end), the scheduler picks
+// another warp at random, from the seed. When no thread of the block can go on, that is a deadlock.
+#pragma once
+
+namespace kgen::emulator {
+
+constexpr uint32_t LANES = 32;
+constexpr uint32_t MAX_THREADS = 1024;
+constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
+
+// A copy that has been issued and has not landed.
+struct pending_copy {
+    uint32_t destination;  // offset in shared memory
+    const void* from;      // NULL: zeros
+    uint32_t group;
+    use issued;
+    uint32_t interval;  // block barriers passed when it was issued
+};
+
+struct device_thread : identity {
+    context place;
+    uint32_t position;  // of its lane in the order in which the warp's lanes run
+    use waiting;        // `word::none`: it can go on
+    bool ended;
+    std::vector<pending_copy> copies;
+    uint32_t open_group;  // number of the group that the next commit closes
+};
+
+// What a lane brings to the word at which its warp meets.
+struct lane_operands {
+    void* result;
+    const void* input;
+    uint32_t words[2];
+    float value;
+};
+
+struct warp {
+    uint32_t ready;    // lanes, by position, that can go on
+    uint32_t arrived;  // lanes that wait in a word of the whole warp
+    bool divergent;    // ... and not all in the same
+    use meeting;
+    uint32_t order;  // position ^ order is the lane
+    lane_operands operands[LANES];
+    float results[LANES];
+    // Time, for the race detector: `step` counts the meetings of this warp, and the warp knows everything that warp u
+    // did before step `known[u]` of that one to lie behind it. known[itself] is its last warp_sync or barrier.
+    uint32_t step;
+    uint32_t known[MAX_WARPS];
+};
+
+struct random_numbers {
+    uint64_t state;
+    uint32_t next() {  // splitmix64
+        uint64_t z = state += 0x9e3779b97f4a7c15u;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+        return static_cast<uint32_t>((z ^ z >> 31) >> 32);
+    }
+    uint32_t below(uint32_t bound) { return next() % bound; }
+};
+
+struct machine {
+    std::unique_ptr<device_thread[]> threads = std::make_unique<device_thread[]>(MAX_THREADS);
+    std::unique_ptr<warp[]> warps = std::make_unique<warp[]>(MAX_WARPS);
+    uint32_t thread_count = 0;
+    uint32_t warp_count = 0;
+    uint32_t alive = 0;       // threads that have not ended
+    uint32_t at_barrier = 0;  // threads that wait in block_sync
+    uint32_t interval = 0;    // block barriers passed
+    uint32_t first_step = 1;  // steps below belong to earlier blocks
+    context scheduler = {};
+    stack_pool stacks;
+    random_numbers random = {0};
+    use_table uses;
+    report violations;
+    void (*enter)(const void*) = nullptr;
+    const void* call = nullptr;
+};
+
+static machine self;
+const identity* current = nullptr;
+
+inline device_thread& this_thread() { return *const_cast<device_thread*>(static_cast<const device_thread*>(current)); }
+inline warp& warp_of(const device_thread& t) { return self.warps[t.warp]; }
+
+inline void resume(context& from, device_thread& next) {
+    current = &next;
+    kgen_emulator_switch(&from, &next.place);
+}
+
+// Goes on elsewhere: in the next lane of the warp that can, else with the scheduler. Returns when this thread's turn
+// has come again.
+inline void leave(device_thread& me, warp& w) {
+    w.ready &= ~(1u << me.position);
+    if (w.ready == 0) {
+        kgen_emulator_switch(&me.place, &self.scheduler);
+        return;
+    }
+    const uint32_t start = (me.position + 1) % LANES;
+    const uint32_t rotated = w.ready >> start | w.ready << (LANES - start) % LANES;
+    const uint32_t position = (start + static_cast<uint32_t>(__builtin_ctz(rotated))) % LANES;
+    resume(me.place, self.threads[me.warp * LANES + (position ^ w.order)]);
+}
+
+// The warp meets. True in the lane that comes last, which must do the work for all before it uses another word; in the
+// others, false, after that work has been done.
+inline bool meet(word which, source at) {
+    device_thread& me = this_thread();
+    warp& w = warp_of(me);
+    me.waiting = {which, at};
+    if (w.arrived++ == 0) {
+        w.meeting = me.waiting;
+    } else if (!(w.meeting == me.waiting)) {
+        w.divergent = true;
+    }
+    if (w.arrived == LANES && !w.divergent) {
+        w.arrived = 0;
+        w.ready = ~0u;
+        me.waiting.which = word::none;
+        ++w.step;
+        return true;
+    }
+    leave(me, w);
+    me.waiting.which = word::none;
+    return false;
+}
+
+void warp_sync(source at) {
+    if (meet(word::warp_sync, at)) {
+        warp& w = warp_of(this_thread());
+        w.known[current->warp] = w.step;
+    }
+}
+
+void block_sync(source at) {
+    device_thread& me = this_thread();
+    me.waiting = {word::block_sync, at};
+    if (++self.at_barrier == self.thread_count) {
+        self.at_barrier = 0;
+        ++self.interval;
+        for (uint32_t i = 0; i < self.warp_count; ++i) ++self.warps[i].step;
+        for (uint32_t i = 0; i < self.warp_count; ++i) {
+            self.warps[i].ready = ~0u;
+            for (uint32_t u = 0; u < self.warp_count; ++u) self.warps[i].known[u] = self.warps[u].step;
+        }
+        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp may be the first behind a barrier
+    } else {
+        leave(me, warp_of(me));
+    }
+    me.waiting.which = word::none;
+}
+
+void check_unfinished_copies(const device_thread& t);
+
+inline void thread_main() {
+    self.enter(self.call);
+    device_thread& me = this_thread();
+    check_unfinished_copies(me);
+    me.ended = true;
+    --self.alive;
+    leave(me, warp_of(me));
+}
+
+// "lanes 0-15, 17 wait in warp_sync (x.cu:90); lanes 16, 18-31 have ended"
+inline std::string where_lanes_wait(uint32_t index) {
+    std::vector<std::pair<std::string, std::string>> groups;  // what, and which lanes
+    uint32_t first = 0;
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const auto state = [&](uint32_t l) {
+            const device_thread& t = self.threads[index * LANES + l];
+            return t.ended ? std::string("have ended") : "wait in " + text_of(t.waiting);
+        };
+        if (lane + 1 < LANES && state(lane + 1) == state(lane)) continue;
+        const std::string range = std::to_string(first) + (lane > first ? "-" + std::to_string(lane) : "");
+        first = lane + 1;
+        const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == state(lane); });
+        if (known == groups.end()) {
+            groups.emplace_back(state(lane), "lanes " + range);
+        } else {
+            known->second += ", " + range;
+        }
+    }
+    std::string text;
+    for (const auto& [state, lanes] : groups) text += (text.empty() ? "" : "; ") + lanes + " " + state;
+    return text;
+}
+
+inline void report_deadlock() {
+    const use nothing = {word::none, {"", 0}};
+    if (!self.violations.is_news("deadlock", nothing, nothing)) return;
+    std::string text = "no thread of the block can go on after " + std::to_string(self.interval) + " block barriers";
+    for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
+    self.violations.tell(text);
+}
+
+// Runs one block to its end, or until it can go no further; what is left then is simply forgotten.
+inline void run_block(uint32_t block, uint32_t thread_count) {
+    self.thread_count = thread_count;
+    self.warp_count = thread_count / LANES;
+    self.alive = thread_count;
+    self.at_barrier = 0;
+    self.interval = 0;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        warp& w = self.warps[i];
+        w.ready = ~0u;
+        w.arrived = 0;
+        w.divergent = false;
+        w.order = self.random.below(LANES);
+        w.step = self.first_step;
+        std::fill_n(w.known, MAX_WARPS, self.first_step);
+    }
+    for (uint32_t i = 0; i < thread_count; ++i) {
+        device_thread& t = self.threads[i];
+        static_cast<identity&>(t) = {i, block, i / LANES, i % LANES};
+        t.position = t.lane ^ self.warps[t.warp].order;
+        t.waiting = {word::none, {"", 0}};
+        t.ended = false;
+        t.copies.clear();
+        t.open_group = 0;
+        prepare(t.place, self.stacks.top(i), thread_main);
+    }
+    while (self.alive > 0) {
+        uint32_t runnable[MAX_WARPS];
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < self.warp_count; ++i) {
+            if (self.warps[i].ready != 0) runnable[count++] = i;
+        }
+        if (count == 0) {
+            report_deadlock();
+            break;
+        }
+        const uint32_t chosen = runnable[self.random.below(count)];
+        const warp& w = self.warps[chosen];
+        const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
+        resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
+    }
+    for (uint32_t i = 0; i < self.warp_count; ++i) self.first_step = std::max(self.first_step, self.warps[i].step + 1);
+}
+
+}  // namespace kgen::emulator

@@ -1,0 +1,104 @@
+// Device memory: which tensors there are, and whether an access lies in an element of one of them.
+#pragma once
+
+namespace kgen::emulator {
+
+struct tensor {
+    std::string name;
+    uintptr_t base;
+    size_t bytes;
+    const uint8_t* element_map;  // NULL: no gaps
+    size_t element_bytes;
+    bool writable;
+
+    bool holds(uintptr_t address, uint32_t size) const { return address >= base && address - base <= bytes && bytes - (address - base) >= size; }
+
+    // Whether no byte of an access that the tensor holds lies in a gap.
+    bool is_solid(uintptr_t address, uint32_t size) const {
+        if (element_map == nullptr) return true;
+        const size_t first = (address - base) / element_bytes;
+        const size_t last = (address - base + size - 1) / element_bytes;
+        for (size_t i = first; i <= last; ++i) {
+            if (element_map[i] == 0) return false;
+        }
+        return true;
+    }
+
+    // Bytes between an access and the tensor.
+    uintptr_t distance(uintptr_t address, uint32_t size) const {
+        if (address + size <= base) return base - (address + size);
+        return address >= base + bytes ? address - (base + bytes) : 0;
+    }
+};
+
+class tensor_table {
+  public:
+    void clear() {
+        tensors_.clear();
+        recent_ = 0;
+    }
+
+    void add(tensor t) { tensors_.push_back(std::move(t)); }
+
+    // True if `size` bytes at `pointer` may be read (or written) by the running thread; otherwise it is reported.
+    bool allows(const void* pointer, uint32_t size, bool writes, const use& used) {
+        const auto address = reinterpret_cast<uintptr_t>(pointer);
+        if (address % size != 0) {
+            complain("misaligned", used, address, size, nullptr, "not a multiple of its size");
+            return false;
+        }
+        if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) return true;
+        const tensor* nearest = nullptr;  // of those that hold the access, or else of all
+        for (size_t i = 0; i < tensors_.size(); ++i) {
+            const tensor& t = tensors_[i];
+            if (is_fine(t, address, size, writes)) {
+                recent_ = i;
+                return true;
+            }
+            if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size) || t.holds(address, size)) nearest = &t;
+        }
+        if (nearest != nullptr && nearest->holds(address, size)) {
+            const bool solid = nearest->is_solid(address, size);
+            complain(solid ? "read-only" : "out of bounds", used, address, size, nearest, solid ? "a tensor that is an input" : "a gap between its rows");
+        } else {
+            complain("out of bounds", used, address, size, nearest, "outside every tensor");
+        }
+        return false;
+    }
+
+  private:
+    static bool is_fine(const tensor& t, uintptr_t address, uint32_t size, bool writes) {
+        return t.holds(address, size) && (t.writable || !writes) && t.is_solid(address, size);
+    }
+
+    static void complain(const char* kind, const use& used, uintptr_t address, uint32_t size, const tensor* nearest, const char* why) {
+        if (!self.violations.is_news(kind, used, used)) return;
+        const device_thread& me = this_thread();
+        std::string text = text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + ": " + std::to_string(size) + " bytes, " + why;
+        if (nearest != nullptr) {
+            const auto bytes = static_cast<int64_t>(address - nearest->base);
+            const auto element = bytes / static_cast<int64_t>(nearest->element_bytes);
+            text += "; element " + std::to_string(element) + " of `" + nearest->name + "`, which has " + std::to_string(nearest->bytes / nearest->element_bytes);
+        }
+        self.violations.tell(text);
+    }
+
+    std::vector<tensor> tensors_;
+    size_t recent_ = 0;  // the tensor of the last access: the next one is likely there too
+};
+
+static tensor_table tensors;
+
+void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
+    if (tensors.allows(pointer, bytes, false, {word::load_global, at})) {
+        memcpy(value, pointer, bytes);
+    } else {
+        memset(value, POISON, bytes);
+    }
+}
+
+void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
+    if (tensors.allows(pointer, bytes, true, {word::store_global, at})) memcpy(pointer, value, bytes);
+}
+
+}  // namespace kgen::emulator

@@ -1,0 +1,25 @@
+// The C interface (kgen/emulator.h), which whoever drives the emulator finds in every emulated kernel's library.
+#pragma once
+
+extern "C" {
+
+void kgen_emulator_reset(uint64_t seed) {
+    kgen::emulator::settings.seed = seed;
+    kgen::emulator::tensors.clear();
+    kgen::emulator::self.violations.clear();
+}
+
+void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable) {
+    kgen::emulator::tensors.add({name, reinterpret_cast<uintptr_t>(base), bytes, element_map, element_bytes == 0 ? 1 : element_bytes, writable != 0});
+}
+
+const char* kgen_emulator_report(void) { return kgen::emulator::self.violations.text(); }
+
+void kgen_emulator_device(int capability) { kgen::emulator::settings.capability = capability; }
+
+// A library of one kernel has no dispatcher, which defines these otherwise.
+__attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
+
+__attribute__((weak)) uint32_t kgen_abi_version(void) { return KGEN_ABI_VERSION; }
+
+}

@@ -1,0 +1,56 @@
+// A launch, from its checks to its report.
+#pragma once
+
+namespace kgen::emulator {
+
+struct session {
+    uint64_t seed = 0;
+    int capability = 80;
+    std::mutex one_launch;
+};
+
+static session settings;
+
+int device_capability() { return settings.capability; }
+
+// Shared memory that a block may have, in bytes (CUDA C++ programming guide, "Technical specifications").
+inline uint32_t shared_memory_limit(int capability) {
+    switch (capability) {
+        case 75: return 64 * 1024;
+        case 80:
+        case 87: return 163 * 1024;
+        case 86:
+        case 89:
+        case 120:
+        case 121: return 99 * 1024;
+        default: return 227 * 1024;
+    }
+}
+
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call) {
+    const std::lock_guard<std::mutex> turn(settings.one_launch);
+    self.violations.clear();
+    if (shared_bytes > shared_memory_limit(settings.capability)) return "invalid argument (cudaErrorInvalidValue)";
+    if (threads == 0 || threads > MAX_THREADS) return "invalid configuration argument (cudaErrorInvalidConfiguration)";
+    if (threads % LANES != 0) return "the emulator runs whole warps: the number of threads must be a multiple of 32";
+    if (!self.stacks.reserve(threads)) return "out of memory (cudaErrorMemoryAllocation)";
+    self.enter = enter;
+    self.call = call;
+    self.random = {settings.seed};
+    uint32_t block = 0;
+    for (; block < blocks && self.violations.empty(); ++block) {
+        if (self.first_step > UINT32_MAX / 2) {
+            races.forget();
+            self.first_step = 1;
+        }
+        shared.prepare(shared_bytes);
+        races.prepare(shared_bytes, threads / LANES);
+        run_block(block, threads);
+    }
+    current = nullptr;
+    if (self.violations.empty()) return nullptr;
+    self.violations.finish(name, block - 1, blocks, settings.seed);
+    return self.violations.first_line();
+}
+
+}  // namespace kgen::emulator

@@ -1,0 +1,120 @@
+// What went wrong: violations as text, the first few distinct ones with their counts.
+#pragma once
+
+namespace kgen::emulator {
+
+// The words that a report names.
+enum class word : uint8_t {
+    none,
+    warp_index,
+    warp_sync,
+    warp_any,
+    shuffle_xor,
+    ldmatrix_x4,
+    ldmatrix_x4_transposed,
+    mma_m16n8k16,
+    block_sync,
+    store_shared,
+    load_shared,
+    cp_async,
+    load_global,
+    store_global,
+};
+
+inline const char* name_of(word which) {
+    static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
+                                        "mma_m16n8k16", "block_sync",  "store_shared", "load_shared", "cp_async",    "load_global", "store_global"};
+    return names[static_cast<int>(which)];
+}
+
+// A use of a word in the kernel's text.
+struct use {
+    word which;
+    source at;
+};
+
+inline bool operator==(const use& a, const use& b) { return a.which == b.which && a.at.line == b.at.line && a.at.file == b.at.file; }
+
+// "ldmatrix_x4 (flash_fwd_hdim64_fp16_sm80.cu:71)"
+inline std::string text_of(const use& u) {
+    const char* slash = strrchr(u.at.file, '/');
+    return std::string(name_of(u.which)) + " (" + (slash ? slash + 1 : u.at.file) + ":" + std::to_string(u.at.line) + ")";
+}
+
+// Uses as small numbers, for records kept by the thousand.
+class use_table {
+  public:
+    uint16_t number_of(const use& u) {
+        uint16_t& recent = recent_[(static_cast<uint32_t>(u.at.line) * 16 + static_cast<uint32_t>(u.which)) % RECENT];
+        if (recent < uses_.size() && uses_[recent] == u) return recent;
+        auto found = std::find(uses_.begin(), uses_.end(), u);
+        if (found == uses_.end() && uses_.size() < UINT16_MAX) found = uses_.insert(uses_.end(), u);
+        return recent = static_cast<uint16_t>(found - uses_.begin());
+    }
+    const use& operator[](uint16_t number) const { return uses_[number]; }
+
+  private:
+    static constexpr uint32_t RECENT = 256;
+    std::vector<use> uses_;
+    uint16_t recent_[RECENT] = {};
+};
+
+// Violations that differ in `kind` or in the uses involved count as distinct; of each, the first is told in full.
+class report {
+  public:
+    void clear() {
+        entries_.clear();
+        left_out_ = 0;
+        text_.clear();
+    }
+
+    bool empty() const { return entries_.empty(); }
+
+    // True if this violation is new and its text is wanted; a known one is only counted.
+    bool is_news(const char* kind, const use& first, const use& second) {
+        for (entry& e : entries_) {
+            if (e.kind == kind && e.first == first && e.second == second) {
+                ++e.count;
+                return false;
+            }
+        }
+        if (entries_.size() == MOST) {
+            ++left_out_;
+            return false;
+        }
+        entries_.push_back({kind, first, second, 1, ""});
+        return true;
+    }
+
+    // The text of the violation that is_news() has just accepted.
+    void tell(std::string text) { entries_.back().text = entries_.back().kind + (": " + std::move(text)); }
+
+    // "`name`, block 0 of 4: ..." and a line (or more) for each violation.
+    const char* finish(const char* name, uint32_t block, uint32_t blocks, uint64_t seed) {
+        text_ = std::string("`") + name + "`, block " + std::to_string(block) + " of " + std::to_string(blocks) + ", seed " + std::to_string(seed) + ":\n";
+        for (const entry& e : entries_) {
+            text_ += "  " + e.text;
+            if (e.count > 1) text_ += " [" + std::to_string(e.count) + " times]";
+            text_ += "\n";
+        }
+        if (left_out_ > 0) text_ += "  and " + std::to_string(left_out_) + " more of other kinds\n";
+        return text_.c_str();
+    }
+
+    const char* text() const { return text_.c_str(); }
+    const char* first_line() const { return entries_.front().text.c_str(); }
+
+  private:
+    struct entry {
+        const char* kind;
+        use first, second;
+        uint64_t count;
+        std::string text;
+    };
+    static constexpr size_t MOST = 5;
+    std::vector<entry> entries_;
+    uint64_t left_out_ = 0;
+    std::string text_;
+};
+
+}  // namespace kgen::emulator

@@ -1,0 +1,88 @@
+// Words at which a warp meets, but for the MMA: shuffles, votes and ldmatrix. Each lane leaves its operands, the last
+// does the work for all.
+#pragma once
+
+namespace kgen::emulator {
+
+inline lane_operands& my_operands() { return warp_of(this_thread()).operands[current->lane]; }
+
+uint32_t warp_index(source at) {
+    meet(word::warp_index, at);
+    return current->warp;
+}
+
+float shuffle_xor(float value, int mask, source at) {
+    lane_operands& mine = my_operands();
+    mine.value = value;
+    mine.words[0] = static_cast<uint32_t>(mask);
+    const bool last = meet(word::shuffle_xor, at);
+    warp& w = warp_of(this_thread());
+    if (last) {
+        for (uint32_t lane = 0; lane < LANES; ++lane) {
+            const uint32_t from = lane ^ w.operands[lane].words[0];
+            w.results[lane] = w.operands[from < LANES ? from : lane].value;
+        }
+    }
+    return w.results[current->lane];
+}
+
+bool warp_any(bool value, source at) {
+    my_operands().words[0] = value;
+    const bool last = meet(word::warp_any, at);
+    warp& w = warp_of(this_thread());
+    if (last) {
+        uint32_t any = 0;
+        for (const lane_operands& o : w.operands) any |= o.words[0];
+        std::fill_n(w.results, LANES, static_cast<float>(any));
+    }
+    return w.results[current->lane] != 0.0f;
+}
+
+// The 32 rows of 16 bytes that the lanes of the meeting warp have named; a row that is not there is NaN.
+inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
+    const uint32_t index = current->warp;
+    const warp& w = self.warps[index];
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const uint32_t address = w.operands[lane].words[0];
+        const unsigned char* row = shared.at(address, CHUNK, used, index, lane);
+        if (row == nullptr) {
+            memset(rows[lane], POISON, CHUNK);
+            continue;
+        }
+        memcpy(rows[lane], row, CHUNK);
+        races.read({address - SHARED_BASE, 0xffff, ALL_LANES, index, w.step - 1, used});
+    }
+}
+
+void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at) {
+    lane_operands& mine = my_operands();
+    mine.result = fragment;
+    mine.words[0] = address;
+    if (!meet(word::ldmatrix_x4, at)) return;
+    uint16_t rows[LANES][8];
+    gather_rows(rows, {word::ldmatrix_x4, at});
+    const warp& w = warp_of(this_thread());
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        auto* result = static_cast<uint32_t*>(w.operands[lane].result);
+        for (uint32_t matrix = 0; matrix < 4; ++matrix) memcpy(&result[matrix], &rows[matrix * 8 + lane / 4][lane % 4 * 2], 4);
+    }
+}
+
+void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
+    lane_operands& mine = my_operands();
+    mine.result = fragment;
+    mine.words[0] = address;
+    if (!meet(word::ldmatrix_x4_transposed, at)) return;
+    uint16_t rows[LANES][8];
+    gather_rows(rows, {word::ldmatrix_x4_transposed, at});
+    const warp& w = warp_of(this_thread());
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        auto* result = static_cast<uint32_t*>(w.operands[lane].result);
+        for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+            const uint32_t row = matrix * 8 + lane % 4 * 2;
+            result[matrix] = rows[row][lane / 4] | static_cast<uint32_t>(rows[row + 1][lane / 4]) << 16;
+        }
+    }
+}
+
+}  // namespace kgen::emulator

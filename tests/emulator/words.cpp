@@ -1,0 +1,323 @@
+// What each word of the emulated vocabulary means, one small kernel a word. Exit status 1 if a statement is false.
+// run.sh compiles it together with the runtime.
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <string>
+#include <vector>
+
+#include "kgen.h"
+#include "kgen/cp_async.cuh"
+#include "kgen/device.cuh"
+#include "kgen/global.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mma.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+
+namespace {
+
+using namespace kgen;
+
+int failures = 0;
+
+void expect(bool truth, const char* statement) {
+    printf("%s  %s\n", truth ? "pass" : "FAIL", statement);
+    if (!truth) {
+        ++failures;
+        printf("%s", kgen_emulator_report());
+    }
+}
+
+// What the kernels below work on; the emulator keeps everything on one thread, so globals do.
+alignas(16) uint16_t input[1024];
+float output[1024];
+
+constexpr uint32_t SHARED_BYTES = 4096;
+
+// Runs `body` as every thread of one block; true if the emulator found nothing wrong.
+using body = void (*)(int);
+bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES) {
+    kgen_emulator_reset(seed);
+    kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
+    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
+    return launch(kernel, "words", 1, threads, shared_bytes, 0, nullptr) == KGEN_SUCCESS;
+}
+
+// True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
+bool is_faulted(const char* kind, body kernel, uint32_t threads = 32) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        if (runs(kernel, threads, seed)) return false;
+        if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;
+    }
+    return true;
+}
+
+uint32_t bits(float x) { return emulator::float_bits(x); }
+
+// The value of 16 bits of half precision, by its definition.
+double half_value(uint32_t h) {
+    const double magnitude = (h >> 10 & 31) == 0 ? ldexp(h & 1023, -24) : ldexp(1024 + (h & 1023), static_cast<int>(h >> 10 & 31) - 25);
+    return h & 0x8000 ? -magnitude : magnitude;
+}
+
+void numbers() {
+    bool exact = true;
+    bool nearest = true;
+    for (uint32_t h = 0; h < 0x7bff; ++h) {  // all finite values but the largest, and what lies halfway to the next
+        const auto value = static_cast<float>(half_value(h));
+        const auto next = static_cast<float>(half_value(h + 1));
+        const float halfway = (value + next) / 2;
+        exact = exact && pack<fp16>(value, -value) == (h | (h | 0x8000u) << 16);
+        const uint32_t even = h % 2 == 0 ? h : h + 1;
+        nearest = nearest && pack<fp16>(halfway, 0) == even && pack<fp16>(nextafterf(halfway, 0), 0) == h && pack<fp16>(nextafterf(halfway, 1e9f), 0) == h + 1;
+    }
+    expect(exact, "pack<fp16> keeps every finite half");
+    expect(nearest, "pack<fp16> rounds to nearest, ties to even");
+    expect(pack<fp16>(65519.0f, 65520.0f) == 0x7c007bffu, "pack<fp16> overflows to infinity from 65520 on");
+    expect(pack<fp16>(NAN, -infinity()) == 0xfc007fffu, "pack<fp16> keeps NaN and infinity");
+    expect(pack<bf16>(1.00390625f, 1.01171875f) == 0x3f823f80u, "pack<bf16> rounds ties to even");
+    expect(pack<bf16>(NAN, 3.4e38f) == 0x7f807fffu, "pack<bf16> keeps NaN and overflows to infinity");
+    expect(exp2_fast(-infinity()) == 0 && exp2_fast(-127) == 0 && exp2_fast(-126) > 0 && exp2_fast(3) == 8, "exp2_fast flushes subnormal results to zero");
+    expect(log2_fast(0) == -infinity() && log2_fast(8) == 3, "log2_fast of 0 is -infinity");
+    expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum prefers a number to NaN");
+}
+
+void shuffles(int) { store_global(output + lane_index(), shuffle_xor(static_cast<float>(lane_index()), 5)); }
+
+void votes(int) {
+    const bool one = warp_any(lane_index() == 17);
+    const bool none = warp_any(lane_index() == 32);
+    store_global(output + lane_index(), one && !none ? 1.0f : 0.0f);
+}
+
+// Shared memory: row r of a 32 x 8 matrix holds 8 r .. 8 r + 7.
+void write_rows() {
+    const uint32_t first = thread_index() * 8;
+    const auto two = [&](uint32_t i) { return (first + i) | (first + i + 1) << 16; };
+    store_shared(shared_base() + thread_index() * 16, words4{two(0), two(2), two(4), two(6)});
+    warp_sync();
+}
+
+void fragments(int) {
+    write_rows();
+    uint32_t plain[4], transposed[4];
+    ldmatrix_x4(plain, shared_base() + lane_index() * 16);
+    ldmatrix_x4_transposed(transposed, shared_base() + lane_index() * 16);
+    bool right = true;
+    for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t row = 8 * i + lane_index() / 4, column = lane_index() % 4 * 2;
+        right = right && plain[i] == ((row * 8 + column) | (row * 8 + column + 1) << 16);
+        const uint32_t down = (8 * i + lane_index() % 4 * 2) * 8 + lane_index() / 4;
+        right = right && transposed[i] == (down | (down + 8) << 16);
+    }
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
+// A[i][k] = i + k / 4, B[k][n] = k - 2 n, D starts as n: all exact in 16 bits, sums exact in fp32.
+template <class T>
+void products(int) {
+    const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
+    const auto a_at = [](int i, int k) { return static_cast<float>(i) + static_cast<float>(k) / 4; };
+    const auto b_at = [](int k, int n) { return static_cast<float>(k - 2 * n); };
+    uint32_t a[4];
+    for (int i = 0; i < 4; ++i) a[i] = pack<T>(a_at(g + i % 2 * 8, 2 * t + i / 2 * 8), a_at(g + i % 2 * 8, 2 * t + i / 2 * 8 + 1));
+    const uint32_t b0 = pack<T>(b_at(2 * t, g), b_at(2 * t + 1, g)), b1 = pack<T>(b_at(2 * t + 8, g), b_at(2 * t + 9, g));
+    float d[4];
+    for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(2 * t + i % 2);
+    mma_m16n8k16<T>(d, a, b0, b1);
+    bool right = true;
+    for (int i = 0; i < 4; ++i) {
+        const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+        float sum = static_cast<float>(column);
+        for (int k = 0; k < 16; ++k) sum += a_at(row, k) * b_at(k, column);
+        right = right && d[i] == sum;
+    }
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
+// Every finite half through the MMA: A's first 8 columns hold 128 of them at a time, B is the identity.
+void widened_halves(int) {
+    const uint32_t g = lane_index() / 4, t = lane_index() % 4 * 2;
+    const uint32_t b0 = (g == t ? 0x3c00u : 0) | (g == t + 1 ? 0x3c00u << 16 : 0);
+    bool right = true;
+    for (uint32_t first = 0; first < 0x10000; first += 128) {
+        if ((first & 0x7c00) == 0x7c00) continue;
+        const uint32_t low = first + g * 8 + t, high = low + 64;
+        const uint32_t a[4] = {low | (low + 1) << 16, high | (high + 1) << 16, 0, 0};
+        float d[4] = {};
+        mma_m16n8k16<fp16>(d, a, b0, 0);
+        for (uint32_t i = 0; i < 4; ++i) right = right && d[i] == static_cast<float>(half_value((i < 2 ? low : high) + i % 2));
+    }
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
+bool all_ones() {
+    bool all = true;
+    for (int i = 0; i < 32; ++i) all = all && output[i] == 1.0f;
+    return all;
+}
+
+void meaning() {
+    bool right = runs(shuffles);
+    for (uint32_t i = 0; i < 32; ++i) right = right && output[i] == static_cast<float>(i ^ 5);
+    expect(right, "shuffle_xor exchanges values");
+    expect(runs(votes) && all_ones(), "warp_any is true for all when it is for one");
+    expect(runs(fragments) && all_ones(), "ldmatrix gives every lane its elements, plain and transposed");
+    expect(runs(products<fp16>) && all_ones(), "mma of fp16 is a matrix product");
+    expect(runs(widened_halves) && all_ones(), "mma of fp16 takes every finite half exactly, subnormals included");
+    expect(runs(products<bf16>) && all_ones(), "mma of bf16 is a matrix product");
+}
+
+void copies(int) {
+    cp_async(shared_base() + thread_index() * 16, input + thread_index() * 8, thread_index() % 2 == 0);
+    cp_async_commit();
+    cp_async(shared_base() + 2048 + thread_index() * 16, input + thread_index() * 8, true);
+    cp_async_commit();
+    cp_async_wait<1>();
+    block_sync();
+    const uint32_t other = (thread_index() + 33) % 64;
+    const words4 value = load_shared(shared_base() + other * 16);
+    cp_async_wait<0>();
+    const float expected = other % 2 == 0 ? static_cast<float>(other) : 0.0f;
+    store_global(output + thread_index(), static_cast<float>(value.x & 0xffff) - expected);
+}
+
+void asynchronous_copies() {
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
+    bool right = runs(copies, 64);
+    for (int i = 0; i < 64; ++i) right = right && output[i] == 0;
+    expect(right, "cp_async brings 16 bytes, or zeros, by the wait for its group");
+    expect(is_faulted("race", [](int) {
+               cp_async(shared_base() + thread_index() * 16, input, true);
+               cp_async_commit();
+               store_global(output, static_cast<float>(load_shared(shared_base() + thread_index() * 16).x));
+               cp_async_wait<0>();
+           }),
+           "reading a copy's destination before the wait is a race, even for the thread that issued it");
+    expect(is_faulted("race", [](int) {
+               cp_async(shared_base() + thread_index() * 16, input, true);
+               cp_async_commit();
+               cp_async_wait<0>();
+               load_shared(shared_base() + (thread_index() + 32) % 64 * 16);
+           }, 64),
+           "reading another warp's copy before a block_sync is a race");
+    expect(is_faulted("never waited for", [](int) { cp_async(shared_base() + thread_index() * 16, input, true); }), "a copy nobody waits for is reported");
+    expect(is_faulted("misaligned", [](int) { cp_async(shared_base() + 8, input, true); }), "a copy to an address that is not a multiple of 16 is reported");
+    expect(is_faulted("misaligned", [](int) {
+               cp_async(shared_base() + thread_index() * 16, input + 4, true);
+               cp_async_commit();
+               cp_async_wait<0>();
+           }),
+           "a copy from an address that is not a multiple of 16 is reported");
+}
+
+void races_and_order() {
+    const auto ring = [](int) {
+        store_shared(shared_base() + thread_index() * 4, thread_index());
+        block_sync();
+        load_shared(shared_base() + (thread_index() + 32) % 64 / 4 * 16);
+        block_sync();
+        store_shared(shared_base() + (63 - thread_index()) * 4, thread_index());
+    };
+    expect(runs(ring, 64), "block_sync orders the warps");
+    expect(is_faulted("race", [](int) {
+               store_shared(shared_base() + thread_index() * 4, thread_index());
+               block_sync();
+               load_shared(shared_base() + (thread_index() + 32) % 64 / 4 * 16);
+               store_shared(shared_base() + thread_index() * 4, thread_index());
+           }, 64),
+           "writing what another warp may still read is a race");
+    expect(is_faulted("race", [](int) { store_shared(shared_base(), thread_index()); }), "two lanes writing the same word is a race");
+    expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "lanes may write the two halves of a word");
+    expect(is_faulted("race", [](int) {
+               store_shared(shared_base() + thread_index() * 4, thread_index());
+               shuffle_xor(0, 1);
+               load_shared(shared_base() + thread_index() / 4 * 16);
+           }),
+           "a shuffle does not make a lane's write visible to another");
+    expect(runs([](int) {
+               write_rows();
+               uint32_t fragment[4];
+               ldmatrix_x4(fragment, shared_base() + lane_index() * 16);
+               store_shared(shared_base() + (31 - lane_index()) * 16, words4{});
+           }),
+           "what ldmatrix has read may be overwritten by the same warp");
+    expect(is_faulted("unwritten", [](int) { load_shared(shared_base() + thread_index() * 16); }), "reading shared memory that nothing wrote is reported");
+    expect(is_faulted("out of bounds", [](int) { store_shared(shared_base() + SHARED_BYTES, 0u); }), "shared memory has an end");
+    expect(is_faulted("out of bounds", [](int) { store_shared(0, 0u); }), "an offset is not an address");
+}
+
+void deadlocks() {
+    expect(is_faulted("deadlock", [](int) {
+               if (lane_index() < 16) warp_sync();
+           }),
+           "a lane that ends while its warp meets is a deadlock");
+    expect(is_faulted("deadlock", [](int) {
+               if (lane_index() < 16) {
+                   warp_sync();
+               } else {
+                   shuffle_xor(0, 1);
+               }
+           }),
+           "lanes that meet in different words are a deadlock");
+    expect(is_faulted("deadlock", [](int) {
+               if (thread_index() >= 32) block_sync();
+           }, 64),
+           "a warp that ends while others wait at a barrier is a deadlock");
+    const std::string report = kgen_emulator_report();
+    expect(report.find("warp 0: lanes 0-31 have ended") != std::string::npos && report.find("warp 1: lanes 0-31 wait in block_sync (words.cpp:") != std::string::npos,
+           "a deadlock's report says who waits where");
+}
+
+void device_memory() {
+    expect(is_faulted("out of bounds", [](int) { load_global(input + 1024); }), "reading past a tensor's end is reported");
+    expect(std::string(kgen_emulator_report()).find("element 1024 of `input`, which has 1024") != std::string::npos, "... with the tensor and the element");
+    expect(is_faulted("read-only", [](int) { store_global(input, static_cast<uint16_t>(1)); }), "writing an input is reported");
+    expect(is_faulted("misaligned", [](int) { store_global(static_cast<void*>(output + 1), words4{}); }), "16 bytes are stored at a multiple of 16");
+    static const uint8_t map[4] = {1, 1, 0, 1};
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("gappy", output, 16, map, 4, 1);
+    const auto touch = [](int element) { store_global(output + element, 1.0f); };
+    const bool solid = launch<int>(touch, "words", 1, 32, 0, 3, nullptr) == KGEN_SUCCESS;
+    const bool gap = launch<int>(touch, "words", 1, 32, 0, 2, nullptr) == KGEN_SUCCESS;
+    expect(solid && !gap && strstr(kgen_emulator_report(), "out of bounds") != nullptr, "touching a gap of the element map is reported");
+}
+
+void launches() {
+    const body nothing = [](int) {};
+    expect(!runs(nothing, 1056) && strstr(kgen_last_error(), "cudaErrorInvalidConfiguration") != nullptr, "a block has at most 1024 threads");
+    expect(!runs(nothing, 48), "a block is made of whole warps");
+    expect(!runs(nothing, 32, 1, 163 * 1024 + 16) && strstr(kgen_last_error(), "cudaErrorInvalidValue") != nullptr, "an A100 gives a block 163 KB");
+    kgen_emulator_device(90);
+    expect(device_capability() == 90 && runs(nothing, 1024, 1, 227 * 1024), "an H100 gives a block 227 KB");
+    kgen_emulator_device(80);
+    expect(runs(nothing) && kgen_emulator_report()[0] == '\0', "a clean launch clears the report");
+    static bool orders[2];
+    const auto who_is_first = [](int) {
+        static uint32_t first;
+        if (shared_base() != 0 && thread_index() % 32 == 0) first = thread_index();
+        block_sync();
+        orders[first / 32] = true;
+    };
+    for (uint64_t seed = 0; seed < 20; ++seed) runs(who_is_first, 64, seed);
+    expect(orders[0] && orders[1], "the seed decides which warp runs first");
+}
+
+}  // namespace
+
+int main() {
+    numbers();
+    meaning();
+    asynchronous_copies();
+    races_and_order();
+    deadlocks();
+    device_memory();
+    launches();
+    printf("%d false\n", failures);
+    return failures == 0 ? 0 : 1;
+}
