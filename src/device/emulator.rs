@@ -40,7 +40,7 @@ impl Emulator {
         let name = CString::new(name).expect("tensor names hold no NUL");
         // SAFETY: `memory` and the map have the sizes given and outlive the launch; the emulator copies the name.
         unsafe {
-            (self.tensor)(name.as_ptr(), memory, image.bytes(), image.map().as_ptr(), image.element().bytes(), writable.into())
+            (self.tensor)(name.as_ptr(), memory, image.bytes(), image.map().as_ptr(), image.element().bytes(), writable.into());
         }
     }
 
