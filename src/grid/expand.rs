@@ -70,7 +70,12 @@ impl Grid {
         for rule in &grid.declarations.excludes {
             if !declared.iter().any(|variant| rule.filter.matches(variant)) {
                 let help = "remove it, or correct the filter; `kgen list` shows the grid";
-                return Err(Finding::new("this exclude matches no variant", rule.span.clone(), "stale", help));
+                return Err(Finding::new(
+                    "this exclude matches no variant",
+                    rule.span.clone(),
+                    "true for nothing the families declare",
+                    help,
+                ));
             }
         }
         for variant in declared {
@@ -82,7 +87,12 @@ impl Grid {
         for rule in &grid.declarations.tiles {
             if !grid.variants.iter().any(|variant| rule.filter.matches(variant)) {
                 let help = "remove it, or correct the filter; `kgen list` shows the grid";
-                return Err(Finding::new("this tile matches no variant", rule.span.clone(), "stale", help));
+                return Err(Finding::new(
+                    "this tile matches no variant",
+                    rule.span.clone(),
+                    "true for nothing the families declare",
+                    help,
+                ));
             }
         }
         for set in &grid.declarations.sets {
@@ -162,7 +172,7 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Dtype;
+    use crate::grid::{AxisWord, Dtype};
     use std::collections::BTreeSet;
 
     const HEAD: &str = "version = 1\n[targets.sm80]\ndescription = 'Ampere'\n[targets.sm90]\ndescription = 'Hopper'\n";
@@ -259,5 +269,20 @@ mod tests {
     fn a_byte_order_mark_and_windows_line_ends_are_no_obstacle() {
         let text = format!("\u{feff}{HEAD}{FAMILY}").replace('\n', "\r\n");
         assert_eq!(Grid::parse(&text, "windows.toml").map(|grid| grid.variants().len()).ok(), Some(16));
+    }
+
+    #[test]
+    fn the_reference_names_every_word_and_its_example_holds() {
+        let reference = include_str!("../../docs/variants.md");
+        let words = |words: Vec<&'static str>| words.into_iter().filter(|word| !word.starts_with("sm_"));
+        let kinds = Kind::ALL.iter().flat_map(|kind| words(AxisWord::words(*kind)));
+        let dtypes = Dtype::ALL.iter().flat_map(|dtype| words(AxisWord::words(*dtype)));
+        let targets = Target::ALL.iter().flat_map(|target| words(AxisWord::words(*target)));
+        for word in kinds.chain(dtypes).chain(targets) {
+            assert!(reference.contains(&format!("`{word}`")), "docs/variants.md does not name `{word}`");
+        }
+        let example = reference.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        let grid = Grid::parse(example, "docs/variants.md").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((grid.variants().len(), grid.excluded().len()), (7, 1));
     }
 }

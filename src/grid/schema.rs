@@ -101,9 +101,14 @@ fn explain(message: &str, span: Range<usize>, text: &str) -> Finding {
     }
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         let (found, expected) = message.split_once(", expected ").unwrap_or((message, "another value"));
-        let found = found.split_once(": ").map_or(found, |(_, found)| found).replace("sequence", "array");
+        let found = match found.split_once(": ").map_or(found, |(_, found)| found) {
+            "map" => "table",
+            "sequence" => "array",
+            found => found,
+        };
         let expected = expected
             .replace("a sequence", "an array")
+            .replace("a boolean", "`true` or `false`")
             .replace("u32", "a whole number, 0 or more")
             .replace("i64", "a whole number");
         let title = format!("wrong type: {found}");
