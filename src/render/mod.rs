@@ -1,1 +1,27 @@
-//! render
+//! Plans to text, and text to folders. Rendering is pure; only `folder` touches the disk, by whole files.
+//! Knows nothing of nvcc's whereabouts, GPUs or terminals.
+
+mod drift;
+mod error;
+mod folder;
+mod kernel;
+mod library;
+mod lock;
+mod manifest;
+mod templates;
+
+pub use drift::{Drift, drift};
+pub use error::RenderError;
+pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
+pub use kernel::{Renderer, Source, compile_line, file_name};
+pub use library::{include_tree, tree};
+pub use templates::Templates;
+
+/// A file of a generated folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Path below the folder, with `/` between parts.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}

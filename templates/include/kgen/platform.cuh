@@ -10,6 +10,7 @@
 #define KGEN_KERNEL(max_threads, min_blocks) __global__ void __launch_bounds__(max_threads, min_blocks)
 #define KGEN_PARAMETER const __grid_constant__
 #define KGEN_UNROLL _Pragma("unroll")
+#define KGEN_ROLLED _Pragma("unroll 1")
 
 namespace kgen {
 

@@ -110,6 +110,7 @@ KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_st
                 from = opaque(from + pass_rows * row_stride);
             }
         } else {
+            KGEN_ROLLED
             for (int pass_row = 0; pass_row + row < Tile::rows; pass_row += pass_rows) {
                 uint32_t words[4] = {0, 0, 0, 0};
                 if (row + pass_row < valid_rows && valid_column) {

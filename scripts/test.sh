@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU.
+# About ten minutes on two cores from nothing. Stops at the first failure and says which step it was.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() {
+    current=$1
+    printf '\n== %s\n' "$current"
+}
+trap 'printf "\nFAILED: %s\n" "${current:-setup}" >&2' ERR
+
+step "format"
+cargo fmt --check
+
+step "clippy, warnings are errors"
+cargo clippy --release --all-targets --quiet -- -D warnings
+
+step "unit, snapshot, fault and integration tests"
+cargo test --release
+
+step "generated/ is what the templates give"
+cargo run --release --quiet -- generate --all --check
+
+step "the whole grid: nvcc compiles it, the emulator smoke-tests it"
+cargo run --release --quiet -- build-all --device emulator
+
+step "the C example compiles against generated/include/kgen.h"
+cc -std=c99 -Wall -Wextra -Werror -pedantic -fsyntax-only -Igenerated/include tests/c/header.c
+
+step "the commands of README.md"
+scripts/readme_commands.sh
+
+current="done"
+printf '\nall steps passed\n'

@@ -1,0 +1,147 @@
+//! Is a folder what the templates give?
+
+use super::{OutputFile, RenderError, manifest};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::{collections::BTreeSet, fmt, fs, io, path::Path};
+
+/// One file of a folder that is not what would be generated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "drift", rename_all = "snake_case")]
+pub enum Drift {
+    /// It is not there.
+    Missing {
+        /// Path below the folder.
+        path: String,
+    },
+    /// Its text is another.
+    Differs {
+        /// Path below the folder.
+        path: String,
+        /// The first line that differs, counted from 1.
+        line: usize,
+        /// That line as it would be generated; empty behind the end.
+        expected: String,
+        /// That line as it is; empty behind the end.
+        found: String,
+    },
+    /// It is a kernel, or a file of an earlier run, that would not be generated.
+    Extra {
+        /// Path below the folder.
+        path: String,
+    },
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { path } => write!(f, "`{path}` is missing"),
+            Self::Differs { path, line, expected, found } => {
+                write!(f, "`{path}` differs from line {line}: expected `{expected}`, found `{found}`")
+            }
+            Self::Extra { path } => write!(f, "`{path}` would not be generated"),
+        }
+    }
+}
+
+/// How `folder` differs from `files`: missing, differing and extra files, in the order of `files`. Writes nothing.
+/// Files that are neither kernels nor in the folder's manifest are a person's own and do not count.
+///
+/// # Errors
+/// [`RenderError::Io`] when a file is there but cannot be read.
+pub fn drift(folder: &Path, files: &[OutputFile]) -> Result<Vec<Drift>, RenderError> {
+    let mut drifts: Vec<Drift> =
+        files.par_iter().map(|file| compare(folder, file)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+
+    let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    // A damaged manifest has been found to differ above.
+    let listed = manifest::Held::read(folder).unwrap_or_default().files.into_keys().filter(|path| folder.join(path).exists());
+    let extra: BTreeSet<String> = kernels(folder).chain(listed).filter(|path| !wanted.contains(path.as_str())).collect();
+    drifts.extend(extra.into_iter().map(|path| Drift::Extra { path }));
+    Ok(drifts)
+}
+
+fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderError> {
+    let path = folder.join(&file.path);
+    let found = match fs::read(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(Drift::Missing { path: file.path.clone() }));
+        }
+        Err(error) => return Err(RenderError::io("read", path)(error)),
+    };
+    if found == file.text.as_bytes() {
+        return Ok(None);
+    }
+    let found = String::from_utf8_lossy(&found);
+    // `split`, not `lines`: a missing last newline or a carriage return is a difference too.
+    let (mut expected, mut found) = (file.text.split('\n'), found.split('\n'));
+    let mut line = 1;
+    loop {
+        let pair = (expected.next(), found.next());
+        if pair.0 != pair.1 || pair == (None, None) {
+            let text = |line: Option<&str>| line.unwrap_or_default().to_owned();
+            return Ok(Some(Drift::Differs { path: file.path.clone(), line, expected: text(pair.0), found: text(pair.1) }));
+        }
+        line += 1;
+    }
+}
+
+/// Files at the top of the folder that are named as kernels are.
+fn kernels(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with("flash_") && Path::new(name).extension().is_some_and(|ext| ext == "cu"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{Prune, write_tree};
+
+    fn file(path: &str, text: &str) -> OutputFile {
+        OutputFile { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_folder_just_written_has_not_drifted() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let files = [file("flash_a.cu", "a\n"), file("include/b.h", "b\n")];
+        write_tree(folder.path(), &files, Prune::Yes).expect("written");
+        assert_eq!(drift(folder.path(), &files).expect("readable"), []);
+    }
+
+    #[test]
+    fn missing_differing_and_extra_files_are_named_with_the_first_line_that_differs() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let files = [file("flash_a.cu", "one\ntwo\n"), file("flash_b.cu", "b\n")];
+        fs::write(folder.path().join("flash_a.cu"), "one\n2\n").expect("written");
+        fs::write(folder.path().join("flash_old.cu"), "").expect("written");
+        fs::write(folder.path().join("notes.txt"), "mine").expect("written");
+        let found: Vec<String> = drift(folder.path(), &files).expect("readable").iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "`flash_a.cu` differs from line 2: expected `two`, found `2`",
+                "`flash_b.cu` is missing",
+                "`flash_old.cu` would not be generated",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_lost_last_newline_is_drift() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        fs::write(folder.path().join("a"), "one").expect("written");
+        let found = drift(folder.path(), &[file("a", "one\n")]).expect("readable");
+        assert!(matches!(&found[..], [Drift::Differs { line: 2, .. }]), "{found:?}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_lacks_every_file() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let found = drift(&folder.path().join("none"), &[file("a", "a\n")]).expect("nothing to read");
+        assert_eq!(found, [Drift::Missing { path: "a".to_owned() }]);
+    }
+}

@@ -1,0 +1,77 @@
+//! What rendering and writing can fail with.
+
+use std::{io, path::PathBuf};
+
+/// Why text was not rendered or a folder not written. Nothing already in the folder has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A template is wrong, or uses a word the plan does not have; Tera's report shows the line.
+    #[error("template `{template}`: {report}")]
+    Template {
+        /// Path below the templates folder.
+        template: String,
+        /// Tera's report, several lines.
+        report: String,
+    },
+    /// A folder given as templates lacks a file.
+    #[error("`{}` is not a folder of kgen templates: it has no `{missing}`", folder.display())]
+    NotTemplates {
+        /// The folder given.
+        folder: PathBuf,
+        /// The first file that is missing.
+        missing: String,
+    },
+    /// A library of no variants was asked for.
+    #[error("no variant was selected, so there is nothing to render")]
+    Empty,
+    /// Files in the way that differ from what would be written and that no earlier run wrote.
+    #[error(
+        "`{}` holds {} that this kgen did not write: {}; choose another folder with `--output`, or move {} away",
+        folder.display(),
+        if files.len() == 1 { "a file" } else { "files" },
+        listed(files),
+        if files.len() == 1 { "it" } else { "them" },
+    )]
+    Foreign {
+        /// The output folder.
+        folder: PathBuf,
+        /// Paths below it.
+        files: Vec<String>,
+    },
+    /// The manifest of an output folder cannot be read as one.
+    #[error("`{}` is not a manifest this kgen can read: {reason}; restore it, or delete it together with the files it names", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// `read`, `write`, `create`, `lock`, `remove`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl RenderError {
+    /// For `map_err`: the error of `action` on `path`.
+    pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// The first few names in back-ticks, and how many more there are.
+fn listed(files: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();
+    match files.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

@@ -1,0 +1,237 @@
+//! One plan to one kernel file.
+
+use super::{RenderError, Templates};
+use crate::{
+    grid::{Dtype, Kind, Target},
+    plan::{self, Plan},
+};
+use serde::Serialize;
+use tera::{Context, Tera};
+
+/// A rendered kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Source {
+    /// What it was rendered from.
+    pub plan: Plan,
+    /// The variant's name; the file is `name + ".cu"`.
+    pub name: String,
+    /// The file's text: no trailing white space, one newline at its end.
+    #[serde(skip)]
+    pub text: String,
+    /// BLAKE3 of `text`, in hexadecimal.
+    pub hash: String,
+}
+
+/// Turns plans into text. Rendering is pure: the same plan and templates give the same bytes, on every machine.
+pub struct Renderer {
+    tera: Tera,
+}
+
+impl Renderer {
+    /// Parses every template.
+    ///
+    /// # Errors
+    /// [`RenderError::Template`] with Tera's report when one does not parse.
+    pub fn new(templates: &Templates) -> Result<Self, RenderError> {
+        let mut tera = Tera::default();
+        // The output is C++, where `&` and `<` stand for themselves.
+        tera.autoescape_on(Vec::<&str>::new());
+        tera.add_raw_templates(templates.rendered())
+            .map_err(|error| RenderError::Template { template: "templates".to_owned(), report: error.to_string() })?;
+        Ok(Self { tera })
+    }
+
+    /// The kernel of `plan`, to lie beside `include/` under the variant's own name.
+    ///
+    /// # Errors
+    /// [`RenderError::Template`] when the template is missing or uses a word it is not given.
+    pub fn kernel(&self, plan: &Plan) -> Result<Source, RenderError> {
+        self.kernel_in_file(plan, &file_name(plan))
+    }
+
+    /// As [`kernel`](Self::kernel), for a file of another name: its header's compile line names that file.
+    ///
+    /// # Errors
+    /// As [`kernel`](Self::kernel).
+    pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
+        let name = plan.variant.name();
+        let template = format!("{}_{}.cu.tera", plan.variant.kind, plan.path.template_stem());
+        let mut context = Context::new();
+        context.insert("plan", plan);
+        context.insert("name", &name);
+        context.insert("target", &TargetWords::of(plan.variant.target));
+        context.insert("template", &template);
+        context.insert("compile_line", &compile_line(plan, file_name));
+        context.insert("dtype_constant", dtype_constant(plan.variant.dtype));
+        let text = self.render(&format!("flash/{template}"), context)?;
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Ok(Source { plan: plan.clone(), name, text, hash })
+    }
+
+    /// Renders one template, path below `templates/`, and tidies the white space Tera's blocks leave behind.
+    pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
+        context.insert("kgen_version", env!("CARGO_PKG_VERSION"));
+        let text = self
+            .tera
+            .render(template, &context)
+            .map_err(|error| RenderError::Template { template: template.to_owned(), report: error.to_string() })?;
+        Ok(tidy(&text))
+    }
+}
+
+/// What templates say of a target.
+#[derive(Serialize)]
+struct TargetWords {
+    name: &'static str,
+    /// `8.0`
+    capability: String,
+}
+
+impl TargetWords {
+    fn of(target: Target) -> Self {
+        let capability = target.compute_capability();
+        Self { name: target.name(), capability: format!("{}.{}", capability / 10, capability % 10) }
+    }
+}
+
+/// The file of a plan's kernel in a generated folder.
+pub fn file_name(plan: &Plan) -> String {
+    plan.variant.name() + ".cu"
+}
+
+/// The one line that compiles `file_name` alone, typed in the folder that holds it and `include/`.
+pub fn compile_line(plan: &Plan, file_name: &str) -> String {
+    let mut words = vec!["nvcc".to_owned()];
+    words.extend(plan::nvcc_flags(plan.variant.target, true));
+    words.extend(["-Iinclude".to_owned(), "-c".to_owned(), file_name.to_owned()]);
+    plan::shell_words(&words)
+}
+
+/// `kgen.h`'s word for an element type.
+pub(super) fn dtype_constant(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Fp16 => "KGEN_DTYPE_FP16",
+        Dtype::Bf16 => "KGEN_DTYPE_BF16",
+        Dtype::Fp8 => "KGEN_DTYPE_FP8_E4M3",
+    }
+}
+
+/// `kgen.h`'s word for a kind of kernel.
+pub(super) fn kind_constant(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fwd => "KGEN_KIND_FWD",
+        Kind::FwdSplit => "KGEN_KIND_FWD_SPLIT",
+        Kind::FwdCombine => "KGEN_KIND_FWD_COMBINE",
+        Kind::PrepareScheduler => "KGEN_KIND_PREPARE_SCHEDULER",
+        Kind::Bwd => "KGEN_KIND_BWD",
+    }
+}
+
+/// Lines without trailing white space, one newline at the end.
+fn tidy(text: &str) -> String {
+    let mut tidied = String::with_capacity(text.len() + 1);
+    for line in text.trim_end().lines() {
+        tidied.push_str(line.trim_end());
+        tidied.push('\n');
+    }
+    tidied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::{TileOverride, Variant};
+
+    fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {
+        let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+        Plan::new(variant, None).expect("has a plan")
+    }
+
+    fn renderer() -> Renderer {
+        Renderer::new(&Templates::embedded()).expect("templates parse")
+    }
+
+    #[test]
+    fn every_head_dim_dtype_mask_and_pipeline_renders_to_tidy_text() {
+        let renderer = renderer();
+        for head_dim in (16..=256).step_by(8) {
+            for (dtype, causal, kv_stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
+                let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+                let narrow = TileOverride {
+                    m: Some(64),
+                    n: Some(32),
+                    warps: Some(4),
+                    kv_stages: Some(kv_stages),
+                    min_blocks_per_sm: Some(1),
+                    ..TileOverride::default()
+                };
+                let plan = Plan::new(variant, Some(&narrow)).expect("fits");
+                let source = renderer.kernel(&plan).expect("renders");
+                assert!(source.text.lines().all(|line| line == line.trim_end()), "{}", source.name);
+                assert!(source.text.ends_with("}\n") && !source.text.ends_with("\n\n"), "{}", source.name);
+                assert!(!source.text.contains("{{") && !source.text.contains("{%"), "{}", source.name);
+                assert!(source.text.contains(&format!("extern \"C\" int {}(", source.name)));
+            }
+        }
+    }
+
+    #[test]
+    fn rendering_is_pure() {
+        let plan = plan(128, Dtype::Bf16, true);
+        let (first, second) = (renderer().kernel(&plan).expect("renders"), renderer().kernel(&plan).expect("renders"));
+        assert_eq!(first, second);
+        assert_eq!(first.hash, blake3::hash(first.text.as_bytes()).to_hex().as_str());
+    }
+
+    #[test]
+    fn the_identity_of_a_kernel_is_what_its_plan_says() {
+        let causal = renderer().kernel(&plan(72, Dtype::Fp16, true)).expect("renders").text;
+        assert!(causal.contains("\"flash_fwd_hdim72_fp16_causal_sm80\", HEAD_DIM, KGEN_DTYPE_FP16, true}"), "{causal}");
+        let full = renderer().kernel(&plan(64, Dtype::Bf16, false)).expect("renders").text;
+        assert!(full.contains("KGEN_DTYPE_BF16, false}"), "{full}");
+    }
+
+    #[test]
+    fn only_first_stage_regions_become_constants() {
+        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let two = TileOverride { n: Some(64), kv_stages: Some(2), ..TileOverride::default() };
+        let text = renderer().kernel(&Plan::new(variant, Some(&two)).expect("fits")).expect("renders").text;
+        for constant in ["Q_OFFSET", "K_OFFSET", "V_OFFSET"] {
+            assert_eq!(text.matches(&format!("constexpr uint32_t {constant} = ")).count(), 1, "{constant}");
+        }
+        assert!(text.contains("K (second stage) at "), "the comment names every region");
+    }
+
+    #[test]
+    fn the_compile_line_names_the_file_it_stands_in() {
+        let plan = plan(64, Dtype::Bf16, false);
+        let line = "//   nvcc -O3 -std=c++17 -gencode \"arch=compute_80,code=[sm_80,compute_80]\" -Iinclude -c ";
+        let text = renderer().kernel(&plan).expect("renders").text;
+        assert!(text.contains(&format!("{line}flash_fwd_hdim64_bf16_sm80.cu\n")), "{text}");
+        let text = renderer().kernel_in_file(&plan, "my own.cu").expect("renders").text;
+        assert!(text.contains(&format!("{line}\"my own.cu\"\n")), "{text}");
+    }
+
+    #[test]
+    fn a_word_a_template_is_not_given_is_an_error_that_shows_the_line() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for (path, text) in [
+            ("include/kgen.h", ""),
+            ("bindings/kgen_dispatch.cpp.tera", ""),
+            ("flash/fwd_sm80.cu.tera", "fine\n{{ plan.no_such_number }}\n"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("has one")).expect("created");
+            std::fs::write(path, text).expect("written");
+        }
+        let templates = Templates::from_dir(folder.path()).expect("complete");
+        let error = Renderer::new(&templates).expect("parses").kernel(&plan(64, Dtype::Bf16, false)).expect_err("unknown word");
+        let message = error.to_string();
+        assert!(message.contains("fwd_sm80.cu.tera") && message.contains("no_such_number"), "{message}");
+    }
+
+    #[test]
+    fn tidy_text_keeps_blank_lines_between_and_drops_them_at_the_end() {
+        assert_eq!(tidy("a  \n\n\tb\t\n\n\n"), "a\n\n\tb\n");
+    }
+}

@@ -1,0 +1,145 @@
+//! What surrounds the kernels in a generated folder: dispatcher, CMake file, example, README, manifest.
+
+use super::{
+    OutputFile, RenderError, Renderer, Source, Templates,
+    kernel::{compile_line, dtype_constant, file_name, kind_constant},
+    manifest,
+};
+use crate::{
+    grid::Target,
+    plan::{self, Plan},
+};
+use itertools::Itertools;
+use rayon::prelude::*;
+use serde::Serialize;
+use tera::Context;
+
+/// The dispatcher's template, below `templates/`.
+pub(super) const DISPATCHER_TEMPLATE: &str = "bindings/kgen_dispatch.cpp.tera";
+
+/// Files of the folder that are the same whatever it holds: path in the folder, path below `templates/`.
+const COPIED: &[(&str, &str)] = &[("examples/attention.c", "bindings/examples/attention.c")];
+
+/// Files of the folder that depend on what it holds.
+const RENDERED: &[(&str, &str)] = &[
+    ("kgen_dispatch.cpp", DISPATCHER_TEMPLATE),
+    ("CMakeLists.txt", "bindings/CMakeLists.txt.tera"),
+    ("README.md", "bindings/README.md.tera"),
+];
+
+/// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, CMake file, example, README and
+/// `manifest.json`, sorted by path except that the manifest, which names the others, comes last.
+///
+/// # Errors
+/// [`RenderError::Empty`] without plans; [`RenderError::Template`] when a template fails.
+pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Result<Vec<OutputFile>, RenderError> {
+    let plans = by_name(plans)?;
+    let sources: Vec<Source> = plans.par_iter().map(|plan| renderer.kernel(plan)).collect::<Result<_, _>>()?;
+    let context = context(&plans);
+
+    let mut files: Vec<OutputFile> = sources
+        .iter()
+        .map(|source| OutputFile { path: source.name.clone() + ".cu", text: source.text.clone() })
+        .chain(include_tree(templates))
+        .collect();
+    for (path, template) in RENDERED {
+        files.push(OutputFile { path: (*path).to_owned(), text: renderer.render(template, context.clone())? });
+    }
+    for (path, template) in COPIED {
+        let text = templates.get(template).ok_or_else(|| RenderError::Template {
+            template: (*template).to_owned(),
+            report: "the file is missing from the templates folder".to_owned(),
+        })?;
+        files.push(OutputFile { path: (*path).to_owned(), text: text.to_owned() });
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.push(manifest::render(&sources, &files));
+    Ok(files)
+}
+
+/// `include/`, as it lies beside kernels.
+pub fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
+    templates.include_files().map(|(path, text)| OutputFile { path: format!("include/{path}"), text: text.to_owned() })
+}
+
+impl Renderer {
+    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants`, `kgen_last_error` and
+    /// `kgen_abi_version`. C++ for the host compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
+    ///
+    /// # Errors
+    /// As [`tree`].
+    pub fn dispatcher(&self, plans: &[Plan]) -> Result<String, RenderError> {
+        self.render(DISPATCHER_TEMPLATE, context(&by_name(plans)?))
+    }
+}
+
+/// The plans sorted by name, each variant once: the order of `kgen_variants()`.
+fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
+    if plans.is_empty() {
+        return Err(RenderError::Empty);
+    }
+    Ok(plans
+        .iter()
+        .map(|plan| (plan.variant.name(), plan))
+        .sorted_by(|a, b| a.0.cmp(&b.0))
+        .dedup_by(|a, b| a.0 == b.0)
+        .map(|(_, plan)| plan.clone())
+        .collect())
+}
+
+/// A row of the dispatcher's table.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    file: String,
+    kind_constant: &'static str,
+    head_dim: u32,
+    dtype_constant: &'static str,
+    causal: bool,
+    target: u32,
+    /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
+    newest_for_machine_code: u32,
+    newest_with_ptx: u32,
+}
+
+/// The kernels of one target, which share their flags.
+#[derive(Serialize)]
+struct Group {
+    target: &'static str,
+    flags: String,
+    files: Vec<String>,
+}
+
+fn context(plans: &[Plan]) -> Context {
+    let mut context = Context::new();
+    context.insert("variants", &plans.iter().map(row).collect_vec());
+    context.insert("groups", &groups(plans));
+    context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
+    if let Some(first) = plans.first() {
+        context.insert("compile_line", &compile_line(first, &file_name(first)));
+    }
+    context
+}
+
+fn row(plan: &Plan) -> Row {
+    let variant = &plan.variant;
+    Row {
+        name: variant.name(),
+        file: file_name(plan),
+        kind_constant: kind_constant(variant.kind),
+        head_dim: variant.head_dim,
+        dtype_constant: dtype_constant(variant.dtype),
+        causal: variant.causal,
+        target: variant.target.compute_capability(),
+        newest_for_machine_code: plan::newest_for_machine_code(variant.target),
+        newest_with_ptx: plan::newest_with_ptx(variant.target),
+    }
+}
+
+fn groups(plans: &[Plan]) -> Vec<Group> {
+    let of = |target: Target| {
+        let files = plans.iter().filter(|plan| plan.variant.target == target).map(file_name).collect_vec();
+        Group { target: target.name(), flags: plan::nvcc_flags(target, true).join(" "), files }
+    };
+    Target::ALL.iter().map(|target| of(*target)).filter(|group| !group.files.is_empty()).collect()
+}

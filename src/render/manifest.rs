@@ -1,0 +1,104 @@
+//! `manifest.json`: what a generated folder holds, for tools that use it and for kgen's next run on it.
+
+use super::{OutputFile, RenderError, Source};
+use crate::{
+    grid::{Dtype, Kind, Target, Variant},
+    plan::{self, Tile},
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+/// Its name in the folder.
+pub(super) const FILE: &str = "manifest.json";
+
+/// Version of the file's format: raised when a reader of the old one would misread the new one.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize)]
+struct Manifest<'a> {
+    format: u32,
+    kgen: &'static str,
+    variants: Vec<Entry<'a>>,
+    /// BLAKE3 of every other file of the folder, by path.
+    files: BTreeMap<&'a str, String>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    kind: Kind,
+    head_dim: u32,
+    dtype: Dtype,
+    causal: bool,
+    target: Target,
+    file: String,
+    blake3: &'a str,
+    tile: Tile,
+    threads: u32,
+    shared_memory_bytes: u32,
+    nvcc_flags: Vec<String>,
+}
+
+/// The manifest of `sources` and of the folder's other `files`.
+pub(super) fn render(sources: &[Source], files: &[OutputFile]) -> OutputFile {
+    let manifest = Manifest {
+        format: FORMAT,
+        kgen: env!("CARGO_PKG_VERSION"),
+        variants: sources.iter().map(entry).collect(),
+        files: files.iter().map(|file| (file.path.as_str(), hash(&file.text))).collect(),
+    };
+    // Plain structures of strings and numbers always serialise.
+    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
+    OutputFile { path: FILE.to_owned(), text }
+}
+
+fn entry(source: &Source) -> Entry<'_> {
+    let Variant { kind, head_dim, dtype, causal, target } = source.plan.variant;
+    Entry {
+        name: &source.name,
+        kind,
+        head_dim,
+        dtype,
+        causal,
+        target,
+        file: source.name.clone() + ".cu",
+        blake3: &source.hash,
+        tile: source.plan.tile,
+        threads: source.plan.threads,
+        shared_memory_bytes: source.plan.shared_memory_bytes,
+        nvcc_flags: plan::nvcc_flags(target, true),
+    }
+}
+
+/// BLAKE3 in hexadecimal, as the manifest records it.
+pub(super) fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// What an earlier run left in a folder.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Held {
+    format: u32,
+    pub(super) variants: Vec<Variant>,
+    /// BLAKE3 of what kgen wrote, by path.
+    pub(super) files: BTreeMap<String, String>,
+}
+
+impl Held {
+    /// Reads the manifest of `folder`; nothing is held where there is none.
+    pub(super) fn read(folder: &Path) -> Result<Self, RenderError> {
+        let path = folder.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(RenderError::io("read", path)(error)),
+        };
+        let held: Self = serde_json::from_str(&text)
+            .map_err(|error| RenderError::Manifest { path: path.clone(), reason: error.to_string() })?;
+        if held.format > FORMAT {
+            let reason = format!("its format is {} and this kgen knows {FORMAT}; a newer kgen wrote it", held.format);
+            return Err(RenderError::Manifest { path, reason });
+        }
+        Ok(held)
+    }
+}

@@ -1,0 +1,136 @@
+//! The text kgen renders from: embedded in the binary, or a folder of someone who edits it.
+
+use super::RenderError;
+use include_dir::{Dir, include_dir};
+use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
+
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
+
+/// Every template, header and emulator file, by its path below `templates/` with `/` between parts.
+#[derive(Clone, Debug)]
+pub struct Templates {
+    files: BTreeMap<String, Cow<'static, str>>,
+}
+
+impl Templates {
+    /// Those built into the binary.
+    pub fn embedded() -> Self {
+        let mut files = BTreeMap::new();
+        collect_embedded(&EMBEDDED, &mut files);
+        Self { files }
+    }
+
+    /// Those of `folder`, laid out as kgen's own `templates/`. Hidden files and editors' backups (`name~`) are left out.
+    ///
+    /// # Errors
+    /// [`RenderError::Io`] when a file cannot be read or is not UTF-8, [`RenderError::NotTemplates`] when the C header
+    /// or the dispatcher's template is missing.
+    pub fn from_dir(folder: &Path) -> Result<Self, RenderError> {
+        let mut files = BTreeMap::new();
+        collect_folder(folder, "", &mut files)?;
+        for needed in ["include/kgen.h", super::library::DISPATCHER_TEMPLATE] {
+            if !files.contains_key(needed) {
+                return Err(RenderError::NotTemplates { folder: folder.to_owned(), missing: needed.to_owned() });
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// The device vocabulary and `kgen.h`: paths below `templates/include/` and texts, sorted by path.
+    pub fn include_files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.below("include/")
+    }
+
+    /// The vocabulary's twin for the host compiler: paths below `templates/emulator/` and texts, sorted by path.
+    pub fn emulator_files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.below("emulator/")
+    }
+
+    /// One file's text, by its path below `templates/`.
+    pub(super) fn get(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(AsRef::as_ref)
+    }
+
+    /// The files Tera renders: path below `templates/` and text.
+    pub(super) fn rendered(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().filter(|(path, _)| path.ends_with(".tera")).map(|(path, text)| (path.as_str(), text.as_ref()))
+    }
+
+    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.files.iter().filter_map(move |(path, text)| Some((path.strip_prefix(prefix)?, text.as_ref())))
+    }
+}
+
+fn is_wanted(name: &str) -> bool {
+    !name.starts_with('.') && !name.ends_with('~')
+}
+
+fn collect_embedded(folder: &'static Dir<'static>, into: &mut BTreeMap<String, Cow<'static, str>>) {
+    for file in folder.files() {
+        let path = file.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let (true, Some(text), Some(path)) = (is_wanted(name), file.contents_utf8(), path.to_str()) {
+            into.insert(path.replace('\\', "/"), Cow::Borrowed(text));
+        }
+    }
+    for inner in folder.dirs() {
+        collect_embedded(inner, into);
+    }
+}
+
+fn collect_folder(folder: &Path, prefix: &str, into: &mut BTreeMap<String, Cow<'static, str>>) -> Result<(), RenderError> {
+    for entry in fs::read_dir(folder).map_err(RenderError::io("read", folder))? {
+        let path = entry.map_err(RenderError::io("read", folder))?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_wanted(name)) else { continue };
+        let relative = format!("{prefix}{name}");
+        if path.is_dir() {
+            collect_folder(&path, &format!("{relative}/"), into)?;
+        } else {
+            let text = fs::read_to_string(&path).map_err(RenderError::io("read", &path))?;
+            into.insert(relative, Cow::Owned(text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binary_holds_the_header_the_vocabulary_and_the_kernel() {
+        let templates = Templates::embedded();
+        let includes: Vec<&str> = templates.include_files().map(|(path, _)| path).collect();
+        assert!(includes.contains(&"kgen.h") && includes.contains(&"kgen/mma.cuh"), "{includes:?}");
+        assert!(templates.get("flash/fwd_sm80.cu.tera").is_some());
+        assert!(includes.is_sorted());
+    }
+
+    #[test]
+    fn a_folder_gives_what_the_binary_holds() {
+        let embedded = Templates::embedded();
+        let folder = Templates::from_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates")).expect("own templates");
+        assert_eq!(embedded.files, folder.files);
+    }
+
+    #[test]
+    fn backups_are_left_out_and_a_folder_of_something_else_is_refused() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        fs::create_dir(folder.path().join("include")).expect("created");
+        fs::write(folder.path().join("include/kgen.h"), "/* */\n").expect("written");
+        fs::write(folder.path().join("include/kgen.h~"), "old").expect("written");
+        let error = Templates::from_dir(folder.path()).expect_err("no dispatcher").to_string();
+        assert!(error.contains("it has no `bindings/kgen_dispatch.cpp.tera`"), "{error}");
+
+        fs::create_dir(folder.path().join("bindings")).expect("created");
+        fs::write(folder.path().join("bindings/kgen_dispatch.cpp.tera"), "").expect("written");
+        let templates = Templates::from_dir(folder.path()).expect("now complete");
+        assert_eq!(templates.include_files().collect::<Vec<_>>(), [("kgen.h", "/* */\n")]);
+    }
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = Templates::from_dir(Path::new("no/such/folder")).expect_err("missing").to_string();
+        assert!(error.starts_with("cannot read `no/such/folder`: "), "{error}");
+    }
+}
