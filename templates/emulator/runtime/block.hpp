@@ -191,7 +191,7 @@ inline std::string where_lanes_wait(uint32_t index) {
 inline void report_deadlock() {
     const use nothing = {word::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
-    std::string text = "no thread of the block can go on after " + std::to_string(self.interval) + " block barriers";
+    std::string text = "no thread of the block can go on, barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
     self.violations.tell(text);
 }

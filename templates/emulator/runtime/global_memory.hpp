@@ -74,11 +74,13 @@ class tensor_table {
     static void complain(const char* kind, const use& used, uintptr_t address, uint32_t size, const tensor* nearest, const char* why) {
         if (!self.violations.is_news(kind, used, used)) return;
         const device_thread& me = this_thread();
-        std::string text = text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + ": " + std::to_string(size) + " bytes, " + why;
+        std::string text = text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + ": ";
+        text += std::to_string(size) + " bytes, " + why;
         if (nearest != nullptr) {
             const auto bytes = static_cast<int64_t>(address - nearest->base);
             const auto element = bytes / static_cast<int64_t>(nearest->element_bytes);
-            text += "; element " + std::to_string(element) + " of `" + nearest->name + "`, which has " + std::to_string(nearest->bytes / nearest->element_bytes);
+            text += "; element " + std::to_string(element) + " of `" + nearest->name + "`, which has ";
+            text += std::to_string(nearest->bytes / nearest->element_bytes);
         }
         self.violations.tell(text);
     }

@@ -141,7 +141,7 @@ class race_detector {
     }
 
     static std::string place(const access& a) {
-        return "shared memory offset " + std::to_string(a.offset) + " after " + std::to_string(self.interval) + " block barriers";
+        return "shared memory offset " + std::to_string(a.offset) + ", barrier interval " + std::to_string(self.interval);
     }
 
     static void report_race(const access& a, const char* does, const char* done, uint16_t used, uint32_t warp_index, uint32_t lane) {
@@ -157,13 +157,13 @@ class race_detector {
         const uint32_t chunk = a.offset / CHUNK * CHUNK;
         const auto copy = std::find_if(owner.copies.begin(), owner.copies.end(), [&](const pending_copy& c) { return c.destination == chunk; });
         if (copy == owner.copies.end() || !self.violations.is_news("race", a.used, copy->issued)) return;
-        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the destination of " + who(copy->issued, owner.warp, owner.lane) + ", issued after " +
-                             std::to_string(copy->interval) + " block barriers, which has not landed for want of a cp_async_wait: " + place(a));
+        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the destination of " + who(copy->issued, owner.warp, owner.lane) + " of interval " +
+                             std::to_string(copy->interval) + ", which has not landed for want of a cp_async_wait: " + place(a));
     }
 
     static void report_unwritten(const access& a) {
         if (!self.violations.is_news("unwritten", a.used, a.used)) return;
-        self.violations.tell(who(a.used, a.warp, a.lane) + " reads what nothing in this block has written: " + place(a));
+        self.violations.tell(who(a.used, a.warp, a.lane) + " reads what nothing in this block has written yet: " + place(a));
     }
 };
 

@@ -90,7 +90,9 @@ class report {
     void tell(std::string text) { entries_.back().text = entries_.back().kind + (": " + std::move(text)); }
 
     // "`name`, block 0 of 4: ..." and a line (or more) for each violation.
-    const char* finish(const char* name, uint32_t block, uint32_t blocks, uint64_t seed) {
+    void finish(const char* name, uint32_t block, uint32_t blocks, uint64_t seed) {
+        const std::string& first = entries_.front().text;
+        first_line_ = first.substr(0, first.find('\n'));
         text_ = std::string("`") + name + "`, block " + std::to_string(block) + " of " + std::to_string(blocks) + ", seed " + std::to_string(seed) + ":\n";
         for (const entry& e : entries_) {
             text_ += "  " + e.text;
@@ -98,11 +100,10 @@ class report {
             text_ += "\n";
         }
         if (left_out_ > 0) text_ += "  and " + std::to_string(left_out_) + " more of other kinds\n";
-        return text_.c_str();
     }
 
     const char* text() const { return text_.c_str(); }
-    const char* first_line() const { return entries_.front().text.c_str(); }
+    const char* first_line() const { return first_line_.c_str(); }
 
   private:
     struct entry {
@@ -115,6 +116,7 @@ class report {
     std::vector<entry> entries_;
     uint64_t left_out_ = 0;
     std::string text_;
+    std::string first_line_;
 };
 
 }  // namespace kgen::emulator
