@@ -134,9 +134,10 @@ impl From<BuildError> for CliError {
 /// # Errors
 /// [`CliError::VariantFailed`] when a variant did not compile, after the report; what [`made::make`] gives otherwise.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
+    let Args { selection, build } = args;
     let cancel = ui::cancel_on_ctrl_c();
     let progress = Progress::new(global.format, "compiling");
-    let made = made::make(global, &args.selection, &args.build, &cancel, &progress)?;
+    let made = made::make(global, &selection, &build, &cancel, &progress)?;
     progress.clear();
     match global.format {
         Format::Human => print(made.describe(&Extra::default()).as_bytes())?,

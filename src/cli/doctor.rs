@@ -1,10 +1,13 @@
 //! `kgen doctor`: what this machine has, and how to get what it lacks.
 
 use super::{CliError, Format, Global, list::print, ui};
-use crate::toolchain::{self, Nvcc, NvccRequest, ToolchainError};
+use crate::{
+    device::GpuInfo,
+    toolchain::{self, Nvcc, NvccRequest, ToolchainError},
+};
 use console::style;
 use serde::Serialize;
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,15 +117,11 @@ fn pip(python: Result<PathBuf, ToolchainError>) -> Finding {
 }
 
 fn gpu() -> Finding {
-    let query = ["--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"];
-    let output = Command::new("nvidia-smi").args(query).output().ok().filter(|o| o.status.success());
-    let list = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
-    let gpus: Vec<&str> = list.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-    if gpus.is_empty() {
-        let detail = "none that `nvidia-smi` knows; kernels are checked on the emulator, and cannot be measured".into();
-        return Finding { name: "GPU", state: State::Absent, detail };
-    }
-    Finding { name: "GPU", state: State::Found, detail: gpus.join("; ") }
+    let (state, detail) = match GpuInfo::probe() {
+        Ok(gpu) => (State::Found, gpu.to_string()),
+        Err(error) => (State::Absent, format!("{error}; kernels are checked on the emulator")),
+    };
+    Finding { name: "GPU", state, detail }
 }
 
 fn cache() -> Finding {

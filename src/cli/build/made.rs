@@ -1,6 +1,6 @@
 //! The line from a selection to a linked library, and the table it ends in. Shared by `build` and `build-all`.
 
-use super::BuildArgs;
+use super::{BuildArgs, Tools};
 use crate::{
     build::{Artifact, BuildError, BuildFailure, BuildReport, Builder, FailureKind, Unit},
     cli::{
@@ -15,6 +15,7 @@ use crate::{
 };
 use console::style;
 use std::{
+    collections::HashMap,
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -26,6 +27,12 @@ const DISPATCHER: &str = "kgen_dispatch";
 pub(in crate::cli) struct Made {
     /// Plans of the selected variants, in the order of the selection.
     pub plans: Vec<Plan>,
+    /// The kernels' units, in the same order.
+    pub kernels: Vec<Unit>,
+    /// The templates they came from.
+    pub templates: Templates,
+    /// The compilers.
+    pub tools: Tools,
     /// What compiled and what did not; variants without a plan among the failures.
     pub report: BuildReport,
     /// Why everything compiled and yet nothing was linked.
@@ -76,6 +83,7 @@ pub(in crate::cli) fn make(
     let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
     units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, args.ptx()));
     let mut report = builder.compile(&units)?;
+    units.pop();
     if report.interrupted {
         return Err(CliError::Interrupted);
     }
@@ -89,7 +97,9 @@ pub(in crate::cli) fn make(
         }
     }
     builder.write_report(&report)?;
-    Ok(Made { plans, report, link_error, out_dir: options.out_dir.clone(), jobs: options.jobs })
+    let (out_dir, jobs) = (options.out_dir.clone(), options.jobs);
+    drop(builder);
+    Ok(Made { plans, kernels: units, templates, tools, report, link_error, out_dir, jobs })
 }
 
 /// Templates and folders are the user's to name, and so to mend.
@@ -141,24 +151,24 @@ fn write_generated(
 #[derive(Default)]
 pub(in crate::cli) struct Extra<'a> {
     /// Their headings.
-    pub header: Vec<&'a str>,
-    /// Their cells for the variant of this name.
-    #[expect(clippy::type_complexity, reason = "a callback from a name to cells")]
-    pub cells: Option<Box<dyn Fn(&str) -> Vec<String> + 'a>>,
+    pub header: &'a [&'a str],
+    /// Their cells by variant name; a variant that is not in it has dashes.
+    pub cells: HashMap<&'a str, Vec<String>>,
 }
 
 impl Made {
     /// How many variants were asked for.
     pub fn rows(&self) -> usize {
-        self.kernels().count() + self.report.failures.iter().filter(|f| f.name != DISPATCHER).count()
+        self.artifacts().count() + self.report.failures.iter().filter(|f| f.name != DISPATCHER).count()
     }
 
     /// Table, failures and totals, for people.
     pub fn describe(&self, extra: &Extra<'_>) -> String {
         let mut header = vec!["variant", "registers", "spills", "shared", "CPU s", "peak", "build"];
-        header.extend(&extra.header);
-        let cells = |name: &str| extra.cells.as_ref().map_or_else(Vec::new, |cells| cells(name));
-        let built = self.kernels().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
+        header.extend(extra.header);
+        let dashes = vec!["-".to_owned(); extra.header.len()];
+        let cells = |name: &str| extra.cells.get(name).unwrap_or(&dashes).clone();
+        let built = self.artifacts().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
         let failed = self.report.failures.iter().map(|failure| {
             let mut row = vec![failure.name.clone()];
             row.resize(6, "-".to_owned());
@@ -200,7 +210,7 @@ impl Made {
 
     fn totals(&self) -> String {
         let report = &self.report;
-        let (built, cached) = (self.kernels().count(), self.kernels().filter(|a| a.cached).count());
+        let (built, cached) = (self.artifacts().count(), self.artifacts().filter(|a| a.cached).count());
         let mut text = format!("{}: {} compiled, {cached} cached", ui::count(self.rows(), "variant"), built - cached);
         // Writing into a string cannot fail.
         if !report.failures.is_empty() {
@@ -211,9 +221,9 @@ impl Made {
             let mean = report.cpu_seconds() / (built - cached) as f64;
             write!(text, " ({:.0} CPU s, {mean:.1} a variant, {} at once)", report.cpu_seconds(), self.jobs).ok();
         }
-        let peak = self.kernels().map(|a| a.peak_memory_bytes).max().unwrap_or(0);
-        write!(text, "; largest nvcc {}\n", ui::size(peak)).ok();
-        let spilling = self.kernels().filter(|a| a.spill_bytes() > 0 || a.stack_bytes() > 0).count();
+        let peak = self.artifacts().map(|a| a.peak_memory_bytes).max().unwrap_or(0);
+        writeln!(text, "; largest nvcc {}", ui::size(peak)).ok();
+        let spilling = self.artifacts().filter(|a| a.spill_bytes() > 0 || a.stack_bytes() > 0).count();
         if spilling > 0 {
             writeln!(text, "{}: registers spill to or live in local memory, which is slow", ui::count(spilling, "variant")).ok();
         }
@@ -226,7 +236,7 @@ impl Made {
     }
 
     /// The artifacts that are kernels.
-    fn kernels(&self) -> impl Iterator<Item = &Artifact> {
+    fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
         self.report.artifacts.iter().filter(|a| a.target.is_some())
     }
 }
