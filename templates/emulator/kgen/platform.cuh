@@ -11,6 +11,7 @@
 #define KGEN_KERNEL(max_threads, min_blocks) ::kgen::emulator::bounded<(max_threads), (min_blocks)>::result
 #define KGEN_PARAMETER const
 #define KGEN_UNROLL  // loops stay loops: less code for the host compiler
+#define KGEN_ROLLED
 
 namespace kgen::emulator {
 
@@ -30,6 +31,12 @@ KGEN_DEVICE uint32_t block_index() { return emulator::current->block; }
 KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
 // A shuffle on a GPU, so here too a word at which the whole warp meets.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
+
+// Hides from a GPU's compiler how `value` was computed; here there is nothing to hide.
+template <class T>
+KGEN_DEVICE T* opaque(T* value) {
+    return value;
+}
 
 // Of CUDA's own functions, those that kernels use.
 KGEN_DEVICE int min(int a, int b) { return a < b ? a : b; }
