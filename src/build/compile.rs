@@ -177,7 +177,7 @@ impl Builder<'_> {
 }
 
 fn failure(unit: &Unit, kind: FailureKind, message: String) -> BuildFailure {
-    BuildFailure { name: unit.name.clone(), kind, message, log: log_path(&unit.name) }
+    BuildFailure { name: unit.name.clone(), kind, message, log: Some(log_path(&unit.name)) }
 }
 
 fn out_of_memory(unit: &Unit) -> BuildFailure {

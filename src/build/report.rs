@@ -87,6 +87,8 @@ impl Artifact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
+    /// It has no plan: the variant does not fit its target, or nothing is written for it yet.
+    Plan,
     /// The compiler refused it.
     Compiler,
     /// The compiler died of a signal.
@@ -108,8 +110,8 @@ pub struct BuildFailure {
     pub kind: FailureKind,
     /// The first real error line, or what happened instead.
     pub message: String,
-    /// The compiler's words: `log/<name>.log`.
-    pub log: PathBuf,
+    /// The compiler's words: `log/<name>.log`; `None` where it was never started.
+    pub log: Option<PathBuf>,
 }
 
 /// The linked library.

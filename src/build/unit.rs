@@ -30,9 +30,10 @@ impl Unit {
         Self { name: name.into(), path: path.into(), text: text.into(), target: Some(target), flags }
     }
 
-    /// Host code without kernels.
-    pub fn host(name: &str, path: &Path, text: &str) -> Self {
-        let flags = ["-O2", "-std=c++17"].into_iter().chain(COMMON_FLAGS).map(String::from).collect();
+    /// The dispatcher, which is host code; `ptx` says whether the kernels of its library carry PTX.
+    pub fn dispatcher(name: &str, path: &Path, text: &str, ptx: bool) -> Self {
+        let no_ptx = (!ptx).then_some("-DKGEN_NO_PTX");
+        let flags = ["-O2", "-std=c++17"].into_iter().chain(COMMON_FLAGS).chain(no_ptx).map(String::from).collect();
         Self { name: name.into(), path: path.into(), text: text.into(), target: None, flags }
     }
 }

@@ -1,1 +1,24 @@
-//! check
+//! Proves kernels right: draws cases from a seed, runs them on a device in a worker process, and compares every output
+//! with float64 attention. Knows nothing of templates, compilers or terminals.
+#![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
+
+mod cases;
+mod compare;
+mod numbers;
+mod problem;
+mod reference;
+mod run;
+mod tensors;
+mod tolerance;
+mod verdict;
+mod verdict_cache;
+mod worker;
+
+pub use cases::Level;
+pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
+pub use verdict::{Status, Verdict, Worst};
+pub use worker::{selected_cases, serve as serve_worker};
+
+/// Seed of inputs and thread order where none is asked for: fixed, so that a failure seen once is seen again.
+pub const DEFAULT_SEED: u64 = 1;

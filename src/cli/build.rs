@@ -1,15 +1,163 @@
-//! `kgen build`.
+//! `kgen build`: render, compile, link. What `kgen build-all` does too, before it checks.
 
-use super::{CliError, Global};
+pub(super) mod made;
+
+use super::{
+    CliError, Format, Global,
+    list::print,
+    select::SelectionArgs,
+    ui::{self, ByteSize, Progress},
+};
+use crate::{
+    build::{BuildError, BuildOptions},
+    toolchain::{Cancel, HostCompiler, Nvcc, NvccRequest, cache_dir, find_nvcc, host_compiler},
+};
+use made::{Extra, Made};
+use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen build                                               the whole grid
+  kgen build --head-dim 128 --dtype bf16 --target ampere   a slice of it
+  kgen build --filter 'hdim >= 128 and dtype == bf16' -j 8
+  kgen build --launcher ccache                             with a compiler cache in front of nvcc
+  kgen build --nvcc /usr/local/cuda/bin/nvcc --offline     with this nvcc, and no network";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionArgs,
+
+    #[command(flatten)]
+    build: BuildArgs,
+}
+
+/// How to build; shared with `build-all`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Build")]
+pub(super) struct BuildArgs {
+    /// Compilers at once [default: one for each core].
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when needed].
+    #[arg(long, value_name = "PATH")]
+    nvcc: Option<PathBuf>,
+
+    /// Never use the network: fail where nvcc would have to be installed.
+    #[arg(long)]
+    offline: bool,
+
+    /// A compiler launcher in front of nvcc, such as ccache or sccache.
+    #[arg(long, value_name = "PROGRAM")]
+    launcher: Option<String>,
+
+    /// Keep no PTX beside machine code: smaller, but newer GPUs than the target cannot run it.
+    #[arg(long)]
+    no_ptx: bool,
+
+    /// Memory all compilers together may take, for example 8G [default: what is available].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+
+    /// Where kernels are written.
+    #[arg(long, value_name = "DIR", default_value = "generated")]
+    generated: PathBuf,
+
+    /// Where objects, logs and the library are written.
+    #[arg(long, value_name = "DIR", default_value = "build")]
+    build_dir: PathBuf,
+
+    /// Longest one compiler may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    time_limit: u64,
+}
+
+/// The compilers a build uses.
+pub(super) struct Tools {
+    /// CUDA's.
+    pub nvcc: Nvcc,
+    /// The one beneath it.
+    pub host: HostCompiler,
+}
+
+impl BuildArgs {
+    /// Finds both compilers, installing nvcc where there is none and it is allowed.
+    pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
+        let host = host_compiler()?;
+        let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };
+        Ok(Tools { nvcc: find_nvcc(&request, &ui::note)?, host })
+    }
+
+    /// Whether objects carry PTX.
+    pub fn ptx(&self) -> bool {
+        !self.no_ptx
+    }
+
+    /// The number of things to do at once.
+    pub fn jobs(&self) -> usize {
+        self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+    }
+
+    /// The options of the build room.
+    pub fn options(&self) -> Result<BuildOptions, CliError> {
+        Ok(BuildOptions {
+            jobs: self.jobs(),
+            memory_limit: self.memory.map(|m| m.0),
+            launcher: self.launcher.clone(),
+            out_dir: self.build_dir.clone(),
+            generated_dir: self.generated.clone(),
+            cache_dir: cache_dir()?,
+            time_limit: Duration::from_secs(self.time_limit),
+        })
+    }
+}
+
+impl From<BuildError> for CliError {
+    fn from(error: BuildError) -> Self {
+        let message = error.to_string();
+        match error {
+            BuildError::Cancelled => Self::Interrupted,
+            BuildError::Output { .. } | BuildError::Generated { .. } => Self::Usage(message),
+            BuildError::Link { .. } => Self::VariantFailed(message),
+            BuildError::Cache { .. } | BuildError::NoLauncher { .. } | BuildError::Start { .. } | BuildError::Threads { .. } => {
+                Self::Environment(message)
+            }
+        }
+    }
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`].
-pub fn run(_global: &Global, _args: Args) -> Result<(), CliError> {
-    Ok(())
+/// [`CliError::VariantFailed`] when a variant did not compile, after the report; what [`made::make`] gives otherwise.
+pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
+    let Args { selection, build } = args;
+    let cancel = ui::cancel_on_ctrl_c();
+    let progress = Progress::new(global.format, "compiling");
+    let made = made::make(global, &selection, &build, &cancel, &progress)?;
+    progress.clear();
+    match global.format {
+        Format::Human => print(made.describe(&Extra::default()).as_bytes())?,
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&made.report);
+            print((json.map_err(|e| CliError::Environment(e.to_string()))? + "\n").as_bytes())?;
+        }
+    }
+    verdict(&made)
+}
+
+/// The error that stands for a build in which something failed.
+pub(super) fn verdict(made: &Made) -> Result<(), CliError> {
+    if let Some(error) = &made.link_error {
+        return Err(CliError::VariantFailed(error.clone()));
+    }
+    let failures = made.report.failures.len();
+    if failures == 0 {
+        return Ok(());
+    }
+    let of = ui::count(made.rows(), "variant");
+    Err(CliError::VariantFailed(format!("{failures} of {of} did not build, so `libkgen.so` was not linked")))
 }

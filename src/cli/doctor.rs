@@ -1,15 +1,136 @@
-//! `kgen doctor`.
+//! `kgen doctor`: what this machine has, and how to get what it lacks.
 
-use super::{CliError, Global};
+use super::{CliError, Format, Global, list::print, ui};
+use crate::{
+    device::GpuInfo,
+    toolchain::{self, Nvcc, NvccRequest, ToolchainError},
+};
+use console::style;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  kgen doctor                  what is found, and how to get what is not
+  kgen doctor --format json    the same for scripts";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Look at this nvcc instead of searching for one.
+    #[arg(long, value_name = "PATH")]
+    nvcc: Option<PathBuf>,
+}
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// It is there.
+    Found,
+    /// It is not there and not needed, or kgen will get it when it is needed.
+    Absent,
+    /// It is needed and kgen cannot get it.
+    Missing,
+}
+
+/// One thing looked for.
+#[derive(Clone, Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    state: State,
+    /// What was found, or what to do.
+    detail: String,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`].
-pub fn run(_global: &Global, _args: Args) -> Result<(), CliError> {
-    Ok(())
+/// [`CliError::Environment`] when something `kgen build` needs is missing and cannot be installed by kgen.
+pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
+    let python = toolchain::python();
+    let findings = [
+        nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, python.is_ok()),
+        host_compiler(),
+        pip(python),
+        gpu(),
+        cache(),
+    ];
+    let text = match global.format {
+        Format::Human => findings.iter().map(line).collect::<String>(),
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&findings);
+            json.map_err(|e| CliError::Environment(e.to_string()))? + "\n"
+        }
+    };
+    print(text.as_bytes())?;
+    let missing: Vec<&str> = findings.iter().filter(|f| f.state == State::Missing).map(|f| f.name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Environment(format!("needed for `kgen build` and not here: {}; see above", missing.join(", "))))
+}
+
+fn line(finding: &Finding) -> String {
+    let mark = match finding.state {
+        State::Found => style("found  ").green(),
+        State::Absent => style("absent ").yellow(),
+        State::Missing => style("missing").red(),
+    };
+    format!("{mark}  {:<14} {}\n", finding.name, finding.detail)
+}
+
+fn nvcc(request: &NvccRequest, can_install: bool) -> Finding {
+    let (state, detail) = match toolchain::find_nvcc(request, &|_| ()) {
+        Ok(Nvcc { path, version, origin, .. }) => (State::Found, format!("{version} at `{}` ({origin})", path.display())),
+        Err(ToolchainError::Offline { destination }) if can_install => (
+            State::Absent,
+            format!(
+                "`kgen build` will install CUDA's compiler into `{}`, or run `kgen toolchain install` now",
+                destination.display()
+            ),
+        ),
+        Err(ToolchainError::Offline { .. }) => {
+            (State::Missing, "no nvcc, and no pip to install one with: see `pip` below, or install CUDA 13.0 or newer".into())
+        }
+        Err(other) => (State::Missing, other.to_string()),
+    };
+    Finding { name: "nvcc", state, detail }
+}
+
+fn host_compiler() -> Finding {
+    let (state, detail) = match toolchain::host_compiler() {
+        Ok(host) => (State::Found, format!("{} at `{}`", host.version, host.path.display())),
+        Err(error) => (State::Missing, error.to_string()),
+    };
+    Finding { name: "C++ compiler", state, detail }
+}
+
+/// pip is needed only to install nvcc; whether its lack matters is said there.
+fn pip(python: Result<PathBuf, ToolchainError>) -> Finding {
+    let (state, detail) = match python {
+        Ok(path) => (State::Found, format!("`{} -m pip`", path.display())),
+        Err(error) => (State::Absent, error.to_string()),
+    };
+    Finding { name: "pip", state, detail }
+}
+
+fn gpu() -> Finding {
+    let (state, detail) = match GpuInfo::probe() {
+        Ok(gpu) => (State::Found, gpu.to_string()),
+        Err(error) => (State::Absent, format!("{error}; kernels are checked on the emulator")),
+    };
+    Finding { name: "GPU", state, detail }
+}
+
+fn cache() -> Finding {
+    let (state, detail) = match toolchain::cache_dir() {
+        Ok(folder) => {
+            let size = toolchain::folder_size(&folder);
+            (State::Found, format!("`{}`, {}; all of it can be removed and made again", folder.display(), ui::size(size)))
+        }
+        Err(error) => (State::Missing, error.to_string()),
+    };
+    Finding { name: "cache", state, detail }
 }

@@ -1,1 +1,271 @@
-//! Output styles: tables, colours, progress.
+//! Output styles: tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything here that is
+//! not a result goes to standard error.
+
+use super::Format;
+use crate::{
+    build::{self, Outcome},
+    toolchain::Cancel,
+};
+use comfy_table::{CellAlignment, Table, presets};
+use console::style;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::{
+    collections::HashMap,
+    str::FromStr,
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Exit code of an interrupted command: 128 and the number of SIGINT, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// The flag Ctrl-C (or SIGTERM) sets from now on; the work then stops its children, removes what is unfinished and ends.
+/// A second Ctrl-C ends the process at once. Without a call of this function, Ctrl-C ends the process as it always does.
+pub fn cancel_on_ctrl_c() -> Cancel {
+    static CANCEL: OnceLock<Cancel> = OnceLock::new();
+    let make = || {
+        let cancel = Cancel::default();
+        let flag = cancel.clone();
+        let handler = move || {
+            if flag.requested() {
+                std::process::exit(INTERRUPTED);
+            }
+            flag.request();
+        };
+        // Where no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at all.
+        ctrlc::set_handler(handler).ok();
+        cancel
+    };
+    CANCEL.get_or_init(make).clone()
+}
+
+/// One sentence about what is going on, to standard error.
+pub fn note(message: &str) {
+    eprintln!("{} {message}", style("note:").cyan().for_stderr());
+}
+
+/// A table without lines, as text with a newline at its end; the columns named in `numbers` are aligned to the right.
+pub fn table(header: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.iter().copied()).add_rows(rows);
+    for &column in numbers {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// `1 variant`, `2 variants`.
+pub fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A size for people: `512 B`, `12 kB`, `190 MB`, `1.2 GB` (powers of ten).
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{} kB", bytes / 1_000),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// A size as written on the command line: `8G`, `500M`, `1.5GiB`, a bare number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a size; write for example `8G`, `500M` or `2GiB`");
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let factor = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1.0,
+            "k" | "kb" => 1e3,
+            "m" | "mb" => 1e6,
+            "g" | "gb" => 1e9,
+            "t" | "tb" => 1e12,
+            "ki" | "kib" => 1024.0,
+            "mi" | "mib" => 1024.0 * 1024.0,
+            "gi" | "gib" => 1024.0 * 1024.0 * 1024.0,
+            _ => return Err(wrong()),
+        };
+        let bytes = number * factor;
+        if bytes < 1.0 { Err(format!("`{text}` is no memory at all")) } else { Ok(Self(bytes as u64)) }
+    }
+}
+
+/// Progress of many things done in parallel: a bar and the running ones on a terminal, a line for each finished one
+/// elsewhere, nothing with `--format json`.
+pub struct Progress {
+    look: Look,
+    verb: &'static str,
+    total: AtomicUsize,
+    done: AtomicUsize,
+}
+
+enum Look {
+    Bars { multi: MultiProgress, bar: ProgressBar, running: Mutex<HashMap<String, ProgressBar>> },
+    Lines,
+    Silent,
+}
+
+impl Progress {
+    /// Shows nothing until the first call; `verb` is what is being done, such as `compiling`.
+    pub fn new(format: Format, verb: &'static str) -> Self {
+        let look = match format {
+            Format::Json => Look::Silent,
+            Format::Human if console::Term::stderr().is_term() => {
+                let multi = MultiProgress::new();
+                let bar = multi.add(ProgressBar::new(0).with_style(bar_style()));
+                Look::Bars { multi, bar, running: Mutex::default() }
+            }
+            Format::Human => Look::Lines,
+        };
+        Self { look, verb, total: AtomicUsize::new(0), done: AtomicUsize::new(0) }
+    }
+
+    /// How many things there will be.
+    pub fn expect(&self, total: usize) {
+        self.total.store(total, Ordering::SeqCst);
+        self.done.store(0, Ordering::SeqCst);
+        if let Look::Bars { bar, .. } = &self.look {
+            bar.set_message(self.verb);
+            bar.set_length(total as u64);
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+    }
+
+    /// `name` has begun.
+    pub fn start(&self, name: &str) {
+        if let Look::Bars { multi, running, .. } = &self.look {
+            let spinner = multi.add(ProgressBar::new_spinner().with_style(spinner_style()).with_message(name.to_owned()));
+            spinner.enable_steady_tick(Duration::from_millis(200));
+            running.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), spinner);
+        }
+    }
+
+    /// `name` is done. `line` says how; it is kept on the screen where there is no bar, or when it is `important`.
+    /// `None` only counts.
+    pub fn finish(&self, name: &str, line: Option<&str>, important: bool) {
+        let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+        let total = self.total.load(Ordering::SeqCst);
+        match &self.look {
+            Look::Bars { multi, bar, running } => {
+                if let Some(spinner) = running.lock().unwrap_or_else(PoisonError::into_inner).remove(name) {
+                    spinner.finish_and_clear();
+                }
+                if let Some(line) = line.filter(|_| important) {
+                    // Only a closed standard error makes this fail, and then nobody reads it.
+                    multi.println(format!("{name}: {line}")).ok();
+                }
+                bar.inc(1);
+            }
+            Look::Lines => {
+                if let Some(line) = line {
+                    let width = total.to_string().len();
+                    eprintln!("[{done:>width$}/{total}] {name}: {line}");
+                }
+            }
+            Look::Silent => {}
+        }
+    }
+
+    /// Prints a sentence above the bars.
+    pub fn say(&self, message: &str) {
+        match &self.look {
+            Look::Bars { multi, .. } => multi.suspend(|| note(message)),
+            Look::Lines | Look::Silent => note(message),
+        }
+    }
+
+    /// Takes the bars off the screen.
+    pub fn clear(&self) {
+        if let Look::Bars { multi, bar, .. } = &self.look {
+            bar.finish_and_clear();
+            // As above: only a closed standard error makes this fail.
+            multi.clear().ok();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl build::Observer for Progress {
+    fn note(&self, message: &str) {
+        self.say(message);
+    }
+
+    fn planned(&self, units: usize) {
+        self.expect(units);
+    }
+
+    fn started(&self, name: &str) {
+        self.start(name);
+    }
+
+    fn finished(&self, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Built(artifact) => {
+                let line = (!artifact.cached).then(|| {
+                    let seconds = format!("{:.1} s", artifact.wall_seconds);
+                    if artifact.target.is_some() { format!("{seconds}, {} registers", artifact.registers()) } else { seconds }
+                });
+                self.finish(&artifact.name, line.as_deref(), false);
+            }
+            Outcome::Failed(failure) => {
+                let line = format!("{} {}", style("failed:").red().for_stderr(), failure.message);
+                self.finish(&failure.name, Some(&line), true);
+            }
+        }
+    }
+}
+
+fn bar_style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{msg} {wide_bar:.cyan/dim} {pos}/{len}  {elapsed}, {eta} left");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn spinner_style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("  {spinner:.cyan} {msg} {elapsed:.dim}");
+    style.unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        for (text, bytes) in
+            [("8G", 8_000_000_000), ("500M", 500_000_000), ("1.5GiB", 1_610_612_736), ("1024", 1024), ("2k", 2000)]
+        {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+        }
+        for text in ["", "G", "8X", "-1G", "0", "1.2.3M"] {
+            assert!(text.parse::<ByteSize>().is_err(), "`{text}` was taken");
+        }
+    }
+
+    #[test]
+    fn a_size_is_shown_in_its_own_unit() {
+        assert_eq!([999, 1_000, 190_500_000, 1_240_000_000].map(size), ["999 B", "1 kB", "190 MB", "1.2 GB"]);
+    }
+
+    #[test]
+    fn a_table_aligns_numbers_to_the_right() {
+        let text = table(&["name", "n"], &[1], [vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
+        assert_eq!(text, " name    n\n a     100\n b       7\n");
+    }
+}

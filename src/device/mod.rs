@@ -1,1 +1,153 @@
-//! device
+//! Where kernels run: the GPU of this machine, or the emulator that gives every instruction its documented meaning in
+//! plain C++. Both call the launcher of `kgen.h`, so what is checked is what ships. Knows nothing of test cases,
+//! references or terminals. The only room with `unsafe` code.
+
+mod abi;
+mod emulator;
+mod emulator_kit;
+mod gpu;
+mod image;
+mod library;
+
+pub use abi::{Call, Strides};
+pub use emulator::Emulator;
+pub use emulator_kit::{EmulatorKit, KitError};
+pub use gpu::{Gpu, GpuInfo};
+pub use image::{Element, Image, POISON};
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// A place that can run a kernel's launcher on the tensors of a [`Call`].
+pub trait Device {
+    /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
+    fn name(&self) -> String;
+
+    /// Runs forward attention once, on fresh copies of the call's tensors, and waits for it. `seed` chooses the order
+    /// in which threads take turns where the device leaves that open (the emulator); a GPU ignores it.
+    ///
+    /// # Errors
+    /// [`DeviceError`]: the launcher refused, the device faulted, or the emulator saw a rule of the machine broken.
+    fn run_fwd(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError>;
+}
+
+/// What a launch left in the output tensors, gaps and guard zones included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outputs {
+    /// O.
+    pub o: Image,
+    /// The log-sum-exp, where the call asked for it.
+    pub lse: Option<Image>,
+}
+
+/// Which kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// A GPU through the CUDA driver.
+    Gpu,
+    /// The emulator.
+    Emulator,
+}
+
+impl DeviceKind {
+    /// `gpu` or `emulator`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Emulator => "emulator",
+        }
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// What a user asks for with `--device`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// The GPU if there is one, otherwise the emulator.
+    #[default]
+    Auto,
+    /// This kind and no other.
+    Only(DeviceKind),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "gpu" => Ok(Self::Only(DeviceKind::Gpu)),
+            "emulator" => Ok(Self::Only(DeviceKind::Emulator)),
+            _ => Err(format!("unknown device `{word}`; known: `auto`, `gpu`, `emulator`")),
+        }
+    }
+}
+
+/// Why a launch gave no outputs.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// There is no such device here.
+    #[error("no GPU: {0}; use `--device emulator`")]
+    NoGpu(String),
+    /// The library of kernels does not load.
+    #[error("cannot load `{}`: {reason}", path.display())]
+    Load {
+        /// The library.
+        path: PathBuf,
+        /// The loader's words.
+        reason: String,
+    },
+    /// The library lacks a function.
+    #[error("`{}` holds no `{symbol}`; rebuild it", path.display())]
+    Symbol {
+        /// The library.
+        path: PathBuf,
+        /// The function looked for.
+        symbol: String,
+    },
+    /// The CUDA driver refused something other than the launch.
+    #[error("CUDA driver: {what} failed: {reason}")]
+    Driver {
+        /// What was tried.
+        what: &'static str,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The launcher returned an error code.
+    #[error("the launcher returned {code} ({word}){}", detail(message))]
+    Launcher {
+        /// The code, `KGEN_ERROR_*`.
+        code: i32,
+        /// The code's meaning.
+        word: &'static str,
+        /// `kgen_last_error()`, where the library has it.
+        message: String,
+    },
+    /// The kernel started and then faulted on the GPU.
+    #[error("the kernel faulted: {0}")]
+    Fault(String),
+    /// The emulator saw the kernel break a rule: a race, an access outside a tensor, a deadlock.
+    #[error("{0}")]
+    Violation(String),
+    /// An input tensor no longer holds what it held.
+    #[error("the kernel wrote to its input `{0}`")]
+    InputWritten(&'static str),
+}
+
+impl DeviceError {
+    /// True where the kernel is at fault, false where the machine or the library is.
+    pub fn blames_kernel(&self) -> bool {
+        matches!(self, Self::Launcher { .. } | Self::Fault(_) | Self::Violation(_) | Self::InputWritten(_))
+    }
+}
+
+/// `: message`, or nothing.
+fn detail(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}

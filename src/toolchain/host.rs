@@ -44,7 +44,10 @@ fn locate() -> Result<PathBuf, ToolchainError> {
     let triple = format!("{}-{system}", std::env::consts::ARCH);
     let tool = cc::Build::new()
         .cpp(true)
+        .cargo_metadata(false)
+        .cargo_warnings(false)
         .cargo_output(false)
+        .cargo_debug(false)
         .target(&triple)
         .host(&triple)
         .opt_level(0)

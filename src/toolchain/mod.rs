@@ -13,7 +13,7 @@ pub use error::ToolchainError;
 pub use host::{HostCompiler, host_compiler};
 pub use nvcc::{MINIMUM_NVCC, Nvcc, NvccOrigin, NvccRequest, find_nvcc};
 pub use process::Cancel;
-pub use provision::{Provisioned, install, provisioned, python, remove};
+pub use provision::{Provisioned, folder_size, install, provisioned, python, remove};
 
 use std::path::{Path, PathBuf};
 

@@ -251,7 +251,7 @@ fn verify(file: &Path, expected: &str) -> Result<(), ToolchainError> {
             n => hasher.update(&buffer[..n]),
         }
     }
-    let found = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let found = hasher.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     if found == expected {
         return Ok(());
     }
@@ -305,7 +305,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// Bytes of all files below `folder`; what cannot be read counts nothing.
-fn folder_size(folder: &Path) -> u64 {
+pub fn folder_size(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |e: fs::DirEntry| match e.file_type() {
         Ok(kind) if kind.is_dir() => folder_size(&e.path()),

@@ -1,4 +1,4 @@
-//! The pinned files the provisioned compiler is made of: CUDA 13.0's compiler as NVIDIA publishes it on PyPI.
+//! The pinned files the provisioned compiler is made of: CUDA 13.0's compiler as NVIDIA publishes it on `PyPI`.
 
 /// Release of the provisioned compiler, as `nvcc --version` says it.
 pub const CUDA_RELEASE: &str = "13.0";
@@ -10,7 +10,7 @@ pub struct Wheel {
     pub package: &'static str,
     /// Exact version.
     pub version: &'static str,
-    /// SHA-256 of the wheel for Linux x86_64.
+    /// SHA-256 of the wheel for Linux `x86_64`.
     sha256_x86_64: &'static str,
     /// SHA-256 of the wheel for Linux aarch64.
     sha256_aarch64: &'static str,
@@ -53,7 +53,7 @@ pub const WHEELS: [Wheel; 5] = [
 /// An architecture NVIDIA publishes these wheels for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
-    /// 64-bit x86.
+    /// 64-bit `x86`.
     X86_64,
     /// 64-bit Arm (SBSA): Grace, GB10.
     Aarch64,

@@ -1,0 +1,141 @@
+//! The lists of cases. Every length is chosen against the tiles: 1 and 17 are less than any, 64 and 128 fill some
+//! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
+
+use super::problem::{Inputs, Layout, Lengths, Problem, Scale};
+use serde::{Deserialize, Serialize};
+
+/// How much is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// A few small cases that reach every branch of a kernel.
+    Smoke,
+    /// Every case.
+    Thorough,
+}
+
+impl Level {
+    /// `smoke` or `thorough`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Thorough => "thorough",
+        }
+    }
+
+    /// The cases, in order. They do not depend on the variant; its mask gives them their last meaning.
+    pub fn cases(self) -> Vec<Problem> {
+        match self {
+            Self::Smoke => smoke(),
+            Self::Thorough => thorough(),
+        }
+    }
+}
+
+/// Lengths whose pairs `--thorough` runs.
+const LENGTHS: [usize; 9] = [1, 17, 64, 113, 128, 203, 257, 512, 1023];
+
+/// Query and key heads, of ratio 1, 4 and 8.
+const HEADS: [(usize, usize); 3] = [(2, 2), (8, 2), (8, 1)];
+
+fn smoke() -> Vec<Problem> {
+    vec![
+        // Tails on both sides, several steps, a different stride for every tensor.
+        Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded),
+        // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
+        Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd),
+        // GQA 4 with two key heads, tiles that end exactly.
+        Problem::new(&[(64, 128)], 8, 2),
+        // One query over a GQA 8 group.
+        Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd),
+        // Unequal lengths, both ways of giving them, an empty sequence among them.
+        Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded),
+        Problem::new(&[(17, 64), (65, 113), (0, 3)], 2, 2).lengths(Lengths::Packed),
+        // Element-wise loads and stores.
+        Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned),
+        // A new maximum in every step: the accumulator is rescaled each time.
+        Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::One),
+        // Any element taken for another shows; rows that run backwards.
+        Problem::new(&[(64, 257)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed),
+        // Logits far apart, and no place for the log-sum-exp.
+        Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
+        // The log-sum-exp counts the visible keys.
+        Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
+    ]
+}
+
+fn thorough() -> Vec<Problem> {
+    let mut cases = smoke();
+    let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
+    let mut number = 0;
+    for queries in LENGTHS {
+        for keys in LENGTHS {
+            let (heads, heads_k) = HEADS[number % HEADS.len()];
+            let batch = if queries * keys <= 128 * 128 { 2 } else { 1 };
+            cases.push(Problem::new(&vec![(queries, keys); batch], heads, heads_k).layout(layouts[number % layouts.len()]));
+            number += 1;
+        }
+    }
+    // Every kind of contents on shapes with more queries, more keys, and as many.
+    for (queries, keys) in [(113, 203), (203, 113), (257, 257), (17, 1023)] {
+        for (inputs, scale) in [
+            (Inputs::Normal, Scale::Zero),
+            (Inputs::Normal, Scale::One),
+            (Inputs::OneHot, Scale::One),
+            (Inputs::Constant, Scale::Usual),
+            (Inputs::Large, Scale::Quarter),
+            (Inputs::Rising, Scale::One),
+            (Inputs::Falling, Scale::One),
+        ] {
+            cases.push(Problem::new(&[(queries, keys)], 2, 1).inputs(inputs, scale));
+        }
+    }
+    // Unequal lengths in every way of giving them, in every layout.
+    let unequal = [(113, 203), (1, 257), (0, 64), (64, 0), (128, 17), (257, 128)];
+    for lengths in [Lengths::Used, Lengths::Packed, Lengths::PackedQuery] {
+        for layout in layouts {
+            cases.push(Problem::new(&unequal, 4, 1).lengths(lengths).layout(layout));
+        }
+    }
+    // Nothing to attend to, nobody to attend, and no log-sum-exp.
+    cases.push(Problem::new(&[(113, 0)], 2, 1));
+    cases.push(Problem::new(&[(0, 113)], 2, 1));
+    cases.push(Problem::new(&[(113, 203)], 8, 2).without_lse());
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_case_of_a_level_has_its_own_name() {
+        for level in [Level::Smoke, Level::Thorough] {
+            let mut names = HashSet::new();
+            for case in level.cases() {
+                assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
+            }
+        }
+    }
+
+    #[test]
+    fn thorough_runs_every_pair_of_lengths_and_all_of_smoke() {
+        let cases = Level::Thorough.cases();
+        for pair in itertools::iproduct!(LENGTHS, LENGTHS) {
+            assert!(cases.iter().any(|c| c.lengths == Lengths::Uniform && c.sequences[0] == pair), "{pair:?}");
+        }
+        assert!(Level::Smoke.cases().iter().all(|case| cases.contains(case)));
+    }
+
+    #[test]
+    fn smoke_holds_every_ratio_of_heads_every_layout_and_a_row_that_sees_nothing() {
+        let cases = Level::Smoke.cases();
+        let ratios: HashSet<usize> = cases.iter().map(|c| c.heads / c.heads_k).collect();
+        assert!(ratios.is_superset(&HashSet::from([1, 4, 8])));
+        for layout in [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed] {
+            assert!(cases.iter().any(|c| c.layout == layout), "{layout:?}");
+        }
+        assert!(cases.iter().any(|c| c.sequences.iter().any(|&(q, k)| q > k && k > 0)));
+    }
+}

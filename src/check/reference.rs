@@ -1,0 +1,212 @@
+//! Attention in float64 from the rounded inputs, and beside it the same done naively in 16 bits and in fp32: the
+//! errors of those two are the measure of what a kernel may err by.
+
+use super::{
+    numbers::Number,
+    problem::Problem,
+    tensors::Tensors,
+    tolerance::{Tolerance, Yardstick},
+};
+use rayon::prelude::*;
+
+/// The right answer to one case, and how far from it a kernel may be.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    /// By sequence and query head.
+    heads: Vec<Head>,
+    /// Query heads a sequence.
+    heads_per_sequence: usize,
+    /// Allowed errors.
+    pub tolerance: Tolerance,
+}
+
+/// The answer for one head of one sequence.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// O, rows of `head_dim`.
+    pub o: Vec<f64>,
+    /// Log-sum-exp of each row; -∞ where the row sees no key.
+    pub lse: Vec<f64>,
+}
+
+impl Reference {
+    /// Computes it, in parallel over heads.
+    pub fn compute(problem: &Problem, tensors: &Tensors, head_dim: usize, number: Number, causal: bool) -> Self {
+        let scale = problem.softmax_scale(head_dim);
+        let group = problem.heads / problem.heads_k;
+        let results: Vec<(Head, Yardstick)> = (0..problem.sequences.len() * problem.heads)
+            .into_par_iter()
+            .map(|index| {
+                let (sequence, head) = (index / problem.heads, index % problem.heads);
+                let (q, k, v) = (
+                    tensors.q.head(sequence, head),
+                    tensors.k.head(sequence, head / group),
+                    tensors.v.head(sequence, head / group),
+                );
+                attend(q, k, v, head_dim, number, causal, scale)
+            })
+            .collect();
+        let yardstick = results.iter().fold(Yardstick::default(), |sum, (_, one)| sum.worst(*one));
+        Self {
+            heads: results.into_iter().map(|(head, _)| head).collect(),
+            heads_per_sequence: problem.heads,
+            tolerance: yardstick.tolerance(number),
+        }
+    }
+
+    /// The answer for one head of one sequence.
+    pub fn head(&self, sequence: usize, head: usize) -> &Head {
+        &self.heads[sequence * self.heads_per_sequence + head]
+    }
+}
+
+/// One head: every row of `q` over the rows of `k` and `v` it sees.
+fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: bool, scale: f32) -> (Head, Yardstick) {
+    let (rows, keys) = (q.len() / dim, k.len() / dim);
+    let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
+    let [q64, k64, v64] = &wide;
+    let mut head = Head { o: vec![0.0; rows * dim], lse: vec![f64::NEG_INFINITY; rows] };
+    let mut yardstick =
+        Yardstick { score_bound: f64::from(scale) * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
+    let (mut scores, mut scores32) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
+    let mut naive_o = vec![0.0_f32; dim];
+    for row in 0..rows {
+        // Aligned to the bottom right: the last row sees every key.
+        let visible = if causal { (row + 1 + keys).saturating_sub(rows).min(keys) } else { keys };
+        if visible == 0 {
+            continue;
+        }
+        let range = row * dim..(row + 1) * dim;
+        for (score, key) in scores[..visible].iter_mut().zip(k64.chunks_exact(dim)) {
+            *score = f64::from(scale) * dot(&q64[range.clone()], key);
+        }
+        for (score, key) in scores32[..visible].iter_mut().zip(k.chunks_exact(dim)) {
+            *score = scale * dot32(&q[range.clone()], key);
+        }
+        let o = &mut head.o[range];
+        naive_output(&scores[..visible], v, dim, number, &mut naive_o);
+        head.lse[row] = softmax_in_place(&mut scores[..visible]);
+        for (p, value) in scores[..visible].iter().zip(v64.chunks_exact(dim)) {
+            o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
+        }
+        yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(&scores32[..visible]));
+    }
+    (head, yardstick)
+}
+
+/// Turns scores into probabilities; gives their log-sum-exp.
+fn softmax_in_place(scores: &mut [f64]) -> f64 {
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for score in scores.iter_mut() {
+        *score = (*score - max).exp();
+    }
+    let sum: f64 = scores.iter().sum();
+    for p in scores.iter_mut() {
+        *p /= sum;
+    }
+    max + sum.ln()
+}
+
+/// A row of O as a framework without a fused kernel computes it: scores rounded to 16 bits, softmax in fp32 rounded to
+/// 16 bits, P V summed in fp32 and rounded. The scale is applied before the first rounding, which keeps large logits
+/// finite in fp16 and errs less than rounding twice.
+fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [f32]) {
+    let rounded = || scores.iter().map(|&s| number.through(s as f32));
+    let max = rounded().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = rounded().map(|s| (s - max).exp()).sum();
+    o.fill(0.0);
+    for (s, value) in rounded().zip(v.chunks_exact(dim)) {
+        let p = number.through((s - max).exp() / sum);
+        if p != 0.0 {
+            o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
+        }
+    }
+    for o in o.iter_mut() {
+        *o = number.through(*o);
+    }
+}
+
+/// The log-sum-exp in fp32, step by step.
+fn naive_lse(scores: &[f32]) -> f32 {
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    max + scores.iter().map(|s| (s - max).exp()).sum::<f32>().ln()
+}
+
+/// Largest Euclidean length of a row.
+fn longest_row(tensor: &[f64], dim: usize) -> f64 {
+    tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt()
+}
+
+/// Defines a dot product over eight independent sums, which the compiler can keep in vector registers.
+macro_rules! dot_product {
+    ($name:ident, $type:ty) => {
+        fn $name(a: &[$type], b: &[$type]) -> $type {
+            let mut sums = [0.0; 8];
+            let (a_whole, a_rest) = a.as_chunks::<8>();
+            let (b_whole, b_rest) = b.as_chunks::<8>();
+            for (a, b) in a_whole.iter().zip(b_whole) {
+                for lane in 0..8 {
+                    sums[lane] += a[lane] * b[lane];
+                }
+            }
+            sums.iter().sum::<$type>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<$type>()
+        }
+    };
+}
+
+dot_product!(dot, f64);
+dot_product!(dot32, f32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two queries, three keys, `head_dim` 2, worked out by hand: logits 0, ln 2, ln 5 weigh the keys 1 : 2 : 5.
+    #[test]
+    fn a_tiny_attention_is_as_computed_by_hand() {
+        let (ln2, ln5) = (2.0_f32.ln(), 5.0_f32.ln());
+        let q = [1.0, 0.0, 0.0, 1.0];
+        let k = [0.0, ln5, ln2, ln2, ln5, 0.0];
+        let v = [8.0, 0.0, 0.0, 8.0, 8.0, 8.0];
+        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, false, 1.0);
+        let expected = [1.0 + 5.0, 2.0 + 5.0, 5.0 + 1.0, 2.0 + 1.0];
+        for (o, expected) in head.o.iter().zip(expected) {
+            assert!((o - expected).abs() < 1e-6, "{:?}", head.o);
+        }
+        assert!((head.lse[0] - 8.0_f64.ln()).abs() < 1e-6);
+
+        // Causal, bottom right: the first of two rows sees two of three keys.
+        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, true, 1.0);
+        assert!((head.o[0] - 8.0 / 3.0).abs() < 1e-6 && (head.o[1] - 16.0 / 3.0).abs() < 1e-6);
+        assert!((head.lse[0] - 3.0_f64.ln()).abs() < 1e-6);
+        assert!((head.o[2] - 6.0).abs() < 1e-6, "the last row sees all");
+    }
+
+    #[test]
+    fn a_fully_masked_row_is_zero_with_lse_minus_infinity() {
+        let (q, kv) = ([1.0; 6], [1.0; 2]);
+        let (head, yardstick) = attend(&q, &kv, &kv, 2, Number::Bf16, true, 1.0);
+        assert_eq!(head.o, [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(head.lse[..2], [f64::NEG_INFINITY; 2]);
+        assert!(yardstick.tolerance(Number::Bf16).o.is_finite(), "masked rows do not spoil the tolerance");
+    }
+
+    #[test]
+    fn a_scale_of_zero_averages_v() {
+        let (q, k, v) = ([9.0; 2], [1.0, 2.0, -3.0, 4.0], [1.0, 10.0, 3.0, 30.0]);
+        let (head, _) = attend(&q, &k, &v, 2, Number::Bf16, false, 0.0);
+        assert_eq!((head.o, head.lse), (vec![2.0, 20.0], vec![2.0_f64.ln()]));
+    }
+
+    #[test]
+    fn the_allowed_error_is_small_and_larger_in_bf16_than_in_fp16() {
+        let problem = Problem::new(&[(64, 203)], 2, 1);
+        let tolerance = |number| {
+            let tensors = Tensors::draw(&problem, 64, number, 1);
+            Reference::compute(&problem, &tensors, 64, number, false).tolerance
+        };
+        let (fp16, bf16) = (tolerance(Number::Fp16), tolerance(Number::Bf16));
+        assert!(fp16.o > 1e-5 && fp16.o < 3e-3 && bf16.o > 3.0 * fp16.o && bf16.o < 5e-2, "{fp16:?} {bf16:?}");
+        assert!(fp16.lse < 5e-5 && bf16.lse < 5e-5, "{fp16:?} {bf16:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Fills the tensors of a problem from a seed, and lays them out for a call.
+
+use super::{
+    numbers::Number,
+    problem::{Inputs, Placement, Problem, Side},
+};
+use crate::device::{Call, Element, Image};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// The values of one tensor, already rounded: rows of `head_dim` elements, by sequence, head, row.
+#[derive(Debug, Clone)]
+pub struct Values {
+    data: Vec<f32>,
+    head_dim: usize,
+    heads: usize,
+    /// Rows before each sequence, over all heads; one entry more than there are sequences.
+    first: Vec<usize>,
+}
+
+impl Values {
+    fn zeros(problem: &Problem, side: Side, heads: usize, head_dim: usize) -> Self {
+        let mut first = vec![0];
+        for rows in problem.used_rows(side) {
+            first.push(first[first.len() - 1] + rows * heads);
+        }
+        Self { data: vec![0.0; first[first.len() - 1] * head_dim], head_dim, heads, first }
+    }
+
+    /// All rows of one head of a sequence, one behind the other.
+    pub fn head(&self, sequence: usize, head: usize) -> &[f32] {
+        let (first, rows) = (self.first[sequence], self.rows(sequence));
+        &self.data[(first + head * rows) * self.head_dim..(first + (head + 1) * rows) * self.head_dim]
+    }
+
+    /// Rows of a sequence.
+    pub fn rows(&self, sequence: usize) -> usize {
+        (self.first[sequence + 1] - self.first[sequence]) / self.heads
+    }
+}
+
+/// Q, K and V of one case.
+#[derive(Debug, Clone)]
+pub struct Tensors {
+    /// Q.
+    pub q: Values,
+    /// K.
+    pub k: Values,
+    /// V.
+    pub v: Values,
+}
+
+/// Step of the logits from one key to the next for `Rising` and `Falling`: 64 keys are a factor of e⁸ ≈ 2¹¹·⁵.
+const LOGIT_STEP: f32 = 0.125;
+
+impl Tensors {
+    /// Draws the values of `problem` from `seed` and rounds them to `number`.
+    pub fn draw(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut fill = |side, heads, tensor| {
+            let mut values = Values::zeros(problem, side, heads, head_dim);
+            let mut rows = values.data.chunks_exact_mut(head_dim);
+            for (sequence, count) in problem.used_rows(side).enumerate() {
+                for (head, row) in itertools::iproduct!(0..heads, 0..count) {
+                    let place = Place { tensor, sequence, head, row, keys: problem.sequences[sequence].1 };
+                    let into = rows.next().expect("there is room for every row");
+                    fill_row(problem.inputs, place, into, &mut rng);
+                    for value in into.iter_mut() {
+                        *value = number.through(*value);
+                    }
+                }
+            }
+            values
+        };
+        Self {
+            q: fill(Side::Query, problem.heads, Tensor::Q),
+            k: fill(Side::Key, problem.heads_k, Tensor::K),
+            v: fill(Side::Key, problem.heads_k, Tensor::V),
+        }
+    }
+
+    /// Lays the tensors out as `problem` wants them, with poisoned outputs.
+    pub fn call(&self, problem: &Problem, head_dim: usize, number: Number, causal: bool) -> Call {
+        let places: [Placement; 4] = std::array::from_fn(|tensor| {
+            let (side, heads) = side_and_heads(problem, tensor);
+            problem.place(tensor, side, heads, head_dim)
+        });
+        let image = |tensor: usize, values: Option<&Values>| {
+            let (side, heads) = side_and_heads(problem, tensor);
+            let plan = problem.rows(side);
+            let mut image = Image::poisoned(Element::Bits16, places[tensor].span, places[tensor].origin);
+            for (sequence, rows) in problem.used_rows(side).enumerate() {
+                for (head, row) in itertools::iproduct!(0..heads, 0..rows) {
+                    let offset = problem.offset(&places[tensor], side, &plan, sequence, row, head);
+                    for d in 0..head_dim {
+                        match values {
+                            Some(values) => {
+                                let value = values.head(sequence, head)[row * head_dim + d];
+                                image.put(offset + d as i64, number.round(value).into());
+                            }
+                            None => _ = image.mark(offset + d as i64),
+                        }
+                    }
+                }
+            }
+            image
+        };
+        let place_lse = problem.place_lse();
+        let lse = problem.lse.then(|| {
+            let plan = problem.rows(Side::Query);
+            let mut image = Image::poisoned(Element::Bits32, place_lse.span, place_lse.origin);
+            for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+                for (head, row) in itertools::iproduct!(0..problem.heads, 0..rows) {
+                    image.mark(problem.offset(&place_lse, Side::Query, &plan, sequence, row, head));
+                }
+            }
+            image
+        });
+        let integers = |wanted: bool, values: Vec<usize>| {
+            wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
+        };
+        let starts = |side| {
+            let plan = problem.rows(side);
+            plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
+        };
+        Call {
+            q: image(0, Some(&self.q)),
+            k: image(1, Some(&self.k)),
+            v: image(2, Some(&self.v)),
+            o: image(3, None),
+            lse,
+            strides: places.map(|place| place.strides),
+            lse_strides: [place_lse.strides.batch, place_lse.strides.head],
+            cu_seqlens_q: integers(problem.is_packed(Side::Query), starts(Side::Query)),
+            cu_seqlens_k: integers(problem.is_packed(Side::Key), starts(Side::Key)),
+            seqused_q: integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect()),
+            seqused_k: integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect()),
+            batch: problem.sequences.len() as i32,
+            num_heads: problem.heads as i32,
+            num_heads_k: problem.heads_k as i32,
+            seqlen_q: problem.rows(Side::Query).bound as i32,
+            seqlen_k: problem.rows(Side::Key).bound as i32,
+            head_dim: head_dim as i32,
+            dtype: number.code(),
+            causal,
+            softmax_scale: problem.softmax_scale(head_dim),
+        }
+    }
+}
+
+/// Side and heads of Q, K, V, O by number.
+fn side_and_heads(problem: &Problem, tensor: usize) -> (Side, usize) {
+    if matches!(tensor, 1 | 2) { (Side::Key, problem.heads_k) } else { (Side::Query, problem.heads) }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tensor {
+    Q,
+    K,
+    V,
+}
+
+/// Which row of which tensor is being filled.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    tensor: Tensor,
+    sequence: usize,
+    head: usize,
+    row: usize,
+    /// Keys of the sequence.
+    keys: usize,
+}
+
+fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
+    let dim = into.len();
+    match inputs {
+        Inputs::Normal => fill_normal(into, rng),
+        Inputs::OneHot => {
+            into.fill(0.0);
+            match at.tensor {
+                Tensor::Q => into[(5 * at.row + 3 * at.head + at.sequence) % dim] = 4.0,
+                Tensor::K => into[(3 * at.row + at.row / dim + at.head) % dim] = 4.0,
+                Tensor::V => into[(7 * at.row + at.head) % dim] = 1.0 + (at.row % 5) as f32 / 4.0,
+            }
+        }
+        Inputs::Constant => into.fill(match at.tensor {
+            Tensor::Q => 0.5,
+            Tensor::K => 0.25,
+            Tensor::V => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
+        }),
+        Inputs::Large if at.tensor == Tensor::V => fill_normal(into, rng),
+        Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (rng.random_range(-1..=1) as f32)),
+        Inputs::Rising | Inputs::Falling => {
+            fill_normal(into, rng);
+            match at.tensor {
+                Tensor::Q => {
+                    for value in into.iter_mut() {
+                        *value /= (dim as f32).sqrt();
+                    }
+                    into[0] = 1.0;
+                }
+                Tensor::K => {
+                    let steps = if inputs == Inputs::Rising { at.row } else { at.keys - 1 - at.row };
+                    into[0] = LOGIT_STEP * steps as f32;
+                }
+                Tensor::V => {}
+            }
+        }
+    }
+}
+
+/// Standard normal values (Box and Muller, 1958).
+fn fill_normal(into: &mut [f32], rng: &mut ChaCha8Rng) {
+    for pair in into.chunks_mut(2) {
+        let radius = (-2.0 * (1.0 - rng.random::<f32>()).ln()).sqrt();
+        let (sin, cos) = (std::f32::consts::TAU * rng.random::<f32>()).sin_cos();
+        for (value, direction) in pair.iter_mut().zip([sin, cos]) {
+            *value = radius * direction;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::problem::{Layout, Lengths, Scale};
+
+    #[test]
+    fn normal_values_have_mean_zero_and_variance_one() {
+        let mut values = vec![0.0; 20_000];
+        fill_normal(&mut values, &mut ChaCha8Rng::seed_from_u64(1));
+        let mean = values.iter().sum::<f32>() / 2e4;
+        let variance = values.iter().map(|v| v * v).sum::<f32>() / 2e4;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_tensors_and_another_draws_others() {
+        let problem = Problem::new(&[(3, 5)], 2, 1);
+        let draw = |seed| Tensors::draw(&problem, 16, Number::Bf16, seed).v.data;
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn a_call_holds_each_value_at_its_strides_and_poison_elsewhere() {
+        let problem = Problem::new(&[(3, 2), (1, 4)], 2, 1).layout(Layout::Unaligned).lengths(Lengths::Used);
+        let tensors = Tensors::draw(&problem, 16, Number::Fp16, 1);
+        let call = tensors.call(&problem, 16, Number::Fp16, false);
+        let [q, k, ..] = call.strides;
+        let value = |offset| Number::Fp16.widen(call.q.bits(offset) as u16);
+        assert_eq!(value(q.head + 2 * q.row + 7), tensors.q.head(0, 1)[2 * 16 + 7]);
+        assert_eq!(value(q.batch + 15), tensors.q.head(1, 0)[15]);
+        let unused = call.k.bits(2 * k.row);
+        assert!(Number::Fp16.widen(unused as u16).is_nan(), "rows of K behind the used ones are poison");
+        assert_eq!((call.seqlen_q, call.seqlen_k), (6, 7), "bounds count the unused rows");
+        assert!([&call.q, &call.k, &call.v, &call.o].iter().all(|image| image.first_damage().is_none()));
+    }
+
+    #[test]
+    fn large_logits_are_exact_in_both_types() {
+        let problem = Problem::new(&[(40, 40)], 1, 1).inputs(Inputs::Large, Scale::Quarter);
+        let tensors = Tensors::draw(&problem, 256, Number::Bf16, 3);
+        let (q, k) = (tensors.q.head(0, 0), tensors.k.head(0, 0));
+        for (q, k) in itertools::iproduct!(q.chunks(256), k.chunks(256)) {
+            let logit = 0.25 * q.iter().zip(k).map(|(q, k)| q * k).sum::<f32>();
+            assert_eq!((Number::Bf16.through(logit), Number::Fp16.through(logit)), (logit, logit));
+        }
+    }
+}

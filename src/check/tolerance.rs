@@ -1,0 +1,94 @@
+//! How far from the reference a kernel may be.
+//!
+//! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's own
+//! 16-bit type, plus twice the error of rounding to that type at the reference's largest magnitude.
+//!
+//! **LSE** is fp32 and gets the same rule in fp32: twice the largest error of the naive fp32 computation, plus the
+//! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one:
+//! * 2⁻²⁰ · max(1, |LSE|): the maximum is scaled by a rounded log₂ e, and `ex2.approx` and `lg2.approx` err by up to
+//!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last place;
+//! * 2⁻²¹ · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, relative to the largest term of a dot
+//!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz).
+//!
+//! Both are tiny beside the effect of one key more or less, which is 1/seqlen.
+
+use super::numbers::Number;
+
+/// Largest allowed absolute errors of one case.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// Of every element of O.
+    pub o: f64,
+    /// Of every element of LSE.
+    pub lse: f64,
+}
+
+/// What the tolerance is computed from; the largest of each over the rows seen.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Yardstick {
+    /// Error of O computed naively in 16 bits.
+    pub naive_o_error: f64,
+    /// |O| of the reference.
+    pub o_magnitude: f64,
+    /// Error of LSE computed naively in fp32.
+    pub naive_lse_error: f64,
+    /// |LSE| of the reference, rows that see no key aside.
+    pub lse_magnitude: f64,
+    /// Bound on the magnitude of the terms of a scaled score.
+    pub score_bound: f64,
+}
+
+impl Yardstick {
+    /// Takes one row that sees a key into account.
+    pub fn see_row(&mut self, o: &[f64], naive_o: &[f32], lse: f64, naive_lse: f32) {
+        for (&o, &naive) in o.iter().zip(naive_o) {
+            self.naive_o_error = self.naive_o_error.max((f64::from(naive) - o).abs());
+            self.o_magnitude = self.o_magnitude.max(o.abs());
+        }
+        self.naive_lse_error = self.naive_lse_error.max((f64::from(naive_lse) - lse).abs());
+        self.lse_magnitude = self.lse_magnitude.max(lse.abs());
+    }
+
+    /// The larger of each.
+    #[must_use]
+    pub fn worst(self, other: Self) -> Self {
+        Self {
+            naive_o_error: self.naive_o_error.max(other.naive_o_error),
+            o_magnitude: self.o_magnitude.max(other.o_magnitude),
+            naive_lse_error: self.naive_lse_error.max(other.naive_lse_error),
+            lse_magnitude: self.lse_magnitude.max(other.lse_magnitude),
+            score_bound: self.score_bound.max(other.score_bound),
+        }
+    }
+
+    /// The rule of this module.
+    pub fn tolerance(&self, number: Number) -> Tolerance {
+        let (ulps_8, ulps_4) = (2.0_f64.powi(-20), 2.0_f64.powi(-21));
+        Tolerance {
+            o: 2.0 * self.naive_o_error + 2.0 * number.unit_roundoff() * self.o_magnitude,
+            lse: 2.0 * self.naive_lse_error + ulps_8 * self.lse_magnitude.max(1.0) + ulps_4 * self.score_bound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tolerance_is_twice_the_naive_error_plus_twice_the_rounding_error() {
+        let mut yardstick = Yardstick::default();
+        yardstick.see_row(&[2.0, -4.0], &[2.5, -4.0], 3.0, 3.25);
+        let bf16 = yardstick.tolerance(Number::Bf16);
+        assert_eq!(bf16.o, 2.0 * 0.5 + 2.0 * 4.0 / 256.0);
+        assert_eq!(bf16.lse, 2.0 * 0.25 + 3.0 / 1_048_576.0);
+        assert_eq!(yardstick.tolerance(Number::Fp16).o, 2.0 * 0.5 + 2.0 * 4.0 / 2048.0);
+    }
+
+    #[test]
+    fn a_naive_result_that_overflows_makes_the_tolerance_no_number_to_pass_by() {
+        let mut yardstick = Yardstick::default();
+        yardstick.see_row(&[1.0], &[f32::INFINITY], 0.0, 0.0);
+        assert!(!yardstick.tolerance(Number::Fp16).o.is_finite());
+    }
+}

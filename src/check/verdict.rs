@@ -1,0 +1,109 @@
+//! The outcome of checking one variant on one device.
+
+use super::cases::Level;
+use serde::{Deserialize, Serialize};
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Every case passed.
+    Pass,
+    /// A case gave wrong results, or the kernel broke a rule of the machine.
+    Fail,
+    /// The check could not be made: no device, no library, a source that does not compile.
+    Error,
+    /// The worker ran past its time limit and was killed.
+    Timeout,
+    /// The worker died of a signal.
+    Crash,
+}
+
+impl Status {
+    /// The word in tables and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// The case whose error comes nearest to what is allowed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Worst {
+    /// Name of the case.
+    pub case: String,
+    /// Largest absolute error; `null` in JSON where it is infinite.
+    #[serde(with = "infinite_as_null")]
+    pub error: f64,
+    /// Largest allowed error; `null` in JSON where it is infinite.
+    #[serde(with = "infinite_as_null")]
+    pub tolerance: f64,
+    /// Error as a part of what is allowed: at most 1 passes. `null` in JSON where it is infinite.
+    #[serde(with = "infinite_as_null")]
+    pub ratio: f64,
+}
+
+/// Which cases of a variant ran where, how near the worst came to its tolerance, and pass or why not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Variant.
+    pub name: String,
+    /// `emulator`, or the GPU with its compute capability and driver.
+    pub device: String,
+    /// How much was asked for.
+    pub level: Level,
+    /// Seed of the inputs and of the emulator's order of threads.
+    pub seed: u64,
+    /// The outcome.
+    pub status: Status,
+    /// Cases that ran to their end, the failing one included.
+    pub cases_run: usize,
+    /// The worst case, where one ran.
+    pub worst: Option<Worst>,
+    /// Wall-clock seconds of the cases; those of the run that made it, where the verdict is an older one.
+    pub seconds: f64,
+    /// Why it did not pass; empty where it did.
+    pub message: String,
+    /// Taken from an earlier run of the same kernel and cases.
+    #[serde(default)]
+    pub cached: bool,
+}
+
+impl Verdict {
+    /// Whether every case passed.
+    pub fn passed(&self) -> bool {
+        self.status == Status::Pass
+    }
+}
+
+/// JSON has no infinity.
+mod infinite_as_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(*value).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_infinite_error_survives_json() {
+        let worst = Worst { case: "c".to_owned(), error: f64::INFINITY, tolerance: 0.5, ratio: f64::INFINITY };
+        let json = serde_json::to_string(&worst).expect("it serialises");
+        assert!(json.contains("\"error\":null,\"tolerance\":0.5"), "{json}");
+        assert_eq!(serde_json::from_str::<Worst>(&json).expect("it reads"), worst);
+    }
+}

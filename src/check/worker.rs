@@ -1,0 +1,280 @@
+//! The worker's side: reads a [`Request`], runs its cases on its device, reports each and then the verdict.
+//!
+//! A worker is a process of its own because a kernel under test may hang or crash; the parent sees that and carries on.
+//! Messages are JSON, one a line, and carry a version: a worker of another kgen is refused rather than misread.
+
+use super::{
+    cases::Level,
+    compare::{Distance, compare},
+    numbers::Number,
+    problem::Problem,
+    reference::Reference,
+    tensors::Tensors,
+    verdict::{Status, Verdict, Worst},
+};
+use crate::{
+    device::{Call, Device, DeviceError, DeviceKind, Emulator, Gpu, Outputs},
+    grid::Variant,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, BufRead, Write},
+    path::PathBuf,
+    process, thread,
+    time::{Duration, Instant},
+};
+
+/// Version of the messages between parent and worker.
+pub const PROTOCOL: u32 = 1;
+
+/// Seconds that a worker outlives its time limit by before it ends itself: the parent comes first, if it still lives.
+const GRACE_SECONDS: f64 = 10.0;
+
+/// What a worker is to do: one line of JSON on its standard input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`PROTOCOL`].
+    pub version: u32,
+    /// What is checked.
+    pub variant: Variant,
+    /// Where.
+    pub device: DeviceKind,
+    /// Shared library that holds the variant's launcher.
+    pub library: PathBuf,
+    /// Which cases.
+    pub level: Level,
+    /// Only those whose name contains this.
+    pub filter: Option<String>,
+    /// Seed of the inputs and of the order of threads.
+    pub seed: u64,
+    /// Threads of the reference computation.
+    pub threads: usize,
+    /// The parent's time limit.
+    pub time_limit_seconds: f64,
+}
+
+/// What a worker says: lines of JSON on its standard output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The device is ready.
+    Device {
+        /// Its name in reports.
+        name: String,
+    },
+    /// A case begins.
+    Case {
+        /// Number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// Name.
+        name: String,
+    },
+    /// The end.
+    Verdict(Verdict),
+}
+
+/// The cases of a level whose name, for the variant's mask, contains `filter`.
+pub fn selected_cases(level: Level, causal: bool, filter: Option<&str>) -> Vec<Problem> {
+    let mut cases = level.cases();
+    cases.retain(|case| filter.is_none_or(|part| case.name(causal).contains(part)));
+    cases
+}
+
+/// Serves one request.
+///
+/// # Errors
+/// A message for the parent's log, where the request cannot be read or the verdict not be written.
+pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(|e| format!("cannot read the request: {e}"))?;
+    let request: Request = serde_json::from_str(&line).map_err(|e| format!("cannot understand the request: {e}"))?;
+    if request.version != PROTOCOL {
+        return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
+    }
+    end_when_forgotten(request.time_limit_seconds);
+    // A second pool is refused; then the first one serves.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
+    let verdict = check(&request, &mut |event| send(output, event)).map_err(|e| format!("cannot report: {e}"))?;
+    send(output, &Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
+}
+
+fn send(output: &mut impl Write, event: &Event) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, event)?;
+    output.write_all(b"\n")?;
+    output.flush()
+}
+
+/// Ends this process some time after its limit, so that a hanging kernel whose parent was killed does not spin forever.
+fn end_when_forgotten(time_limit_seconds: f64) {
+    if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {
+        thread::spawn(move || {
+            thread::sleep(limit);
+            process::exit(1);
+        });
+    }
+}
+
+/// Opens the request's device.
+fn open(request: &Request) -> Result<Box<dyn Device>, DeviceError> {
+    let name = request.variant.name();
+    Ok(match request.device {
+        DeviceKind::Emulator => Box::new(Emulator::open(&request.library, &name)?),
+        DeviceKind::Gpu => Box::new(Gpu::open(&request.library, &name)?),
+    })
+}
+
+/// Runs the cases in order and stops at the first that fails.
+fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) -> io::Result<Verdict> {
+    let begun = Instant::now();
+    let mut verdict = Verdict {
+        name: request.variant.name(),
+        device: request.device.word().to_owned(),
+        level: request.level,
+        seed: request.seed,
+        status: Status::Pass,
+        cases_run: 0,
+        worst: None,
+        seconds: 0.0,
+        message: String::new(),
+        cached: false,
+    };
+    let fail = |verdict: &mut Verdict, status, message| (verdict.status, verdict.message) = (status, message);
+    match (open(request), Number::of(request.variant.dtype)) {
+        (Err(error), _) => fail(&mut verdict, Status::Error, error.to_string()),
+        (_, None) => fail(&mut verdict, Status::Error, format!("no check for dtype `{}` yet", request.variant.dtype)),
+        (Ok(mut device), Some(number)) => {
+            verdict.device = device.name();
+            report(&Event::Device { name: device.name() })?;
+            let cases = selected_cases(request.level, request.variant.causal, request.filter.as_deref());
+            for (index, problem) in cases.iter().enumerate() {
+                let name = problem.name(request.variant.causal);
+                report(&Event::Case { number: index + 1, of: cases.len(), name: name.clone() })?;
+                let outcome = run_case(request, number, problem, index as u64, device.as_mut());
+                verdict.cases_run += 1;
+                if let Some(distance) = outcome.distance {
+                    consider(&mut verdict, &name, distance);
+                }
+                if let Some((status, message)) = outcome.failure {
+                    fail(&mut verdict, status, format!("case `{name}`: {message}"));
+                    break;
+                }
+            }
+            if cases.is_empty() {
+                let filter = request.filter.as_deref().unwrap_or_default();
+                fail(&mut verdict, Status::Error, format!("no {} case's name contains `{filter}`", request.level.word()));
+            }
+        }
+    }
+    verdict.seconds = begun.elapsed().as_secs_f64();
+    Ok(verdict)
+}
+
+/// Keeps the case in the verdict if it comes nearer to its tolerance than those before, or goes further beyond it.
+fn consider(verdict: &mut Verdict, case: &str, distance: Distance) {
+    let ratio = distance.ratio();
+    if verdict.worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
+        let Distance { error, tolerance } = distance;
+        verdict.worst = Some(Worst { case: case.to_owned(), error, tolerance, ratio });
+    }
+}
+
+/// How one case went.
+struct Outcome {
+    /// Of the outputs from the reference, where there were outputs.
+    distance: Option<Distance>,
+    /// What went wrong, and whom to blame.
+    failure: Option<(Status, String)>,
+}
+
+impl Outcome {
+    fn failed(status: Status, message: String) -> Self {
+        Self { distance: None, failure: Some((status, message)) }
+    }
+}
+
+/// Draws the case, runs it, compares it with the reference, and runs it again where that may tell: a GPU must give the
+/// same bits twice, the emulator the same bits whatever the order of its threads.
+fn run_case(request: &Request, number: Number, problem: &Problem, index: u64, device: &mut dyn Device) -> Outcome {
+    let Variant { causal, head_dim, .. } = request.variant;
+    let head_dim = head_dim as usize;
+    let seed = request.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index);
+    let tensors = Tensors::draw(problem, head_dim, number, seed);
+    let call = tensors.call(problem, head_dim, number, causal);
+    let launched = match launch(device, &call, seed) {
+        Ok(outputs) => outputs,
+        Err(outcome) => return outcome,
+    };
+    let reference = Reference::compute(problem, &tensors, head_dim, number, causal);
+    let comparison = compare(problem, &call, number, &reference, &launched);
+    let distance = Some(comparison.worst);
+    if let Some(complaint) = comparison.complaint {
+        return Outcome { distance, failure: Some((Status::Fail, complaint)) };
+    }
+    if request.device == DeviceKind::Gpu || request.level == Level::Thorough {
+        match launch(device, &call, !seed) {
+            Ok(again) if again == launched => {}
+            Ok(_) => {
+                let message = "a second run of the same inputs gave other bits: threads race".to_owned();
+                return Outcome { distance, failure: Some((Status::Fail, message)) };
+            }
+            Err(outcome) => return outcome,
+        }
+    }
+    Outcome { distance, failure: None }
+}
+
+fn launch(device: &mut dyn Device, call: &Call, seed: u64) -> Result<Outputs, Outcome> {
+    device.run_fwd(call, seed).map_err(|error| {
+        let status = if error.blames_kernel() { Status::Fail } else { Status::Error };
+        Outcome::failed(status, error.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::{Dtype, Kind, Target};
+
+    fn request() -> Request {
+        Request {
+            version: PROTOCOL,
+            variant: Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 },
+            device: DeviceKind::Emulator,
+            library: PathBuf::from("no-such-library.so"),
+            level: Level::Smoke,
+            filter: None,
+            seed: 1,
+            threads: 1,
+            time_limit_seconds: 5.0,
+        }
+    }
+
+    fn answer(request: &Request) -> Result<String, String> {
+        let mut output = Vec::new();
+        let line = serde_json::to_string(request).expect("it serialises");
+        serve(&mut line.as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+    }
+
+    #[test]
+    fn a_library_that_does_not_load_is_a_verdict_and_no_panic() {
+        let said = answer(&request()).expect("it answers");
+        let Event::Verdict(verdict) = serde_json::from_str(&said).expect("one event") else { panic!("{said}") };
+        assert_eq!(verdict.status, Status::Error);
+        assert!(verdict.message.contains("`no-such-library.so`"), "{}", verdict.message);
+    }
+
+    #[test]
+    fn a_request_of_another_version_is_refused() {
+        let error = answer(&Request { version: 99, ..request() }).expect_err("refused");
+        assert!(error.contains("version 99"), "{error}");
+    }
+
+    #[test]
+    fn a_filter_keeps_the_cases_whose_name_contains_it() {
+        let kept = selected_cases(Level::Smoke, true, Some("one-hot"));
+        assert!(!kept.is_empty() && kept.iter().all(|c| c.name(true).contains("one-hot")));
+    }
+}

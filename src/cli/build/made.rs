@@ -1,0 +1,242 @@
+//! The line from a selection to a linked library, and the table it ends in. Shared by `build` and `build-all`.
+
+use super::{BuildArgs, Tools};
+use crate::{
+    build::{Artifact, BuildError, BuildFailure, BuildReport, Builder, FailureKind, Unit},
+    cli::{
+        CliError, Global,
+        select::{SelectionArgs, load_grid},
+        ui::{self, Progress},
+    },
+    grid::{Grid, Variant},
+    plan::Plan,
+    render::{self, Folder, OutputFile, Prune, RenderError, Renderer, Templates},
+    toolchain::Cancel,
+};
+use console::style;
+use std::{
+    collections::HashMap,
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+/// Name of the dispatcher's unit.
+const DISPATCHER: &str = "kgen_dispatch";
+
+/// What a build has made.
+pub(in crate::cli) struct Made {
+    /// Plans of the selected variants, in the order of the selection.
+    pub plans: Vec<Plan>,
+    /// The kernels' units, in the same order.
+    pub kernels: Vec<Unit>,
+    /// The templates they came from.
+    pub templates: Templates,
+    /// The compilers.
+    pub tools: Tools,
+    /// What compiled and what did not; variants without a plan among the failures.
+    pub report: BuildReport,
+    /// Why everything compiled and yet nothing was linked.
+    pub link_error: Option<String>,
+    /// The output folder.
+    pub out_dir: PathBuf,
+    jobs: usize,
+}
+
+/// Renders the selection into the generated folder, compiles it, links it and writes `report.json`. Variants that fail
+/// are in the report; the others are made.
+///
+/// # Errors
+/// [`CliError`] for what stops all of it: bad input, no compiler, an unwritable folder, an interruption.
+pub(in crate::cli) fn make(
+    global: &Global,
+    selection: &SelectionArgs,
+    args: &BuildArgs,
+    cancel: &Cancel,
+    progress: &Progress,
+) -> Result<Made, CliError> {
+    let grid = load_grid(global)?;
+    let variants = selection.resolve(&grid)?;
+    let (plans, refused) = plan_all(&grid, &variants);
+    if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
+        return Err(CliError::Usage(first.message.clone()));
+    }
+    let tools = args.tools(cancel)?;
+    let builder = Builder::open(&tools.nvcc, &tools.host, args.options()?, cancel.clone(), progress)?;
+    let options = builder.options();
+
+    let templates = match &global.templates {
+        Some(folder) => Templates::from_dir(folder).map_err(unusable)?,
+        None => Templates::embedded(),
+    };
+    let renderer = Renderer::new(&templates).map_err(unusable)?;
+    // Held while compilers read the folder.
+    let folder = Folder::open(&options.generated_dir, &|message| progress.say(message)).map_err(unusable)?;
+    let files = write_generated(&folder, &grid, &plans, selection.is_empty(), &renderer, &templates)?;
+    let dispatcher = renderer.dispatcher(&plans).map_err(unusable)?;
+    let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;
+
+    let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
+    let kernel = |plan: &Plan| {
+        let file = render::file_name(plan);
+        Unit::kernel(&plan.variant.name(), Path::new(&file), text(&file), plan.variant.target, args.ptx())
+    };
+    let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
+    units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, args.ptx()));
+    let mut report = builder.compile(&units)?;
+    units.pop();
+    if report.interrupted {
+        return Err(CliError::Interrupted);
+    }
+    report.failures.extend(refused);
+    let mut link_error = None;
+    if report.failures.is_empty() {
+        match builder.link(&report.artifacts) {
+            Ok(library) => report.library = Some(library),
+            Err(error @ BuildError::Link { .. }) => link_error = Some(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    builder.write_report(&report)?;
+    let (out_dir, jobs) = (options.out_dir.clone(), options.jobs);
+    drop(builder);
+    Ok(Made { plans, kernels: units, templates, tools, report, link_error, out_dir, jobs })
+}
+
+/// Templates and folders are the user's to name, and so to mend.
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn unusable(error: RenderError) -> CliError {
+    CliError::Usage(error.to_string())
+}
+
+/// Plans every variant; one without a plan becomes a failure and stops no other.
+fn plan_all(grid: &Grid, variants: &[Variant]) -> (Vec<Plan>, Vec<BuildFailure>) {
+    let (mut plans, mut refused) = (Vec::new(), Vec::new());
+    for variant in variants {
+        match Plan::new(*variant, grid.tile_override(variant).as_ref()) {
+            Ok(plan) => plans.push(plan),
+            Err(error) => refused.push(BuildFailure {
+                name: variant.name(),
+                kind: FailureKind::Plan,
+                message: error.to_string(),
+                log: None,
+            }),
+        }
+    }
+    (plans, refused)
+}
+
+/// Brings the generated folder to `plans`: to exactly these when they are the whole grid, else beside the kernels it
+/// holds already. Returns all files of the folder.
+fn write_generated(
+    folder: &Folder,
+    grid: &Grid,
+    plans: &[Plan],
+    whole_grid: bool,
+    renderer: &Renderer,
+    templates: &Templates,
+) -> Result<Vec<OutputFile>, CliError> {
+    let mut all = plans.to_vec();
+    if !whole_grid {
+        let selected = |variant: &Variant| plans.iter().any(|p| p.variant == *variant);
+        let others = folder.held().iter().filter(|v| !selected(v));
+        // One that was generated by a kgen that could do more keeps its file and leaves the manifest.
+        all.extend(others.filter_map(|v| Plan::new(*v, grid.tile_override(v).as_ref()).ok()));
+    }
+    let files = render::tree(renderer, templates, &all).map_err(unusable)?;
+    folder.write(&files, if whole_grid { Prune::Yes } else { Prune::No }).map_err(unusable)?;
+    Ok(files)
+}
+
+/// Columns a command adds to the table of variants.
+#[derive(Default)]
+pub(in crate::cli) struct Extra<'a> {
+    /// Their headings.
+    pub header: &'a [&'a str],
+    /// Their cells by variant name; a variant that is not in it has dashes.
+    pub cells: HashMap<&'a str, Vec<String>>,
+}
+
+impl Made {
+    /// How many variants were asked for.
+    pub fn rows(&self) -> usize {
+        self.artifacts().count() + self.report.failures.iter().filter(|f| f.name != DISPATCHER).count()
+    }
+
+    /// Table, failures and totals, for people.
+    pub fn describe(&self, extra: &Extra<'_>) -> String {
+        let mut header = vec!["variant", "registers", "spills", "shared", "CPU s", "peak", "build"];
+        header.extend(extra.header);
+        let dashes = vec!["-".to_owned(); extra.header.len()];
+        let cells = |name: &str| extra.cells.get(name).unwrap_or(&dashes).clone();
+        let built = self.artifacts().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
+        let failed = self.report.failures.iter().map(|failure| {
+            let mut row = vec![failure.name.clone()];
+            row.resize(6, "-".to_owned());
+            row.push(style("FAILED").red().to_string());
+            [row, cells(&failure.name)].concat()
+        });
+        let mut text = ui::table(&header, &[1, 2, 3, 4, 5], built.chain(failed));
+        for failure in &self.report.failures {
+            // Writing into a string cannot fail.
+            write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, failure.message).ok();
+            if let Some(log) = &failure.log {
+                write!(text, "\n       log: {}", self.out_dir.join(log).display()).ok();
+            }
+        }
+        if !self.report.failures.is_empty() {
+            text.push('\n');
+        }
+        text + "\n" + &self.totals()
+    }
+
+    fn row(&self, artifact: &Artifact) -> Vec<String> {
+        let plan = self.plans.iter().find(|p| p.variant.name() == artifact.name);
+        let shared = plan.map_or(0, |p| p.shared_memory_bytes) + artifact.shared_bytes();
+        let lost = match (artifact.spill_bytes(), artifact.stack_bytes()) {
+            (0, 0) => "0".to_owned(),
+            (0, stack) => style(format!("stack {stack} B")).yellow().to_string(),
+            (spill, _) => style(format!("{spill} B")).yellow().bold().to_string(),
+        };
+        vec![
+            artifact.name.clone(),
+            artifact.registers().to_string(),
+            lost,
+            format!("{:.1} KiB", f64::from(shared) / 1024.0),
+            format!("{:.1}", artifact.cpu_seconds),
+            ui::size(artifact.peak_memory_bytes),
+            if artifact.cached { style("cached").dim().to_string() } else { "compiled".to_owned() },
+        ]
+    }
+
+    fn totals(&self) -> String {
+        let report = &self.report;
+        let (built, cached) = (self.artifacts().count(), self.artifacts().filter(|a| a.cached).count());
+        let mut text = format!("{}: {} compiled, {cached} cached", ui::count(self.rows(), "variant"), built - cached);
+        // Writing into a string cannot fail.
+        if !report.failures.is_empty() {
+            write!(text, ", {} failed", report.failures.len()).ok();
+        }
+        write!(text, " in {:.1} s", report.wall_seconds).ok();
+        if cached < built {
+            let mean = report.cpu_seconds() / (built - cached) as f64;
+            write!(text, " ({:.0} CPU s, {mean:.1} a variant, {} at once)", report.cpu_seconds(), self.jobs).ok();
+        }
+        let peak = self.artifacts().map(|a| a.peak_memory_bytes).max().unwrap_or(0);
+        writeln!(text, "; largest nvcc {}", ui::size(peak)).ok();
+        let spilling = self.artifacts().filter(|a| a.spill_bytes() > 0 || a.stack_bytes() > 0).count();
+        if spilling > 0 {
+            writeln!(text, "{}: registers spill to or live in local memory, which is slow", ui::count(spilling, "variant")).ok();
+        }
+        if let Some(library) = &report.library {
+            writeln!(text, "library: {} ({})", self.out_dir.join(&library.path).display(), ui::size(library.size_bytes)).ok();
+        }
+        let (logs, json) = (self.out_dir.join("log"), self.out_dir.join("report.json"));
+        writeln!(text, "logs: {}, report: {}", logs.display(), json.display()).ok();
+        text
+    }
+
+    /// The artifacts that are kernels.
+    fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
+        self.report.artifacts.iter().filter(|a| a.target.is_some())
+    }
+}

@@ -1,0 +1,100 @@
+//! The emulator: runs a launcher whose kernel was compiled by the host compiler against `templates/emulator/`.
+#![allow(unsafe_code)]
+
+use super::{Call, Device, DeviceError, Image, Outputs, library::KernelLibrary};
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    path::Path,
+    ptr,
+};
+
+type Reset = unsafe extern "C" fn(u64);
+type DeclareTensor = unsafe extern "C" fn(*const c_char, *mut c_void, usize, *const u8, usize, c_int);
+type Report = unsafe extern "C" fn() -> *const c_char;
+
+/// A kernel loaded into this process. A hanging or crashing kernel takes the process with it: use a worker.
+pub struct Emulator {
+    library: KernelLibrary,
+    reset: Reset,
+    tensor: DeclareTensor,
+    report: Report,
+}
+
+impl Emulator {
+    /// Loads the library that [`EmulatorKit`](super::EmulatorKit) made, to run its launcher `name`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
+    pub fn open(library: &Path, name: &str) -> Result<Self, DeviceError> {
+        let library = KernelLibrary::open(library, name)?;
+        Ok(Self {
+            reset: library.function("kgen_emulator_reset")?,
+            tensor: library.function("kgen_emulator_tensor")?,
+            report: library.function("kgen_emulator_report")?,
+            library,
+        })
+    }
+
+    /// Tells the emulator of a tensor, so that it judges every access to it.
+    fn declare(&self, name: &str, memory: *mut c_void, image: &Image, writable: bool) {
+        let name = CString::new(name).expect("tensor names hold no NUL");
+        // SAFETY: `memory` and the map have the sizes given and outlive the launch; the emulator copies the name.
+        unsafe {
+            (self.tensor)(name.as_ptr(), memory, image.bytes(), image.map().as_ptr(), image.element().bytes(), writable.into());
+        }
+    }
+
+    /// What the last launch did wrong, or nothing.
+    fn report(&self) -> String {
+        // SAFETY: the emulator gives a NUL-terminated string that is valid until its next call.
+        let text = unsafe { (self.report)() };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: as above, and not NULL.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().trim_end().to_owned()
+    }
+}
+
+impl Device for Emulator {
+    fn name(&self) -> String {
+        "emulator".to_owned()
+    }
+
+    fn run_fwd(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError> {
+        // Inputs are copied too, so that a kernel that writes to one is caught and cannot spoil the next run.
+        let mut inputs: Vec<(&'static str, Image)> = call.inputs().map(|(name, image)| (name, image.clone())).collect();
+        let mut outputs: Vec<(&'static str, Image)> = vec![("o", call.o.clone())];
+        outputs.extend(call.lse.clone().map(|lse| ("lse", lse)));
+
+        // SAFETY: the function takes any seed.
+        unsafe { (self.reset)(seed) };
+        let mut origins = Vec::new();
+        for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true)] {
+            for (name, image) in tensors {
+                let memory = image.memory_mut().as_mut_ptr();
+                self.declare(name, memory.cast(), image, writable);
+                origins.push((*name, memory.wrapping_add(image.origin_bytes())));
+            }
+        }
+        let params = call.params(|name| {
+            origins.iter().find(|(known, _)| *known == name).map_or(ptr::null_mut(), |(_, pointer)| pointer.cast())
+        });
+
+        // SAFETY: every pointer leads into an image above, which lives to the end of this function, and the call's
+        // strides and lengths are those the images were laid out with.
+        let launched = unsafe { self.library.launch(&params) };
+        let report = self.report();
+        if !report.is_empty() {
+            return Err(DeviceError::Violation(report));
+        }
+        launched?;
+        for ((name, original), (_, after)) in call.inputs().zip(&inputs) {
+            if original != after {
+                return Err(DeviceError::InputWritten(name));
+            }
+        }
+        let mut outputs = outputs.into_iter().map(|(_, image)| image);
+        Ok(Outputs { o: outputs.next().expect("O is the first output"), lse: outputs.next() })
+    }
+}

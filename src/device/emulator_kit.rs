@@ -1,0 +1,236 @@
+//! Compiles a generated `.cu` file, as it is, with the host's C++ compiler against the emulator's headers.
+//!
+//! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
+//! same kernel at once disturb each other no more than by doing the work twice.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// How the runtime and every kernel are compiled. `-ffp-contract=off` keeps `a * b + c` two roundings, as written.
+const FLAGS: [&str; 7] = ["-std=c++20", "-O2", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread", "-w"];
+
+/// Folder of the emulator's own headers and runtime in a kit.
+const EMULATOR: &str = "emulator";
+/// Folder of the headers that generated files include.
+const INCLUDE: &str = "include";
+
+/// Why a kernel was not compiled for the emulator.
+#[derive(Debug, thiserror::Error)]
+pub enum KitError {
+    /// The compiler did not start.
+    #[error("cannot run the host compiler `{}`: {source}; install g++ or clang++, or name one in CXX", compiler.display())]
+    NoCompiler {
+        /// What was started.
+        compiler: PathBuf,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// The compiler refused the source.
+    #[error("the host compiler refuses `{name}` for the emulator: {first_error}\n  all of it is in {}", log.display())]
+    Refused {
+        /// Variant, or `runtime`.
+        name: String,
+        /// Its first line that reports an error.
+        first_error: String,
+        /// File with everything it said.
+        log: PathBuf,
+    },
+    /// A file of the cache could not be written or read.
+    #[error("cannot write `{}`: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The emulator's sources in a folder of the cache, its runtime compiled, ready to compile kernels against.
+#[derive(Debug, Clone)]
+pub struct EmulatorKit {
+    compiler: PathBuf,
+    /// `<cache>/emulator`.
+    root: PathBuf,
+    /// Headers and runtime object.
+    folder: PathBuf,
+    hash: String,
+}
+
+impl EmulatorKit {
+    /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
+    /// kit of the same content is there already.
+    ///
+    /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` tells apart compilers of
+    /// the same path.
+    ///
+    /// # Errors
+    /// [`KitError`].
+    pub fn new<'a>(
+        cache: &Path,
+        include: impl Iterator<Item = (&'a str, &'a str)>,
+        emulator: impl Iterator<Item = (&'a str, &'a str)>,
+        compiler: &Path,
+        compiler_version: &str,
+    ) -> Result<Self, KitError> {
+        let files: Vec<(String, &str)> = include
+            .map(|(path, text)| (format!("{INCLUDE}/{path}"), text))
+            .chain(emulator.map(|(path, text)| (format!("{EMULATOR}/{path}"), text)))
+            .collect();
+        let mut hasher = blake3::Hasher::new();
+        let parts = files.iter().flat_map(|(path, text)| [path.as_str(), text]);
+        for part in parts.chain(FLAGS).chain([compiler_version, &compiler.to_string_lossy()]) {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        }
+        let hash = hasher.finalize().to_hex().to_string();
+        let root = cache.join("emulator");
+        let kit = Self { compiler: compiler.to_owned(), folder: root.join(format!("kit-{}", short(&hash))), root, hash };
+        if !kit.folder.is_dir() {
+            appear(&kit.root, &kit.folder, |folder| kit.fill(folder, &files))?;
+        }
+        Ok(kit)
+    }
+
+    /// Hash of everything that a kernel's behaviour on the emulator depends on besides its own source.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The shared library of one kernel, compiled unless the same text was compiled before.
+    ///
+    /// # Errors
+    /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
+    pub fn library(&self, name: &str, text: &str) -> Result<PathBuf, KitError> {
+        let key = blake3::Hasher::new().update(self.hash.as_bytes()).update(name.as_bytes()).update(text.as_bytes()).finalize();
+        let folder = self.root.join(short(&key.to_hex()));
+        let library = folder.join(format!("{name}.so"));
+        if !library.is_file() {
+            appear(&self.root, &folder, |folder| {
+                let source = folder.join(format!("{name}.cu"));
+                write(&source, text)?;
+                let objects = objects(&self.folder)?;
+                self.compile(name, folder, |command| {
+                    command.arg("-shared").args(["-x", "c++"]).arg(&source).args(["-x", "none"]).args(objects);
+                    command.arg("-o").arg(folder.join(format!("{name}.so")));
+                })
+            })?;
+        }
+        Ok(library)
+    }
+
+    /// Writes the sources and compiles the runtime in `folder`.
+    fn fill(&self, folder: &Path, files: &[(String, &str)]) -> Result<(), KitError> {
+        for (path, text) in files {
+            write(&folder.join(path), text)?;
+        }
+        let kit = Self { folder: folder.to_owned(), ..self.clone() };
+        for (path, _) in files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|e| e == "cpp")) {
+            let object = folder.join(path.replace('/', "-")).with_extension("o");
+            kit.compile("runtime", folder, |command| {
+                command.arg("-c").arg(folder.join(path)).arg("-o").arg(object);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs the compiler with the common flags; keeps what it said in `<root>/<name>.log` where it fails.
+    fn compile(&self, name: &str, folder: &Path, arguments: impl FnOnce(&mut Command)) -> Result<(), KitError> {
+        let mut command = Command::new(&self.compiler);
+        command.current_dir(folder).args(FLAGS);
+        for include in [EMULATOR, INCLUDE] {
+            command.arg("-I").arg(self.folder.join(include));
+        }
+        arguments(&mut command);
+        let output = command.output().map_err(|source| KitError::NoCompiler { compiler: self.compiler.clone(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first_error = said.lines().find(|line| line.contains("error")).or_else(|| said.lines().next());
+        let first_error = first_error.unwrap_or("it says nothing").trim().to_owned();
+        let log = self.root.join(format!("{name}.log"));
+        write(&log, &said)?;
+        Err(KitError::Refused { name: name.to_owned(), first_error, log })
+    }
+}
+
+/// Fills a new folder beside `folder` and renames it to `folder`. Where another process was first, its folder stays.
+fn appear(root: &Path, folder: &Path, fill: impl FnOnce(&Path) -> Result<(), KitError>) -> Result<(), KitError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| KitError::Io { path, source }
+    };
+    fs::create_dir_all(root).map_err(failed(root))?;
+    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(root).map_err(failed(root))?;
+    fill(new.path())?;
+    match fs::rename(new.path(), folder) {
+        Ok(()) => {
+            let _renamed = new.keep();
+            Ok(())
+        }
+        Err(_) if folder.is_dir() => Ok(()),
+        Err(source) => Err(KitError::Io { path: folder.to_owned(), source }),
+    }
+}
+
+/// The compiled runtime's objects, in a fixed order.
+fn objects(kit: &Path) -> Result<Vec<PathBuf>, KitError> {
+    let failed = |source| KitError::Io { path: kit.to_owned(), source };
+    let mut objects = Vec::new();
+    for entry in fs::read_dir(kit).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|e| e == "o") {
+            objects.push(path);
+        }
+    }
+    objects.sort();
+    Ok(objects)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), KitError> {
+    let failed = |source| KitError::Io { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(path, text).map_err(failed)
+}
+
+/// Enough of a hash to name a folder.
+fn short(hash: &str) -> &str {
+    &hash[..32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kit(cache: &Path) -> EmulatorKit {
+        let include = [("answer.h", "int answer();\n")];
+        let emulator = [("runtime.cpp", "#include \"answer.h\"\nint answer() { return 42; }\n")];
+        EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), Path::new("c++"), "any").expect("the kit compiles")
+    }
+
+    #[test]
+    fn the_same_text_is_compiled_once() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let text = "#include \"answer.h\"\nextern \"C\" int f() { return answer(); }\n";
+        let library = kit(cache.path()).library("f", text).expect("it compiles");
+        let made = fs::metadata(&library).and_then(|m| m.modified()).expect("the library is there");
+        assert_eq!(kit(cache.path()).library("f", text).expect("it is there"), library);
+        assert_eq!(fs::metadata(&library).and_then(|m| m.modified()).expect("still there"), made);
+        assert_ne!(kit(cache.path()).library("f", &format!("{text}\n")).expect("it compiles"), library);
+    }
+
+    #[test]
+    fn a_refused_source_gives_its_first_error_and_leaves_no_folder() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let kit = kit(cache.path());
+        let before = fs::read_dir(cache.path().join("emulator")).expect("it is there").count();
+        let error = kit.library("f", "int f( {\n").expect_err("no C++").to_string();
+        assert!(error.contains("`f`") && error.contains("error:"), "{error}");
+        let after = fs::read_dir(cache.path().join("emulator")).expect("it is there").count();
+        assert_eq!(after, before + 1, "only the log is new");
+    }
+}

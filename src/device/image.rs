@@ -1,0 +1,210 @@
+//! A tensor as it lies in memory, with everything around it that a kernel must leave alone.
+#![allow(unsafe_code)]
+#![allow(clippy::cast_possible_wrap, reason = "a tensor in memory is smaller than 2⁶³ bytes")]
+
+/// What every 16 bits of memory hold that nobody has written: a NaN as fp16, as bf16 and, twice over, as fp32. An
+/// output still holding it was not written; an input read from it spreads NaN.
+pub const POISON: u16 = 0x7fa5;
+
+/// Bytes of guard zone before and after a tensor; a multiple of the alignment of device allocations.
+const GUARD_BYTES: usize = 256;
+
+/// Width of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// fp16 and bf16.
+    Bits16,
+    /// fp32 and int32.
+    Bits32,
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Bits16 => 2,
+            Self::Bits32 => 4,
+        }
+    }
+}
+
+/// 256 bytes, aligned as device allocations are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(256))]
+struct Line([u16; 128]);
+
+/// A tensor in memory: its elements where their strides put them, gaps between them, and a guard zone on both sides.
+///
+/// Elements are addressed by their offset from the tensor's element (0, 0, 0), which may be negative.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    lines: Vec<Line>,
+    element: Element,
+    /// Elements from the start of the memory to element (0, 0, 0).
+    origin: usize,
+    /// One entry an element: 1 where it is part of the tensor, 0 in gaps and guard zones.
+    map: Vec<u8>,
+}
+
+impl Image {
+    /// Memory for `span` elements of which element (0, 0, 0) is number `origin`, all of it poisoned, nothing marked.
+    ///
+    /// The first of the `span` elements is aligned to 256 bytes.
+    pub fn poisoned(element: Element, span: usize, origin: usize) -> Self {
+        let bytes = GUARD_BYTES + (span * element.bytes()).next_multiple_of(size_of::<Line>()) + GUARD_BYTES;
+        Self {
+            lines: vec![Line([POISON; 128]); bytes / size_of::<Line>()],
+            element,
+            origin: GUARD_BYTES / element.bytes() + origin,
+            map: vec![0; bytes / element.bytes()],
+        }
+    }
+
+    /// A contiguous tensor of 32-bit integers.
+    pub fn of_integers(values: &[i32]) -> Self {
+        let mut image = Self::poisoned(Element::Bits32, values.len(), 0);
+        for (offset, value) in values.iter().enumerate() {
+            image.put(offset as i64, value.cast_unsigned());
+        }
+        image
+    }
+
+    /// Writes the bits of the element at `offset` and marks it as part of the tensor.
+    ///
+    /// # Panics
+    /// When `offset` lies outside the memory: the caller computed the span.
+    pub fn put(&mut self, offset: i64, bits: u32) {
+        let index = self.mark(offset);
+        self.set(index, bits);
+    }
+
+    /// Writes an element and says nothing about its being part of the tensor, as a faulty kernel would.
+    #[cfg(test)]
+    pub(crate) fn scribble(&mut self, offset: i64, bits: u32) {
+        let index = self.index(offset);
+        self.set(index, bits);
+    }
+
+    fn set(&mut self, index: usize, bits: u32) {
+        match self.element {
+            Element::Bits16 => self.lines[index / 128].0[index % 128] = bits as u16,
+            Element::Bits32 => {
+                let word = index * 2;
+                self.lines[word / 128].0[word % 128] = bits as u16;
+                self.lines[word / 128].0[word % 128 + 1] = (bits >> 16) as u16;
+            }
+        }
+    }
+
+    /// Marks the element at `offset` as part of the tensor without writing it; gives its index in memory.
+    ///
+    /// # Panics
+    /// When `offset` lies outside the memory.
+    pub fn mark(&mut self, offset: i64) -> usize {
+        let index = self.index(offset);
+        self.map[index] = 1;
+        index
+    }
+
+    /// The bits of the element at `offset`.
+    ///
+    /// # Panics
+    /// When `offset` lies outside the memory.
+    pub fn bits(&self, offset: i64) -> u32 {
+        self.bits_at(self.index(offset))
+    }
+
+    /// Offset of the first element that is no part of the tensor and yet holds something else than poison.
+    pub fn first_damage(&self) -> Option<i64> {
+        let poison = match self.element {
+            Element::Bits16 => u32::from(POISON),
+            Element::Bits32 => u32::from(POISON) << 16 | u32::from(POISON),
+        };
+        (0..self.map.len())
+            .find(|&index| self.map[index] == 0 && self.bits_at(index) != poison)
+            .map(|index| index as i64 - self.origin as i64)
+    }
+
+    /// Width of the elements.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// Size of the memory in bytes, guard zones included.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.lines.as_slice())
+    }
+
+    /// Bytes from the start of the memory to element (0, 0, 0).
+    pub fn origin_bytes(&self) -> usize {
+        self.origin * self.element.bytes()
+    }
+
+    /// One entry an element of the whole memory: 1 where it is part of the tensor.
+    pub fn map(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// The whole memory.
+    pub(super) fn memory(&self) -> &[u8] {
+        // SAFETY: `lines` is one allocation of `bytes()` initialised bytes without padding, borrowed for as long.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.bytes()) }
+    }
+
+    /// The whole memory, to be written.
+    pub(super) fn memory_mut(&mut self) -> &mut [u8] {
+        let bytes = self.bytes();
+        // SAFETY: as in `memory`; every bit pattern is a valid `Line`, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), bytes) }
+    }
+
+    fn index(&self, offset: i64) -> usize {
+        usize::try_from(self.origin as i64 + offset).expect("the offset lies in the tensor's memory")
+    }
+
+    fn bits_at(&self, index: usize) -> u32 {
+        match self.element {
+            Element::Bits16 => u32::from(self.lines[index / 128].0[index % 128]),
+            Element::Bits32 => {
+                let word = index * 2;
+                let line = &self.lines[word / 128].0;
+                u32::from(line[word % 128]) | u32::from(line[word % 128 + 1]) << 16
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poison_is_a_nan_in_every_type_of_output() {
+        assert!(half::f16::from_bits(POISON).is_nan());
+        assert!(half::bf16::from_bits(POISON).is_nan());
+        assert!(f32::from_bits(u32::from(POISON) << 16 | u32::from(POISON)).is_nan());
+    }
+
+    #[test]
+    fn a_write_beside_the_tensor_is_damage_and_a_write_inside_is_not() {
+        let mut image = Image::poisoned(Element::Bits16, 10, 1);
+        image.mark(0);
+        image.put(0, 7);
+        assert_eq!(image.bits(0), 7);
+        assert_eq!(image.first_damage(), None);
+        let gap = image.origin_bytes() + 2 * 3;
+        image.memory_mut()[gap] ^= 1;
+        assert_eq!(image.first_damage(), Some(3));
+        image.memory_mut()[0] ^= 1;
+        assert_eq!(image.first_damage(), Some(-129), "the guard zone counts too");
+    }
+
+    #[test]
+    fn integers_lie_one_behind_the_other_and_aligned() {
+        let image = Image::of_integers(&[3, -1]);
+        let start = image.origin_bytes();
+        assert_eq!(start % 256, 0);
+        assert_eq!(image.memory()[start..start + 8], [3, 0, 0, 0, 255, 255, 255, 255]);
+        assert_eq!(image.bits(1), u32::MAX);
+    }
+}

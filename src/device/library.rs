@@ -1,0 +1,70 @@
+//! A shared library of kernels, loaded into this process.
+#![allow(unsafe_code)]
+
+use super::{
+    DeviceError,
+    abi::{self, FwdParams, LastError, Launcher},
+};
+use libloading::{Library, Symbol};
+use std::{
+    ffi::CStr,
+    path::{Path, PathBuf},
+    ptr,
+};
+
+/// A loaded library and one launcher of it.
+pub(super) struct KernelLibrary {
+    library: Library,
+    path: PathBuf,
+    launcher: Launcher,
+}
+
+impl KernelLibrary {
+    /// Loads `path` and finds the launcher `name`.
+    pub(super) fn open(path: &Path, name: &str) -> Result<Self, DeviceError> {
+        // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
+        let library =
+            unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
+        let launcher = symbol(&library, path, name)?;
+        Ok(Self { library, path: path.to_owned(), launcher })
+    }
+
+    /// The function `name`, of the type that the C declaration has.
+    pub(super) fn function<T: Copy>(&self, name: &str) -> Result<T, DeviceError> {
+        symbol(&self.library, &self.path, name)
+    }
+
+    /// Calls the launcher on the default stream.
+    ///
+    /// # Safety
+    /// The pointers in `params` must lead to memory of the device the launcher runs on, large enough for the strides
+    /// and lengths beside them, until the launch has finished.
+    pub(super) unsafe fn launch(&self, params: &FwdParams) -> Result<(), DeviceError> {
+        // SAFETY: `params` is a valid structure for the call; the rest is the caller's promise.
+        let code = unsafe { (self.launcher)(params, ptr::null_mut()) };
+        if code == 0 {
+            return Ok(());
+        }
+        Err(DeviceError::Launcher { code, word: abi::code_word(code), message: self.last_error() })
+    }
+
+    /// `kgen_last_error()`, empty where the library lacks it.
+    fn last_error(&self) -> String {
+        let Ok(last_error) = self.function::<LastError>("kgen_last_error") else { return String::new() };
+        // SAFETY: the type is the one `kgen.h` declares; the string it gives is valid until the next failure.
+        let text = unsafe { last_error() };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: not NULL, and NUL-terminated by `kgen.h`.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+/// Looks a function up. `T` must be the function pointer type of its C declaration.
+fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
+    // SAFETY: the callers in this room name each function with the type of its declaration in kgen.h or the emulator's
+    // header; the pointer is used only while `library` is loaded.
+    let found: Result<Symbol<'_, T>, _> = unsafe { library.get(name) };
+    found.map(|f| *f).map_err(|_| DeviceError::Symbol { path: path.to_owned(), symbol: name.to_owned() })
+}

@@ -1,0 +1,406 @@
+//! `kgen build` through the binary, with a mock in place of nvcc.
+
+use assert_cmd::{Command, assert::Assert};
+use predicates::{prelude::*, str::contains};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process, thread,
+    time::{Duration, Instant},
+};
+
+/// The four variants most tests build.
+const SLICE: [&str; 4] = ["--head-dim", "64", "--target", "sm80"];
+const ONE: &str = "flash_fwd_hdim64_bf16_sm80";
+const OTHER: &str = "flash_fwd_hdim64_fp16_causal_sm80";
+
+/// A folder to work in, with a cache and a compile log of its own.
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    fn path(&self, inside: &str) -> PathBuf {
+        self.dir.path().join(inside)
+    }
+
+    fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+        let mock = support("mock_nvcc.sh");
+        vec![("XDG_CACHE_HOME", self.path("cache")), ("MOCK_NVCC_LOG", self.path("mock.log")), ("KGEN_NVCC", mock)]
+    }
+
+    fn kgen(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        for name in ["CUDA_HOME", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "KGEN_VARIANTS", "KGEN_TEMPLATES"] {
+            command.env_remove(name);
+        }
+        command.envs(self.environment()).current_dir(self.dir.path()).args(args).timeout(Duration::from_secs(60));
+        command
+    }
+
+    /// `kgen build` of the slice.
+    fn build(&self, args: &[&str]) -> Command {
+        self.kgen(&[&["build"], &SLICE[..], args].concat())
+    }
+
+    /// What the mock was asked to do, in order; what an earlier build asked is forgotten.
+    fn take_log(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.path("mock.log")).unwrap_or_default();
+        fs::remove_file(self.path("mock.log")).ok();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// Names of all files below a folder that were meant to vanish.
+    fn leftovers(&self, folder: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        walk(&self.path(folder), &mut |path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(".unfinished-") || name.starts_with(".kgen-") {
+                found.push(path.to_owned());
+            }
+        });
+        found
+    }
+}
+
+fn support(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("support").join(name)
+}
+
+fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
+    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        visit(&entry.path());
+        if entry.path().is_dir() {
+            walk(&entry.path(), visit);
+        }
+    }
+}
+
+fn starts(log: &[String]) -> usize {
+    log.iter().filter(|l| l.starts_with("start ")).count()
+}
+
+fn stderr(assert: &Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+#[test]
+fn a_build_leaves_objects_logs_a_library_and_a_report() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success().stdout(contains("4 variants: 4 compiled").and(contains("168")));
+    for file in [format!("obj/{ONE}.o"), format!("log/{ONE}.log"), "lib/libkgen.so".into()] {
+        assert!(bench.path("build").join(&file).is_file(), "`{file}` is missing");
+    }
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("build/report.json")).expect("a report")).expect("JSON");
+    assert_eq!(report["version"], 1);
+    assert_eq!(report["artifacts"].as_array().expect("a list").len(), 5, "four kernels and the dispatcher");
+    assert_eq!(report["library"]["path"], "lib/libkgen.so");
+    assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
+}
+
+#[test]
+fn json_is_one_document_on_standard_output() {
+    let bench = Bench::new();
+    let done = bench.build(&["--format", "json"]).assert().success();
+    let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+    assert_eq!(report["failures"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_compiler_error_is_told_by_its_first_line_and_the_rest_is_built() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_NVCC_ERROR", ONE).assert().code(1);
+    build.stdout(
+        contains("(12): error: identifier \"no_such_thing\" is undefined")
+            .and(contains(format!("build/log/{ONE}.log")))
+            .and(contains("3 compiled"))
+            .and(contains("warning #177").not()),
+    );
+    assert!(bench.path("build/obj").join(format!("{OTHER}.o")).is_file());
+    assert!(!bench.path("build/lib/libkgen.so").exists(), "a library with holes was linked");
+}
+
+#[test]
+fn a_failed_build_keeps_the_library_of_the_last_good_one() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    let good = fs::read(bench.path("build/lib/libkgen.so")).expect("a library");
+    bench.build(&["--no-ptx"]).env("MOCK_NVCC_ERROR", ONE).assert().code(1);
+    assert_eq!(fs::read(bench.path("build/lib/libkgen.so")).expect("a library"), good);
+}
+
+#[test]
+fn a_compiler_that_hangs_is_stopped_with_its_children() {
+    let bench = Bench::new();
+    let build = bench.build(&["--time-limit", "1"]).env("MOCK_NVCC_HANG", ONE).assert().code(1);
+    build.stdout(contains("stopped after 1 s").and(contains("--time-limit")).and(contains("3 compiled")));
+    let log = bench.take_log();
+    let child = log.iter().find_map(|l| l.strip_prefix("child ")).expect("the mock had a child");
+    assert!(!alive(child), "the compiler's child is still running");
+}
+
+#[test]
+fn a_compiler_killed_for_memory_is_tried_again_alone() {
+    let bench = Bench::new();
+    let build = bench.build(&["-j", "4"]).envs([("MOCK_NVCC_OOM_ONCE", ONE), ("MOCK_NVCC_SLEEP", "0.1")]).assert().success();
+    assert!(stderr(&build).contains(&format!("`{ONE}` ran out of memory; compiling it again, alone")), "{}", stderr(&build));
+    let log = bench.take_log();
+    let again = log.iter().rposition(|l| l.starts_with(&format!("start {ONE} "))).expect("a second try");
+    assert_eq!(log.iter().filter(|l| l.starts_with(&format!("start {ONE} "))).count(), 2);
+    assert!(log[again + 1..].iter().all(|l| *l == format!("end {ONE}") || l == "link"), "it was not alone: {log:?}");
+}
+
+#[test]
+fn a_compiler_that_never_fits_into_memory_is_a_failure_of_its_own() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_NVCC_OOM", ONE).assert().code(1);
+    build.stdout(contains("killed for memory, also when it ran alone").and(contains("3 compiled")));
+    assert_eq!(bench.take_log().iter().filter(|l| l.starts_with(&format!("start {ONE} "))).count(), 2);
+}
+
+#[test]
+fn a_memory_budget_for_one_compiler_runs_one_at_a_time() {
+    let bench = Bench::new();
+    bench.build(&["-j", "4", "--memory", "300M"]).env("MOCK_NVCC_SLEEP", "0.05").assert().success();
+    let mut running = 0;
+    for line in bench.take_log() {
+        running += i32::from(line.starts_with("start ")) - i32::from(line.starts_with("end "));
+        assert!(running <= 1, "two compilers ran at once");
+    }
+}
+
+#[test]
+fn a_spilling_kernel_is_flagged() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_NVCC_SPILL", ONE).assert().success();
+    build.stdout(contains("96 B").and(contains("1 variant: registers spill")));
+}
+
+#[test]
+fn a_second_build_compiles_and_writes_nothing() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    assert_eq!(starts(&bench.take_log()), 5);
+    let object = bench.path("build/obj").join(format!("{ONE}.o"));
+    let written = fs::metadata(&object).and_then(|m| m.modified()).expect("a time");
+    bench.build(&[]).assert().success().stdout(contains("0 compiled, 4 cached"));
+    assert_eq!(bench.take_log(), Vec::<String>::new());
+    assert_eq!(fs::metadata(&object).and_then(|m| m.modified()).expect("a time"), written);
+}
+
+#[test]
+fn the_cache_serves_other_folders_and_survives_a_lost_build_folder() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    bench.take_log();
+    fs::remove_dir_all(bench.path("build")).expect("removed");
+    bench.build(&["--build-dir", "b2", "--generated", "g2"]).assert().success();
+    assert_eq!(bench.take_log(), Vec::<String>::new());
+    assert!(bench.path("b2/lib/libkgen.so").is_file());
+}
+
+#[test]
+fn other_flags_and_another_nvcc_compile_again() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    bench.take_log();
+    bench.build(&["--no-ptx"]).assert().success();
+    assert_eq!(starts(&bench.take_log()), 5);
+    bench.build(&[]).env("MOCK_NVCC_VERSION", "13.2.1").assert().success();
+    assert_eq!(starts(&bench.take_log()), 5);
+}
+
+#[test]
+fn a_corrupt_cache_entry_is_made_anew() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    bench.take_log();
+    let object = bench.path("build/obj").join(format!("{ONE}.o"));
+    let good = fs::read(&object).expect("an object");
+    let mut spoiled = 0;
+    walk(&bench.path("cache"), &mut |path| {
+        if path.ends_with("output") && fs::read(path).is_ok_and(|bytes| bytes == good) {
+            fs::write(path, "spoiled").expect("written");
+            spoiled += 1;
+        }
+    });
+    assert_eq!(spoiled, 1);
+    bench.build(&[]).assert().success().stdout(contains("1 compiled, 3 cached"));
+    assert_eq!(starts(&bench.take_log()), 1);
+    assert_eq!(fs::read(&object).expect("an object"), good);
+}
+
+#[test]
+fn a_link_error_is_told_by_its_cause() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_NVCC_LINK", "error").assert().code(1);
+    build.stderr(contains("undefined reference to `flash_fwd_missing'").and(contains("build/log/libkgen.log")));
+}
+
+#[test]
+fn a_launcher_stands_in_front_of_nvcc() {
+    let bench = Bench::new();
+    let launcher = bench.path("launcher");
+    fs::write(&launcher, "#!/bin/sh\necho launched >>launched.log\nexec \"$@\"\n").expect("written");
+    make_executable(&launcher);
+    bench.build(&["--launcher", "./launcher"]).assert().success();
+    assert!(bench.path("generated/launched.log").is_file());
+    let missing = bench.build(&["--launcher", "no-such-launcher"]).assert().code(3);
+    missing.stderr(contains("`no-such-launcher`, which is not in `PATH`"));
+}
+
+#[test]
+fn an_old_nvcc_is_refused() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_NVCC_VERSION", "12.4.131").assert().code(3);
+    build.stderr(contains("12.4.131").and(contains("13.0 or newer")).and(contains("kgen toolchain install")));
+    assert!(!bench.path("build").exists(), "folders were made for nothing");
+}
+
+#[test]
+fn a_named_nvcc_that_is_missing_is_an_error() {
+    let bench = Bench::new();
+    let build = bench.build(&["--nvcc", "/nowhere/nvcc"]).assert().code(3);
+    build.stderr(contains("`--nvcc` names `/nowhere/nvcc`"));
+}
+
+/// A `PATH` with a C++ compiler, a shell's tools, and whatever is given; no nvcc.
+fn bare_path(bench: &Bench, more: &[(&str, PathBuf)]) -> PathBuf {
+    let folder = bench.path("bin");
+    fs::create_dir_all(&folder).expect("made");
+    let path = std::env::var_os("PATH").expect("a PATH");
+    for tool in ["c++", "g++", "as", "ld", "sh", "cat", "tr", "sleep"] {
+        if let Some(found) = std::env::split_paths(&path).map(|p| p.join(tool)).find(|p| p.is_file()) {
+            symlink(found, folder.join(tool)).expect("linked");
+        }
+    }
+    for (name, target) in more {
+        symlink(target, folder.join(name)).expect("linked");
+    }
+    folder
+}
+
+#[test]
+fn offline_without_nvcc_says_how_to_get_one() {
+    let bench = Bench::new();
+    let path = bare_path(&bench, &[]);
+    let build = bench.build(&["--offline"]).env_remove("KGEN_NVCC").env("PATH", path).assert().code(3);
+    build.stderr(contains("`--offline` forbids installing one").and(contains("kgen toolchain install")));
+}
+
+#[test]
+fn without_python_the_message_names_the_package() {
+    let bench = Bench::new();
+    let path = bare_path(&bench, &[]);
+    let build = bench.build(&[]).env_remove("KGEN_NVCC").env("PATH", path).assert().code(3);
+    build.stderr(contains("`python3` is not in `PATH`").and(contains("apt-get install python3-pip")));
+}
+
+#[test]
+fn a_download_with_another_hash_is_refused_and_removed() {
+    let bench = Bench::new();
+    let path = bare_path(&bench, &[("python3", support("mock_python.sh"))]);
+    let build = bench.build(&[]).env_remove("KGEN_NVCC").env("PATH", &path).assert().code(3);
+    build.stderr(contains("sha256").and(contains("kgen toolchain install")));
+    let left: Vec<_> = fs::read_dir(bench.path("cache/kgen/toolchain"))
+        .expect("the folder")
+        .filter_map(Result::ok)
+        .map(|e| e.file_name())
+        .filter(|n| n != ".lock")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let mut failed = bench.build(&[]);
+    failed.env_remove("KGEN_NVCC").env("PATH", path).env("MOCK_PIP", "error");
+    failed.assert().code(3).stderr(contains("Could not find a version").and(contains("pip config list")));
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_made_is_named() {
+    let bench = Bench::new();
+    fs::write(bench.path("file"), "").expect("written");
+    let build = bench.build(&["--build-dir", "file/build"]).assert().code(2);
+    build.stderr(contains("cannot create `file/build/obj`").and(contains("--build-dir")));
+    assert_eq!(starts(&bench.take_log()), 0);
+}
+
+#[test]
+fn build_all_checks_what_compiled_and_nothing_else() {
+    let bench = Bench::new();
+    let slice = ["build-all", "--head-dim", "32", "--dtype", "bf16", "--target", "sm80", "--format", "json"];
+    let failed = "flash_fwd_hdim32_bf16_causal_sm80";
+    let done = bench.kgen(&slice).env("MOCK_NVCC_ERROR", failed).assert().code(1);
+    let result: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+    assert_eq!(result["build"]["failures"][0]["name"], failed);
+    let checked: Vec<_> = result["checks"].as_array().expect("a list").iter().map(|v| &v["name"]).collect();
+    assert_eq!(checked, ["flash_fwd_hdim32_bf16_sm80"]);
+}
+
+#[test]
+fn two_builds_of_one_folder_take_turns() {
+    let bench = Bench::new();
+    let spawn = || {
+        let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        command.envs(bench.environment()).env("MOCK_NVCC_SLEEP", "0.3").env_remove("CUDA_HOME");
+        command
+            .current_dir(bench.dir.path())
+            .arg("build")
+            .args(SLICE)
+            .stderr(process::Stdio::piped())
+            .stdout(process::Stdio::null());
+        command.spawn().expect("started")
+    };
+    let first = spawn();
+    wait_until(|| bench.path("mock.log").is_file());
+    let second = spawn().wait_with_output().expect("ended");
+    assert!(first.wait_with_output().expect("ended").status.success());
+    assert!(second.status.success());
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("is building in `build`; waiting for it"), "{said}");
+    assert_eq!(starts(&bench.take_log()), 5, "the second build compiled again");
+}
+
+#[test]
+fn ctrl_c_kills_the_compilers_and_leaves_nothing_unfinished() {
+    let bench = Bench::new();
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.envs(bench.environment()).env("MOCK_NVCC_HANG", ONE).env_remove("CUDA_HOME").current_dir(bench.dir.path());
+    command.arg("build").args(SLICE).stderr(process::Stdio::piped()).stdout(process::Stdio::null());
+    let kgen = command.spawn().expect("started");
+    let child =
+        || fs::read_to_string(bench.path("mock.log")).ok()?.lines().find_map(|l| Some(l.strip_prefix("child ")?.to_owned()));
+    wait_until(|| child().is_some());
+    let start = Instant::now();
+    process::Command::new("kill").args(["-INT", &kgen.id().to_string()]).status().expect("signalled");
+    let done = kgen.wait_with_output().expect("ended");
+    assert_eq!(done.status.code(), Some(130), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(!alive(&child().expect("a child")), "a compiler is still running");
+    assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
+    assert!(!bench.path("build/obj").join(format!("{ONE}.o")).exists());
+    bench.build(&[]).assert().success();
+}
+
+/// Whether the process runs; one that is dead and unreaped does not.
+fn alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("made executable");
+}

@@ -1,0 +1,79 @@
+#!/bin/sh
+# Stands in for nvcc in tests: answers `--version`, "compiles" a source into a small file, and fails as it is told.
+#
+# MOCK_NVCC_VERSION  the version it claims (13.0.88)
+# MOCK_NVCC_LOG      file to which `start NAME PID`, `end NAME` and `link` are appended
+# MOCK_NVCC_ERROR    NAME of the unit that does not compile
+# MOCK_NVCC_HANG     NAME of the unit whose compiler, and its child, never end
+# MOCK_NVCC_OOM      NAME of the unit whose compiler is always killed for memory
+# MOCK_NVCC_OOM_ONCE NAME of the unit whose compiler is killed for memory the first time
+# MOCK_NVCC_SPILL    NAME of the unit whose kernel spills
+# MOCK_NVCC_SLEEP    seconds each compile takes (0)
+# MOCK_NVCC_LINK     "error": the link fails
+say() { [ -z "$MOCK_NVCC_LOG" ] || printf '%s\n' "$*" >>"$MOCK_NVCC_LOG"; }
+
+output= source= shared=
+[ "$1" = --version ] && {
+    version=${MOCK_NVCC_VERSION:-13.0.88}
+    echo "nvcc: NVIDIA (R) Cuda compiler driver"
+    echo "Cuda compilation tools, release ${version%.*}, V$version"
+    echo "Build cuda_mock.$version/compiler.1_0"
+    exit 0
+}
+while [ $# -gt 0 ]; do
+    case $1 in
+    -o) output=$2 && shift ;;
+    -c) source=$2 && shift ;;
+    -shared) shared=1 ;;
+    esac
+    shift
+done
+
+if [ -n "$shared" ]; then
+    say link
+    [ "$MOCK_NVCC_LINK" != error ] || {
+        echo "/usr/bin/ld: obj/kgen_dispatch.o: undefined reference to \`flash_fwd_missing'"
+        echo "collect2: error: ld returned 1 exit status"
+        exit 1
+    }
+    echo "mock library" >"$output"
+    exit 0
+fi
+
+name=$(basename "$source")
+name=${name%.*}
+say "start $name $$"
+sleep "${MOCK_NVCC_SLEEP:-0}"
+case $name in
+"$MOCK_NVCC_ERROR")
+    echo "$source(7): warning #177-D: variable \"x\" was declared but never referenced"
+    echo "$source(12): error: identifier \"no_such_thing\" is undefined"
+    echo "1 error detected in the compilation of \"$source\"."
+    exit 2
+    ;;
+"$MOCK_NVCC_HANG")
+    sleep 600 &
+    say "child $!"
+    wait
+    ;;
+"$MOCK_NVCC_OOM")
+    echo "nvcc error   : 'cicc' died due to signal 9 (Kill signal)"
+    exit 9
+    ;;
+"$MOCK_NVCC_OOM_ONCE")
+    if [ "$(grep -c "^start $name " "$MOCK_NVCC_LOG")" -lt 2 ]; then kill -9 $$; fi
+    ;;
+esac
+spill=0
+[ "$name" != "$MOCK_NVCC_SPILL" ] || spill=48
+case $source in
+*.cu)
+    echo "ptxas info    : 0 bytes gmem"
+    echo "ptxas info    : Compiling entry function 'kernel_of_$name' for 'sm_80'"
+    echo "ptxas info    : Function properties for kernel_of_$name"
+    echo "    $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads"
+    echo "ptxas info    : Used 168 registers, used 1 barriers, $spill bytes cumulative stack size, 576 bytes cmem[0]"
+    ;;
+esac >&2
+{ echo "mock object"; cat "$source"; } >"$output"
+say "end $name"
