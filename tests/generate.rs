@@ -1,0 +1,215 @@
+//! `kgen generate` through the binary.
+
+use assert_cmd::Command;
+use predicates::{prelude::*, str::contains};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// kgen in an empty folder of its own.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("temporary folder"))
+    }
+
+    fn kgen(&self, line: &str) -> assert_cmd::assert::Assert {
+        let mut command = Command::cargo_bin("kgen").expect("the binary is built");
+        command.current_dir(self.0.path()).env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES");
+        command.args(line.split_whitespace()).assert()
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.0.path().join(relative)
+    }
+
+    fn read(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).expect("readable")
+    }
+
+    fn kernels(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("readable");
+        let names = entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned());
+        let mut kernels: Vec<String> = names.filter(|name| Path::new(name).extension().is_some_and(|e| e == "cu")).collect();
+        kernels.sort();
+        kernels
+    }
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).expect("exists")
+}
+
+#[test]
+fn the_whole_grid_goes_to_generated_and_a_second_run_touches_nothing() {
+    let place = Place::new();
+    place.kgen("generate").success().stdout(contains("generated: 32 kernels"));
+    assert_eq!(place.kernels("generated").len(), 32);
+    let manifest: serde_json::Value = serde_json::from_str(&place.read("generated/manifest.json")).expect("JSON");
+    assert_eq!(manifest["variants"].as_array().map(Vec::len), Some(32));
+
+    let before = modified(&place.path("generated/kgen_dispatch.cpp"));
+    place.kgen("generate --all").success().stdout(contains("0 files written"));
+    assert_eq!(modified(&place.path("generated/kgen_dispatch.cpp")), before);
+    place.kgen("generate --all --check").success().stdout(contains("as generated"));
+}
+
+#[test]
+fn one_variant_goes_to_one_file_that_brings_its_headers() {
+    let place = Place::new();
+    let line = "generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu";
+    place.kgen(line).success().stderr(contains("`my.cu` is `flash_fwd_hdim72_fp16_sm80`"));
+    let text = place.read("my.cu");
+    assert!(text.contains("-Iinclude -c my.cu\n") && text.contains("extern \"C\" int flash_fwd_hdim72_fp16_sm80("), "{text}");
+    assert!(place.path("include/kgen.h").exists() && !place.path("generated").exists());
+    place.kgen(&format!("{line} --check")).success();
+
+    fs::write(place.path("my.cu"), text.replace("HEAD_DIM = 72", "HEAD_DIM = 73")).expect("written");
+    let check = place.kgen(&format!("{line} --check")).code(1);
+    check.stdout(contains("`my.cu` differs from line").and(contains("found `constexpr int HEAD_DIM = 73;`")));
+}
+
+#[test]
+fn a_file_for_several_variants_is_refused_with_what_to_narrow() {
+    let place = Place::new();
+    let refused = place.kgen("generate --head-dim 64 --output one.cu").code(2);
+    refused.stderr(contains("`--output one.cu` holds one kernel and 2 are selected (`flash_fwd_hdim64_fp16_sm80`, "));
+    assert!(!place.path("one.cu").exists());
+}
+
+#[test]
+fn a_file_of_somebody_else_is_not_overwritten() {
+    let place = Place::new();
+    fs::write(place.path("mine.cu"), "__global__ void mine() {}\n").expect("written");
+    let refused = place.kgen("generate --head-dim 64 --dtype bf16 --output mine.cu").code(2);
+    refused.stderr(contains("that this kgen did not write: `mine.cu`"));
+    assert_eq!(place.read("mine.cu"), "__global__ void mine() {}\n");
+    assert!(!place.path("include").exists());
+
+    fs::write(place.path("CMakeLists.txt"), "project(mine)\n").expect("written");
+    place.kgen("generate --output .").code(2).stderr(contains("`CMakeLists.txt`"));
+    assert_eq!(place.read("CMakeLists.txt"), "project(mine)\n");
+}
+
+#[test]
+fn a_folder_keeps_what_it_held_until_the_whole_grid_is_asked_for() {
+    let place = Place::new();
+    place.kgen("generate --head-dim 72 --dtype fp16 --full").success();
+    place.kgen("generate --head-dim 128 --dtype bf16 --causal --target ampere").success().stdout(contains("2 kernels"));
+    assert_eq!(place.kernels("generated"), ["flash_fwd_hdim128_bf16_causal_sm80.cu", "flash_fwd_hdim72_fp16_sm80.cu"]);
+    let dispatcher = place.read("generated/kgen_dispatch.cpp");
+    assert!(dispatcher.contains("\"flash_fwd_hdim72_fp16_sm80\"") && dispatcher.contains("hdim128_bf16_causal_sm80\""));
+
+    fs::write(place.path("generated/notes.txt"), "mine").expect("written");
+    place.kgen("generate --all").success().stdout(contains("32 kernels").and(contains("1 removed")));
+    assert!(!place.path("generated/flash_fwd_hdim72_fp16_sm80.cu").exists());
+    assert!(place.path("generated/notes.txt").exists());
+}
+
+#[test]
+fn check_names_missing_differing_and_extra_files_and_writes_nothing() {
+    let place = Place::new();
+    place.kgen("generate --all").success();
+    fs::remove_file(place.path("generated/include/kgen/mma.cuh")).expect("removed");
+    fs::write(place.path("generated/include/kgen.h"), "/* mine */\n").expect("written");
+    fs::write(place.path("generated/flash_fwd_hdim8_int4_sm80.cu"), "").expect("written");
+
+    let check = place.kgen("generate --all --check").code(1);
+    check
+        .stdout(
+            contains("`include/kgen/mma.cuh` is missing")
+                .and(contains("`include/kgen.h` differs from line 1"))
+                .and(contains("`flash_fwd_hdim8_int4_sm80.cu` would not be generated")),
+        )
+        .stderr(contains("3 files are not as generated"));
+    assert!(!place.path("generated/include/kgen/mma.cuh").exists());
+    assert_eq!(place.read("generated/include/kgen.h"), "/* mine */\n");
+}
+
+#[test]
+fn check_of_a_folder_that_is_not_there_names_every_file_and_makes_none() {
+    let place = Place::new();
+    let check = place.kgen("generate --head-dim 64 --dtype bf16 --check --format json").code(1);
+    let report: serde_json::Value = serde_json::from_slice(&check.get_output().stdout).expect("one JSON document");
+    let drift = report["drift"].as_array().expect("a list");
+    assert!(drift.iter().all(|drift| drift["drift"] == "missing") && drift.iter().any(|drift| drift["path"] == "manifest.json"));
+    assert!(!place.path("generated").exists());
+}
+
+#[test]
+fn json_lists_variants_and_files() {
+    let place = Place::new();
+    let done = place.kgen("generate --head-dim 64 --dtype bf16 --causal --format json").success();
+    let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("one JSON document");
+    assert_eq!(report["variants"], serde_json::json!(["flash_fwd_hdim64_bf16_causal_sm80"]));
+    assert!(report["written"].as_array().is_some_and(|files| files.iter().any(|file| file == "include/kgen.h")));
+    assert_eq!(report["removed"], serde_json::json!([]));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_one_clear_message() {
+    let place = Place::new();
+    fs::write(place.path("file"), "good").expect("written");
+    for output in ["file", "file/below"] {
+        let refused = place.kgen(&format!("generate --head-dim 64 --output {output}")).code(2);
+        refused.stderr(contains(format!("cannot create `{output}`: ")).and(contains("choose another place with `--output`")));
+    }
+    assert_eq!(place.read("file"), "good");
+}
+
+#[test]
+fn a_damaged_manifest_is_named_and_nothing_is_touched() {
+    let place = Place::new();
+    place.kgen("generate --head-dim 64").success();
+    fs::write(place.path("generated/manifest.json"), "{").expect("written");
+    let refused = place.kgen("generate --head-dim 96").code(2);
+    refused.stderr(contains("`generated/manifest.json` is not a manifest this kgen can read: "));
+    assert_eq!(place.kernels("generated").len(), 4);
+}
+
+#[test]
+fn two_runs_at_once_leave_a_whole_folder_of_both() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        for head_dim in [32, 64, 96, 128] {
+            let place = &place;
+            scope.spawn(move || place.kgen(&format!("generate --head-dim {head_dim} --dtype bf16 --full")).success());
+        }
+    });
+    assert_eq!(place.kernels("generated").len(), 4);
+    place.kgen("generate --head-dim 32 --dtype bf16 --full --check").success();
+}
+
+#[test]
+fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
+    let place = Place::new();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &place.path("templates"));
+    let template = place.path("templates/flash/fwd_sm80.cu.tera");
+    let text = fs::read_to_string(&template).expect("readable");
+
+    fs::write(&template, format!("// changed by me\n{text}")).expect("written");
+    place.kgen("--templates templates generate --head-dim 64 --dtype bf16 --output a.cu").success();
+    assert!(place.read("a.cu").starts_with("// changed by me"));
+
+    fs::write(&template, format!("{{{{ no_such_word }}}}\n{text}")).expect("written");
+    let refused = place.kgen("--templates templates generate --head-dim 64 --dtype bf16 --output b.cu").code(2);
+    refused.stderr(contains("template `flash/fwd_sm80.cu.tera`").and(contains("no_such_word")));
+    assert!(!place.path("b.cu").exists());
+    place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("created");
+    for entry in fs::read_dir(from).expect("readable") {
+        let entry = entry.expect("readable");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}

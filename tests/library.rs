@@ -1,0 +1,141 @@
+//! A generated folder as a C programmer meets it: the example and the dispatcher, built with the host compiler against
+//! the emulator, so that no CUDA and no GPU are needed.
+
+use kgen::{
+    grid::{Dtype, Kind, Target, Variant},
+    plan::Plan,
+    render::{Prune, Renderer, Templates, tree, write_tree},
+    toolchain::host_compiler,
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A generated folder of two variants and its objects for the host, compiled once for all tests.
+struct Library {
+    folder: PathBuf,
+    /// The emulator and the kernels.
+    kernels: Vec<PathBuf>,
+    dispatcher: PathBuf,
+    dispatcher_without_ptx: PathBuf,
+}
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(Library::new);
+
+impl Library {
+    fn new() -> Self {
+        let variant = |head_dim, dtype, causal| {
+            let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+            Plan::new(variant, None).expect("fits")
+        };
+        let plans = [variant(64, Dtype::Bf16, true), variant(40, Dtype::Fp16, false)];
+        let templates = Templates::embedded();
+        let renderer = Renderer::new(&templates).expect("templates parse");
+        let files = tree(&renderer, &templates, &plans).expect("renders");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+        write_tree(&folder, &files, Prune::Yes).expect("written");
+
+        let compile = |file: &Path, name: &str, flags: &[&str]| compile_cpp(&folder, file, name, flags);
+        let runtime = compile(&Path::new(ROOT).join("templates/emulator/runtime.cpp"), "runtime", &[]);
+        let kernels = plans.iter().map(|plan| plan.variant.name());
+        let kernels = kernels.map(|name| compile(&folder.join(format!("{name}.cu")), &name, &[]));
+        let source = folder.join("kgen_dispatch.cpp");
+        Self {
+            kernels: kernels.chain([runtime]).collect(),
+            dispatcher: compile(&source, "dispatch", &[]),
+            dispatcher_without_ptx: compile(&source, "dispatch_without_ptx", &["-DKGEN_NO_PTX"]),
+            folder,
+        }
+    }
+
+    /// Compiles a C99 program and links it with the kernels and `dispatcher`.
+    fn program(&self, file: &Path, name: &str, dispatcher: &Path) -> PathBuf {
+        let (object, program) = (self.folder.join(name).with_extension("o"), self.folder.join(name));
+        let mut command = Command::new("cc");
+        command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]).arg(self.folder.join("include"));
+        command.arg("-I").arg(Path::new(ROOT).join("tests/library")).arg("-c").arg(file).arg("-o").arg(&object);
+        run(&mut command);
+        let mut link = Command::new(host_compiler().expect("a C++ compiler").path);
+        run(link.args(&self.kernels).arg(dispatcher).arg(&object).args(["-lm", "-o"]).arg(&program));
+        program
+    }
+}
+
+fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let object = folder.join(name).with_extension("o");
+    let mut command = Command::new(host_compiler().expect("a C++ compiler").path);
+    command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]);
+    command.arg(Path::new(ROOT).join("templates/emulator")).arg("-I").arg(folder.join("include"));
+    run(command.args(flags).args(["-x", "c++", "-c"]).arg(file).arg("-o").arg(&object));
+    object
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn the_c_example_finds_every_variant_correct() {
+    let program = LIBRARY.program(&LIBRARY.folder.join("examples/attention.c"), "attention", &LIBRARY.dispatcher);
+    for name in ["flash_fwd_hdim40_fp16_sm80", "flash_fwd_hdim64_bf16_causal_sm80"] {
+        let said = run(Command::new(&program).arg(name));
+        assert!(said.starts_with(name) && said.ends_with("correct\n"), "{said}");
+    }
+    let unknown = Command::new(&program).arg("flash_fwd_hdim48_fp16_sm80").output().expect("starts");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("  flash_fwd_hdim40_fp16_sm80\n"));
+}
+
+#[test]
+fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
+    let (fp16, bf16, fp8) = ("0", "1", "2");
+    let requests = [
+        (["80", "40", fp16, "0"], "0 "),
+        (["121", "64", bf16, "1"], "0 "),
+        (
+            ["75", "64", bf16, "1"],
+            "3 kgen_fwd: flash_fwd_hdim64_bf16_causal_sm80 needs compute capability 8.0 or newer; this device has 7.5",
+        ),
+        (["90", "48", fp16, "0"], "3 kgen_fwd: no variant for head_dim 48, fp16, not causal; the nearest head dim held is 40"),
+        (
+            ["90", "64", bf16, "0"],
+            "3 kgen_fwd: no variant that is bf16 and not causal for compute capability 9.0; kgen_variants() lists what is held",
+        ),
+        (
+            ["90", "64", fp8, "1"],
+            "3 kgen_fwd: no variant that is fp8 and causal for compute capability 9.0; kgen_variants() lists what is held",
+        ),
+    ];
+    let mut expected = vec!["flash_fwd_hdim40_fp16_sm80 80 999", "flash_fwd_hdim64_bf16_causal_sm80 80 999"];
+    expected.extend(requests.iter().map(|(_, answer)| *answer));
+
+    let program = LIBRARY.program(&Path::new(ROOT).join("tests/library/requests.c"), "requests", &LIBRARY.dispatcher);
+    let said = run(Command::new(program).args(requests.iter().flat_map(|(request, _)| request)));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..expected.len()], expected);
+    assert!(
+        lines[expected.len()].starts_with("1 kgen_fwd: params.struct_size is 8; version 1 of kgen_fwd_params has "),
+        "{said}"
+    );
+    assert_eq!(lines[expected.len() + 1..], ["1 kgen_fwd: params is NULL"]);
+}
+
+#[test]
+fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
+    let source = Path::new(ROOT).join("tests/library/requests.c");
+    let program = LIBRARY.program(&source, "requests_without_ptx", &LIBRARY.dispatcher_without_ptx);
+    let said = run(Command::new(program).args(["89", "40", "0", "0", "90", "40", "0", "0"]));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "flash_fwd_hdim40_fp16_sm80 80 89");
+    assert_eq!(
+        lines[2..4],
+        ["0 ", "3 kgen_fwd: flash_fwd_hdim40_fp16_sm80 runs on compute capability 8.0 to 8.9; this device has 9.0"]
+    );
+}
