@@ -189,6 +189,7 @@ mod tests {
             path: InstructionPath::MmaSync,
             tile,
             threads: 128,
+            rows_per_warp: 32,
             head_dim_padded: 80,
             panels: vec![],
             shared_memory: vec![],

@@ -23,20 +23,53 @@ pub struct Tile {
     pub rescale_threshold: u32,
 }
 
+/// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
+struct DefaultTiles {
+    widest: u32,
+    full: Tile,
+    causal: Tile,
+}
+
 /// Default tiles of forward attention on sm80: the first row whose head dim is not below the variant's.
 ///
 /// Four warps split the queries only; the wider O gets, the fewer query rows and keys a warp can hold beside it in
-/// 255 registers. Starting points from FlashAttention-2's tiles, to be replaced by what tuning measures.
-const FWD_SM80: &[(u32, Tile)] = &[
-    // 64 registers of O leave room for 128 scores; 49 KB.
-    (64, Tile { m: 128, n: 128, min_blocks_per_sm: 2, ..BASE }),
+/// 255 registers. The winners of sweeps on an H100 and an H200 (docs/results/sm80-forward-tiles.md) among the tiles
+/// that ptxas compiles without spills; where two were equal, the one that leaves two blocks on an A100's SM.
+const FWD_SM80: &[DefaultTiles] = &[
+    // Little O to hold: three blocks of 168 registers hide the exponentials, which outweigh the MMAs here.
+    DefaultTiles::same(32, Tile { m: 128, n: 64, kv_stages: 2, min_blocks_per_sm: 3, ..BASE }),
+    // 64 registers of O leave room for 128 scores; causal wants the smaller key tile at its diagonal, and Q kept.
+    DefaultTiles {
+        widest: 64,
+        full: Tile { m: 128, n: 128, min_blocks_per_sm: 2, ..BASE },
+        causal: Tile { m: 128, n: 64, kv_stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
+    },
+    DefaultTiles::same(80, Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles {
+        widest: 96,
+        full: Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE },
+        causal: Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE },
+    },
+    // Rows of three panel widths need more addresses than 128: 64 keys would spill a register or two.
+    DefaultTiles::same(120, Tile { m: 128, n: 48, min_blocks_per_sm: 2, ..BASE }),
     // 128 registers of O and 64 of scores; 64 KB, so two blocks hide each other's waits.
-    (128, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // 32 query rows a warp no longer fit: 16 rows; two blocks are at most 158 KB of 164.
-    (208, Tile { m: 64, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // Q, K and V take 84 to 96 KB: one block.
-    (256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
+    DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    // Q, K and V take more than half of an A100's shared memory: one block there, two on a Hopper SM.
+    DefaultTiles {
+        widest: 224,
+        full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },
+        causal: Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE },
+    },
+    DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
 ];
+
+impl DefaultTiles {
+    const fn same(widest: u32, tile: Tile) -> Self {
+        Self { widest, full: tile, causal: tile }
+    }
+}
 
 /// What the rows of the table share. A threshold of 8 lets P grow to 2^8, far inside fp16's range.
 const BASE: Tile = Tile { m: 0, n: 0, warps: 4, kv_stages: 1, q_in_registers: false, min_blocks_per_sm: 1, rescale_threshold: 8 };
@@ -104,7 +137,7 @@ impl Tile {
 
 /// The default, or why there is none and what to ask for instead.
 fn default_tile(variant: &Variant) -> Result<Tile, String> {
-    let Variant { kind, head_dim, dtype, target, .. } = *variant;
+    let Variant { kind, head_dim, dtype, causal, target } = *variant;
     if kind != Kind::Fwd {
         return Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd));
     }
@@ -123,8 +156,8 @@ fn default_tile(variant: &Variant) -> Result<Tile, String> {
     }
     FWD_SM80
         .iter()
-        .find(|(widest, _)| head_dim <= *widest)
-        .map(|(_, tile)| *tile)
+        .find(|row| head_dim <= row.widest)
+        .map(|row| if causal { row.causal } else { row.full })
         .ok_or_else(|| format!("no default tile reaches head dim {head_dim}"))
 }
 
