@@ -13,7 +13,7 @@ use crate::{
 use rayon::prelude::*;
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
@@ -86,6 +86,8 @@ pub fn default_time_limit(level: Level) -> Duration {
 
 /// Is told how checks go on, from several threads at once.
 pub trait Observer: Sync {
+    /// The variant's turn has come; what passed before is done without it.
+    fn started(&self, _variant: &str) {}
     /// A case of the variant begins: its number from 1, how many there are, and its name.
     fn case(&self, _variant: &str, _number: usize, _of: usize, _name: &str) {}
     /// The variant is done.
@@ -151,6 +153,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     if observer.interrupted() {
         return without_result(Status::Error, "interrupted".to_owned());
     }
+    observer.started(&request.variant.name());
     message.library = match (&request.kernel, &options.kit) {
         (Kernel::Library { path, .. }, _) => path.clone(),
         (Kernel::Source(text), Some(kit)) => match kit.library(&request.variant.name(), text) {

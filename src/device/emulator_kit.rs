@@ -10,7 +10,11 @@ use std::{
 };
 
 /// How the runtime and every kernel are compiled. `-ffp-contract=off` keeps `a * b + c` two roundings, as written.
-const FLAGS: [&str; 7] = ["-std=c++20", "-O2", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread", "-w"];
+const FLAGS: [&str; 4] = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w"];
+/// The runtime does the work and is compiled once.
+const RUNTIME_OPTIMISATION: &str = "-O2";
+/// A kernel is compiled for each check and mostly calls the runtime.
+const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
@@ -81,7 +85,9 @@ impl EmulatorKit {
             .collect();
         let mut hasher = blake3::Hasher::new();
         let parts = files.iter().flat_map(|(path, text)| [path.as_str(), text]);
-        for part in parts.chain(FLAGS).chain([compiler_version, &compiler.to_string_lossy()]) {
+        for part in
+            parts.chain(FLAGS).chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION, compiler_version, &compiler.to_string_lossy()])
+        {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
         let hash = hasher.finalize().to_hex().to_string();
@@ -112,7 +118,12 @@ impl EmulatorKit {
                 write(&source, text)?;
                 let objects = objects(&self.folder)?;
                 self.compile(name, folder, |command| {
-                    command.arg("-shared").args(["-x", "c++"]).arg(&source).args(["-x", "none"]).args(objects);
+                    command
+                        .args([KERNEL_OPTIMISATION, "-shared"])
+                        .args(["-x", "c++"])
+                        .arg(&source)
+                        .args(["-x", "none"])
+                        .args(objects);
                     command.arg("-o").arg(folder.join(format!("{name}.so")));
                 })
             })?;
@@ -129,7 +140,7 @@ impl EmulatorKit {
         for (path, _) in files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|e| e == "cpp")) {
             let object = folder.join(path.replace('/', "-")).with_extension("o");
             kit.compile("runtime", folder, |command| {
-                command.arg("-c").arg(folder.join(path)).arg("-o").arg(object);
+                command.args([RUNTIME_OPTIMISATION, "-c"]).arg(folder.join(path)).arg("-o").arg(object);
             })?;
         }
         Ok(())
