@@ -69,17 +69,18 @@ struct CheckReport<'a> {
 /// `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let start = Instant::now();
+    let Args { selection, output, check } = args;
+    let output = output.as_path();
     let grid = load_grid(global)?;
-    let variants = args.selection.resolve(&grid)?;
-    if let Some(note) = args.selection.note(&grid) {
+    let variants = selection.resolve(&grid)?;
+    if let Some(note) = selection.note(&grid) {
         eprintln!("note: {note}");
     }
     let workshop = Workshop::new(global, grid)?;
-    let output = &args.output;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
 
-    if args.check {
+    if check {
         return if is_file { workshop.check_file(output, variants[0]) } else { workshop.check_folder(output, &variants) }
             .and_then(|(variants, drift)| report_drift(global, output, &variants, &drift));
     }
@@ -197,27 +198,24 @@ fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
     };
     let left = prefer(prefer(variants.to_vec(), |v| v.kind == Kind::Fwd), |v| !v.causal);
-    match left[..] {
-        [variant] => {
-            if variants.len() > 1 {
-                eprintln!("note: `{}` is `{variant}`; `--causal` and `--kind` choose others", file.display());
-            }
-            Ok(variant)
+    if let [variant] = left[..] {
+        if variants.len() > 1 {
+            eprintln!("note: `{}` is `{variant}`; `--causal` and `--kind` choose others", file.display());
         }
-        _ => {
-            let (count, file) = (left.len(), file.display());
-            let some = left.iter().take(3).map(|v| format!("`{v}`")).join(", ");
-            let more = if count > 3 { ", …" } else { "" };
-            let remedy = "narrow it with `--head-dim`, `--dtype`, `--target`, or give a folder";
-            Err(CliError::Usage(format!("`--output {file}` holds one kernel and {count} are selected ({some}{more}); {remedy}")))
-        }
+        return Ok(variant);
     }
+    let (count, file) = (left.len(), file.display());
+    let some = left.iter().take(3).map(|v| format!("`{v}`")).join(", ");
+    let more = if count > 3 { ", …" } else { "" };
+    let remedy = "narrow it with `--head-dim`, `--dtype`, `--target`, or give a folder";
+    Err(CliError::Usage(format!("`--output {file}` holds one kernel and {count} are selected ({some}{more}); {remedy}")))
 }
 
 fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+#[allow(clippy::needless_pass_by_value)] // the shape `map_err` wants
 fn usage(error: RenderError) -> CliError {
     let remedy = match error {
         RenderError::Io { action: "create" | "write", .. } => "; make it writable, or choose another place with `--output`",
@@ -263,8 +261,7 @@ fn report_drift(global: &Global, output: &Path, variants: &[Variant], drift: &[D
         return if global.format == Format::Human { print(text.as_bytes()) } else { Ok(()) };
     }
     if global.format == Format::Human {
-        let lines = drift.iter().map(|drift| format!("{drift}\n")).collect::<String>();
-        print(lines.as_bytes())?;
+        print(format!("{}\n", drift.iter().join("\n")).as_bytes())?;
     }
     let differences = if drift.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", drift.len()) };
     let remedy = "run the same command without `--check` to bring it up to date";

@@ -1,5 +1,5 @@
 //! How a plan's file is compiled and where its object runs: one place for what the header line of a generated file,
-//! the manifest, the CMake file, the dispatcher and the build all say.
+//! the manifest, the `CMake` file, the dispatcher and the build all say.
 
 use crate::grid::Target;
 

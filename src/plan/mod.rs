@@ -17,7 +17,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstructionPath {
-    /// `mma.sync` m16n8k16, `cp.async`, `ldmatrix`: sm_80 and everything newer.
+    /// `mma.sync` m16n8k16, `cp.async`, `ldmatrix`: `sm_80` and everything newer.
     MmaSync,
 }
 

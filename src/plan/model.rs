@@ -16,10 +16,10 @@ pub(super) fn resolve(variant: Variant, tile: Tile) -> Result<Plan, PlanError> {
 
     let shared_memory = shared_memory_map(&tile, head_dim_padded * variant.dtype.bytes());
     let shared_memory_bytes = shared_memory.iter().map(|region| region.bytes).sum();
-    check_shared_memory(&variant, &tile, shared_memory_bytes, &limits)?;
+    check_shared_memory(variant, &tile, shared_memory_bytes, &limits)?;
 
     let registers = estimate_registers(&tile, variant.head_dim, head_dim_padded);
-    check_registers(&variant, &tile, registers.total, &limits)?;
+    check_registers(variant, &tile, registers.total, &limits)?;
 
     Ok(Plan {
         variant,
@@ -77,7 +77,7 @@ fn estimate_registers(tile: &Tile, head_dim: u32, head_dim_padded: u32) -> Regis
     RegisterEstimate { output, scores, query, other: OTHER_REGISTERS, total: output + scores + query + OTHER_REGISTERS }
 }
 
-fn check_shared_memory(variant: &Variant, tile: &Tile, bytes: u32, limits: &Limits) -> Result<(), PlanError> {
+fn check_shared_memory(variant: Variant, tile: &Tile, bytes: u32, limits: &Limits) -> Result<(), PlanError> {
     let refuse = |needed, available, unit, remedy: String| {
         Err(PlanError::DoesNotFit { variant: variant.name(), resource: "shared memory", needed, available, unit, remedy })
     };
@@ -94,7 +94,7 @@ fn check_shared_memory(variant: &Variant, tile: &Tile, bytes: u32, limits: &Limi
     Ok(())
 }
 
-fn check_registers(variant: &Variant, tile: &Tile, total: u32, limits: &Limits) -> Result<(), PlanError> {
+fn check_registers(variant: Variant, tile: &Tile, total: u32, limits: &Limits) -> Result<(), PlanError> {
     let blocks = tile.min_blocks_per_sm;
     let available = limits.register_cap(tile.warps * 32, blocks);
     if total <= available {

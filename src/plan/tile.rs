@@ -81,7 +81,7 @@ impl Tile {
     /// [`PlanError::Unsupported`] where no default exists, [`PlanError::BadTile`] where an override breaks a rule of
     /// the kernel.
     pub fn choose(variant: &Variant, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
-        let mut tile = default_tile(variant).map_err(|reason| PlanError::Unsupported { variant: variant.name(), reason })?;
+        let mut tile = default_tile(*variant).map_err(|reason| PlanError::Unsupported { variant: variant.name(), reason })?;
         if let Some(change) = tile_override {
             tile.apply(change);
         }
@@ -136,8 +136,8 @@ impl Tile {
 }
 
 /// The default, or why there is none and what to ask for instead.
-fn default_tile(variant: &Variant) -> Result<Tile, String> {
-    let Variant { kind, head_dim, dtype, causal, target } = *variant;
+fn default_tile(variant: Variant) -> Result<Tile, String> {
+    let Variant { kind, head_dim, dtype, causal, target } = variant;
     if kind != Kind::Fwd {
         return Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd));
     }

@@ -1,4 +1,4 @@
-//! What surrounds the kernels in a generated folder: dispatcher, CMake file, example, README, manifest.
+//! What surrounds the kernels in a generated folder: dispatcher, `CMake` file, example, README, manifest.
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
@@ -27,7 +27,7 @@ const RENDERED: &[(&str, &str)] = &[
     ("README.md", "bindings/README.md.tera"),
 ];
 
-/// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, CMake file, example, README and
+/// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, `CMake` file, example, README and
 /// `manifest.json`, sorted by path except that the manifest, which names the others, comes last.
 ///
 /// # Errors

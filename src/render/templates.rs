@@ -53,7 +53,8 @@ impl Templates {
 
     /// The files Tera renders: path below `templates/` and text.
     pub(super) fn rendered(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter(|(path, _)| path.ends_with(".tera")).map(|(path, text)| (path.as_str(), text.as_ref()))
+        let is_template = |path: &str| Path::new(path).extension().is_some_and(|extension| extension == "tera");
+        self.files.iter().filter(move |(path, _)| is_template(path)).map(|(path, text)| (path.as_str(), text.as_ref()))
     }
 
     fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
