@@ -10,6 +10,8 @@ use crate::device::{Call, Image, Outputs};
 /// How one tensor compares with its reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Distance {
+    /// `O` or `LSE`.
+    pub output: &'static str,
     /// Largest absolute error; infinite where one number is finite and the other is not.
     pub error: f64,
     /// Largest allowed error.
@@ -36,7 +38,7 @@ pub struct Comparison {
 pub fn compare(problem: &Problem, call: &Call, number: Number, reference: &Reference, outputs: &Outputs) -> Comparison {
     let tolerance = reference.tolerance;
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
-        let worst = Distance { error: f64::INFINITY, tolerance: tolerance.o };
+        let worst = Distance { output: "O", error: f64::INFINITY, tolerance: tolerance.o };
         return Comparison {
             worst,
             complaint: Some("the naive computation overflows: this case allows no judgement".to_owned()),
@@ -85,7 +87,6 @@ fn damage(name: &str, image: Option<&Image>) -> Option<String> {
 
 /// Collects the comparison of one tensor.
 struct Tally {
-    name: &'static str,
     distance: Distance,
     seen: usize,
     wrong: usize,
@@ -97,8 +98,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(name: &'static str, tolerance: f64) -> Self {
-        Self { name, distance: Distance { error: 0.0, tolerance }, seen: 0, wrong: 0, nan: 0, first: None, worst: None }
+    fn new(output: &'static str, tolerance: f64) -> Self {
+        Self { distance: Distance { output, error: 0.0, tolerance }, seen: 0, wrong: 0, nan: 0, first: None, worst: None }
     }
 
     /// Takes an element into account. A `masked` row must match exactly; otherwise a difference that is not a number,
@@ -128,20 +129,20 @@ impl Tally {
     fn complaint(&self) -> Option<String> {
         let first = self.first?;
         let at = |([b, h, row, d], got, expected): ([usize; 4], f64, f64)| {
-            let element = if self.name == "O" { format!(", d {d}") } else { String::new() };
+            let element = if self.distance.output == "O" { format!(", d {d}") } else { String::new() };
             format!("[sequence {b}, head {h}, row {row}{element}] is {got:.6}, expected {expected:.6}")
         };
-        let Distance { error, tolerance } = self.distance;
+        let Distance { output, error, tolerance } = self.distance;
         let nan = match self.nan {
             0 => String::new(),
             nan => format!(" ({nan} NaN: unwritten, or computed from memory nobody wrote)"),
         };
         let worst =
             self.worst.filter(|worst| worst.0 != first.0).map_or_else(String::new, |worst| format!("; worst {}", at(worst)));
-        let Self { name, wrong, seen, .. } = self;
+        let Self { wrong, seen, .. } = self;
         let first = at(first);
         Some(format!(
-            "{name}: {wrong} of {seen} elements are wrong{nan}; first {first}{worst}; error {error:.2e}, allowed {tolerance:.2e}"
+            "{output}: {wrong} of {seen} elements are wrong{nan}; first {first}{worst}; error {error:.2e}, allowed {tolerance:.2e}"
         ))
     }
 }

@@ -37,6 +37,16 @@ pub struct CheckRequest {
     pub kernel: Kernel,
 }
 
+impl CheckRequest {
+    /// The kind of device its kernel is for.
+    pub fn device(&self) -> DeviceKind {
+        match &self.kernel {
+            Kernel::Source(_) => DeviceKind::Emulator,
+            Kernel::Library { device, .. } => *device,
+        }
+    }
+}
+
 /// A kernel in the form its device takes.
 #[derive(Debug, Clone)]
 pub enum Kernel {
@@ -118,10 +128,7 @@ pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Obs
 
 /// One variant: from the cache, or compiled and run.
 fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Observer, gpu: &Mutex<()>) -> Verdict {
-    let device = match &request.kernel {
-        Kernel::Source(_) => DeviceKind::Emulator,
-        Kernel::Library { device, .. } => *device,
-    };
+    let device = request.device();
     let mut message = Request {
         version: PROTOCOL,
         variant: request.variant,
@@ -141,6 +148,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     let without_result = |status, message| Verdict {
         name: request.variant.name(),
         device: device.word().to_owned(),
+        kind: device,
         level: options.level,
         seed: options.seed,
         status,
@@ -236,8 +244,10 @@ fn supervise(
 }
 
 fn start(request: &Request, program: &Path) -> std::io::Result<Child> {
-    let mut child =
-        Command::new(program).arg("__worker").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // A group of its own: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
+    let mut command = Command::new(program);
+    command.arg("__worker").process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     if let Some(mut stdin) = child.stdin.take() {

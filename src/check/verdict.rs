@@ -1,6 +1,7 @@
 //! The outcome of checking one variant on one device.
 
 use super::cases::Level;
+use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
 
 /// How a check ended.
@@ -37,6 +38,8 @@ impl Status {
 pub struct Worst {
     /// Name of the case.
     pub case: String,
+    /// Which output: `O` or `LSE`.
+    pub output: String,
     /// Largest absolute error; `null` in JSON where it is infinite.
     #[serde(with = "infinite_as_null")]
     pub error: f64,
@@ -55,6 +58,8 @@ pub struct Verdict {
     pub name: String,
     /// `emulator`, or the GPU with its compute capability and driver.
     pub device: String,
+    /// Which kind of device that is.
+    pub kind: DeviceKind,
     /// How much was asked for.
     pub level: Level,
     /// Seed of the inputs and of the emulator's order of threads.
@@ -101,7 +106,8 @@ mod tests {
 
     #[test]
     fn an_infinite_error_survives_json() {
-        let worst = Worst { case: "c".to_owned(), error: f64::INFINITY, tolerance: 0.5, ratio: f64::INFINITY };
+        let worst =
+            Worst { case: "c".to_owned(), output: "O".to_owned(), error: f64::INFINITY, tolerance: 0.5, ratio: f64::INFINITY };
         let json = serde_json::to_string(&worst).expect("it serialises");
         assert!(json.contains("\"error\":null,\"tolerance\":0.5"), "{json}");
         assert_eq!(serde_json::from_str::<Worst>(&json).expect("it reads"), worst);

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Raised whenever inputs, reference or comparison change what a pass means; part of every key.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// The folder of kept verdicts.
 #[derive(Debug, Clone)]

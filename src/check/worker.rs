@@ -121,7 +121,7 @@ fn end_when_forgotten(time_limit_seconds: f64) {
 fn open(request: &Request) -> Result<Box<dyn Device>, DeviceError> {
     let name = request.variant.name();
     Ok(match request.device {
-        DeviceKind::Emulator => Box::new(Emulator::open(&request.library, &name)?),
+        DeviceKind::Emulator => Box::new(Emulator::open(&request.library, &name, request.variant.target.compute_capability())?),
         DeviceKind::Gpu => Box::new(Gpu::open(&request.library, &name)?),
     })
 }
@@ -132,6 +132,7 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
     let mut verdict = Verdict {
         name: request.variant.name(),
         device: request.device.word().to_owned(),
+        kind: request.device,
         level: request.level,
         seed: request.seed,
         status: Status::Pass,
@@ -176,8 +177,8 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
 fn consider(verdict: &mut Verdict, case: &str, distance: Distance) {
     let ratio = distance.ratio();
     if verdict.worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
-        let Distance { error, tolerance } = distance;
-        verdict.worst = Some(Worst { case: case.to_owned(), error, tolerance, ratio });
+        let Distance { output, error, tolerance } = distance;
+        verdict.worst = Some(Worst { case: case.to_owned(), output: output.to_owned(), error, tolerance, ratio });
     }
 }
 

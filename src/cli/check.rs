@@ -1,4 +1,4 @@
-//! `kgen check`: kernels against the float64 reference, on a GPU or on the emulator. `build-all` checks through here too.
+//! `kgen check`: kernels against the float64 reference, on a GPU or on the emulator.
 
 use super::{
     CliError, Format, Global,
@@ -9,7 +9,8 @@ use super::{
 use crate::{
     check::{self, CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict},
     device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo},
-    plan::Plan,
+    grid::Target,
+    plan::{Plan, newest_with_ptx},
     render::{Renderer, Templates},
     toolchain::{Cancel, cache_dir, host_compiler},
 };
@@ -49,10 +50,10 @@ pub struct Args {
     library: PathBuf,
 }
 
-/// What to check and where; shared with `build-all`.
+/// What to check and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Check")]
-pub(super) struct CheckArgs {
+struct CheckArgs {
     /// Where kernels run: auto (the GPU if there is one), gpu or emulator.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
@@ -70,7 +71,7 @@ pub(super) struct CheckArgs {
     seed: u64,
 
     /// Longest one variant may take, in seconds [default: 60, thorough 600].
-    #[arg(long = "check-limit", visible_alias = "time-limit", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     time_limit: Option<u64>,
 
     /// Run also what passed before unchanged.
@@ -79,10 +80,19 @@ pub(super) struct CheckArgs {
 }
 
 /// The device that `--device` leads to on this machine.
-pub(super) struct Place {
-    /// Which kind.
-    pub kind: DeviceKind,
+struct Place {
+    /// `None`: the emulator.
     gpu: Option<GpuInfo>,
+    /// The GPU was asked for by name: nothing goes to the emulator instead.
+    only_gpu: bool,
+}
+
+impl Place {
+    /// Whether kernels for `target` go to the GPU. The library is taken to carry PTX where it can.
+    fn takes(&self, target: Target) -> bool {
+        let range = target.compute_capability()..=newest_with_ptx(target);
+        self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || range.contains(&gpu.compute_capability))
+    }
 }
 
 impl CheckArgs {
@@ -91,27 +101,42 @@ impl CheckArgs {
         if self.thorough { Level::Thorough } else { Level::Smoke }
     }
 
-    /// Finds the device. With `auto` a GPU also needs the library; where that is missing the emulator serves.
+    /// Refuses a `--case` that names nothing, before anything is compiled for it.
+    fn refuse_unknown_case(&self, plans: &[Plan]) -> Result<(), CliError> {
+        let (level, part) = (self.level(), self.case.as_deref());
+        if plans.iter().any(|plan| !check::selected_cases(level, plan.variant.causal, part).is_empty()) {
+            return Ok(());
+        }
+        let example = level.cases().first().map(|case| case.name(false)).unwrap_or_default();
+        Err(CliError::Usage(format!(
+            "no {} case's name contains `{}`; a name is for example `{example}`",
+            level.word(),
+            part.unwrap_or_default()
+        )))
+    }
+
+    /// Finds the device. With `auto` a GPU also needs the library; where that is missing, and for kernels
+    /// that do not run on it, the emulator serves.
     ///
     /// # Errors
     /// [`CliError::Environment`] where `gpu` is asked for and there is none, or no library.
-    pub fn place(&self, library: &Path) -> Result<Place, CliError> {
-        let emulator = Place { kind: DeviceKind::Emulator, gpu: None };
+    fn place(&self, library: &Path) -> Result<Place, CliError> {
+        let emulator = Place { gpu: None, only_gpu: false };
         if self.device == DeviceChoice::Only(DeviceKind::Emulator) {
             return Ok(emulator);
         }
-        let wanted = self.device == DeviceChoice::Only(DeviceKind::Gpu);
+        let only_gpu = self.device == DeviceChoice::Only(DeviceKind::Gpu);
         match GpuInfo::probe() {
-            Err(error) if wanted => Err(CliError::Environment(error.to_string())),
+            Err(error) if only_gpu => Err(CliError::Environment(error.to_string())),
             Err(DeviceError::NoGpu(_)) => Ok(emulator),
             Err(error) => {
                 ui::note(&format!("the GPU cannot be used ({error}); checking on the emulator"));
                 Ok(emulator)
             }
-            Ok(gpu) if library.is_file() => Ok(Place { kind: DeviceKind::Gpu, gpu: Some(gpu) }),
+            Ok(gpu) if library.is_file() => Ok(Place { gpu: Some(gpu), only_gpu }),
             Ok(_) => {
                 let missing = format!("there is no `{}` to run on the GPU; `kgen build` makes it", library.display());
-                if wanted {
+                if only_gpu {
                     return Err(CliError::Environment(missing));
                 }
                 ui::note(&format!("{missing}; checking on the emulator"));
@@ -125,28 +150,25 @@ impl CheckArgs {
     ///
     /// # Errors
     /// [`CliError`] for what stops all of it: no host compiler, templates that do not render, an interruption.
-    pub fn run(&self, place: &Place, library: &Path, plans: &[Plan], around: &Around<'_>) -> Result<Vec<Verdict>, CliError> {
+    fn run(&self, place: &Place, library: &Path, plans: &[Plan], around: &Around<'_>) -> Result<Vec<Verdict>, CliError> {
         let level = self.level();
         let cache = cache_dir()?;
-        let unusable = |error: &dyn std::error::Error| CliError::Usage(error.to_string());
-        let mut kit = None;
+        let renderer = Renderer::new(around.templates).map_err(|error| CliError::Usage(error.to_string()))?;
         let mut requests = Vec::with_capacity(plans.len());
-        match place.kind {
-            DeviceKind::Gpu => {
-                let kernel = Kernel::Library { device: DeviceKind::Gpu, path: library.to_owned() };
-                requests.extend(plans.iter().map(|plan| CheckRequest { variant: plan.variant, kernel: kernel.clone() }));
-            }
-            DeviceKind::Emulator => {
-                let host = host_compiler()?;
-                let (include, emulator) = (around.templates.include_files(), around.templates.emulator_files());
-                let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version);
-                kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
-                let renderer = Renderer::new(around.templates).map_err(|error| unusable(&error))?;
-                for plan in plans {
-                    let source = renderer.kernel(plan).map_err(|error| unusable(&error))?;
-                    requests.push(CheckRequest { variant: plan.variant, kernel: Kernel::Source(source.text) });
-                }
-            }
+        for plan in plans {
+            let kernel = if place.takes(plan.variant.target) {
+                Kernel::Library { device: DeviceKind::Gpu, path: library.to_owned() }
+            } else {
+                Kernel::Source(renderer.kernel(plan).map_err(|error| CliError::Usage(error.to_string()))?.text)
+            };
+            requests.push(CheckRequest { variant: plan.variant, kernel });
+        }
+        let mut kit = None;
+        if requests.iter().any(|request| request.device() == DeviceKind::Emulator) {
+            let host = host_compiler()?;
+            let (include, emulator) = (around.templates.include_files(), around.templates.emulator_files());
+            let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version);
+            kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
         }
         let options = CheckOptions {
             level,
@@ -169,15 +191,12 @@ impl CheckArgs {
 }
 
 /// What a check works with besides its own arguments.
-pub(super) struct Around<'a> {
-    /// Kernels and emulator.
-    pub templates: &'a Templates,
+struct Around<'a> {
+    templates: &'a Templates,
     /// Variants at once on the emulator.
-    pub jobs: usize,
-    /// Set by Ctrl-C.
-    pub cancel: &'a Cancel,
-    /// Shows how it goes on.
-    pub progress: &'a Progress,
+    jobs: usize,
+    cancel: &'a Cancel,
+    progress: &'a Progress,
 }
 
 /// Shows progress and hears of Ctrl-C.
@@ -219,6 +238,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         let plan = Plan::new(variant, grid.tile_override(&variant).as_ref());
         plans.push(plan.map_err(|error| CliError::Usage(error.to_string()))?);
     }
+    check.refuse_unknown_case(&plans)?;
     let templates = match &global.templates {
         Some(folder) => Templates::from_dir(folder).map_err(|error| CliError::Usage(error.to_string()))?,
         None => Templates::embedded(),
@@ -229,7 +249,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let around = Around { templates: &templates, jobs, cancel: &cancel, progress: &progress };
     let verdicts = check.run(&place, &library, &plans, &around)?;
     match global.format {
-        Format::Human => print(describe(&verdicts, place.kind).as_bytes())?,
+        Format::Human => print(describe(&verdicts).as_bytes())?,
         Format::Json => {
             let json = serde_json::to_string_pretty(&verdicts).map_err(|error| CliError::Environment(error.to_string()))?;
             print((json + "\n").as_bytes())?;
@@ -239,7 +259,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 }
 
 /// Exit code 1 unless every verdict is a pass.
-pub(super) fn judge(verdicts: &[Verdict]) -> Result<(), CliError> {
+fn judge(verdicts: &[Verdict]) -> Result<(), CliError> {
     let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
     if failed == 0 {
         return Ok(());
@@ -248,10 +268,10 @@ pub(super) fn judge(verdicts: &[Verdict]) -> Result<(), CliError> {
 }
 
 /// The table, what failed, and totals.
-fn describe(verdicts: &[Verdict], kind: DeviceKind) -> String {
+fn describe(verdicts: &[Verdict]) -> String {
     let header = ["variant", "device", "cases", "worst error", "allowed", "ratio", "seconds", "result"];
     let rows = verdicts.iter().map(|verdict| {
-        let mut row = vec![verdict.name.clone(), kind.to_string(), verdict.cases_run.to_string()];
+        let mut row = vec![verdict.name.clone(), verdict.kind.to_string(), verdict.cases_run.to_string()];
         row.extend(worst_cells(verdict));
         row.push(format!("{:.2}", verdict.seconds));
         row.push(result_cell(verdict));
@@ -283,14 +303,14 @@ fn describe(verdicts: &[Verdict], kind: DeviceKind) -> String {
 }
 
 /// Worst error, what is allowed, and the one as a part of the other; blank where no case ran to its end.
-pub(super) fn worst_cells(verdict: &Verdict) -> [String; 3] {
+fn worst_cells(verdict: &Verdict) -> [String; 3] {
     verdict.worst.as_ref().map_or_else(Default::default, |worst| {
-        [format!("{:.1e}", worst.error), format!("{:.1e}", worst.tolerance), format!("{:.2}", worst.ratio)]
+        [format!("{:.1e} {}", worst.error, worst.output), format!("{:.1e}", worst.tolerance), format!("{:.2}", worst.ratio)]
     })
 }
 
 /// The result, coloured on a terminal.
-pub(super) fn result_cell(verdict: &Verdict) -> String {
+fn result_cell(verdict: &Verdict) -> String {
     let word = style(verdict.status.word());
     match verdict.status {
         Status::Pass => word.green().to_string(),

@@ -11,6 +11,7 @@ use std::{
 type Reset = unsafe extern "C" fn(u64);
 type DeclareTensor = unsafe extern "C" fn(*const c_char, *mut c_void, usize, *const u8, usize, c_int);
 type Report = unsafe extern "C" fn() -> *const c_char;
+type SetCapability = unsafe extern "C" fn(c_int);
 
 /// A kernel loaded into this process. A hanging or crashing kernel takes the process with it: use a worker.
 pub struct Emulator {
@@ -21,12 +22,16 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Loads the library that [`EmulatorKit`](super::EmulatorKit) made, to run its launcher `name`.
+    /// Loads the library that [`EmulatorKit`](super::EmulatorKit) made, to run its launcher `name` on an emulated
+    /// device of a compute capability (`major * 10 + minor`).
     ///
     /// # Errors
     /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
-    pub fn open(library: &Path, name: &str) -> Result<Self, DeviceError> {
+    pub fn open(library: &Path, name: &str, capability: u32) -> Result<Self, DeviceError> {
         let library = KernelLibrary::open(library, name)?;
+        let set_capability: SetCapability = library.function("kgen_emulator_device")?;
+        // SAFETY: the function takes any number.
+        unsafe { set_capability(capability.cast_signed()) };
         Ok(Self {
             reset: library.function("kgen_emulator_reset")?,
             tensor: library.function("kgen_emulator_tensor")?,

@@ -1,0 +1,238 @@
+//! Checks that go wrong: kernels that hang, crash, refuse, write wrongly or not at all, and how `kgen check` says so.
+
+use assert_cmd::Command;
+use kgen::{
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
+    device::DeviceKind,
+    grid::{Dtype, Kind, Target, Variant},
+};
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    process,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+
+/// A case small enough for any machine.
+const CASE: &str = "sq17 sk257";
+
+/// The library of `tests/support/mock_kernel.cpp` that behaves as told.
+fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = folder.join(format!("{behaviour}.so"));
+    let status = process::Command::new("c++")
+        .args(["-shared", "-fPIC", "-w", "-o"])
+        .arg(&path)
+        .arg(format!("-DMOCK_BEHAVIOUR={behaviour}"))
+        .arg(format!("-DMOCK_NAME={VARIANT}"))
+        .arg("-I")
+        .arg(root.join("templates/include"))
+        .arg(root.join("tests/support/mock_kernel.cpp"))
+        .status()
+        .expect("a C++ compiler");
+    assert!(status.success());
+    CheckRequest { variant: VARIANT, kernel: Kernel::Library { device: DeviceKind::Emulator, path } }
+}
+
+fn options(cache: &Path) -> CheckOptions {
+    CheckOptions {
+        level: Level::Smoke,
+        filter: Some(CASE.to_owned()),
+        seed: DEFAULT_SEED,
+        jobs: 1,
+        time_limit: Duration::from_secs(30),
+        fresh: false,
+        cache: cache.to_owned(),
+        kit: None,
+        gpu: None,
+        program: PathBuf::from(env!("CARGO_BIN_EXE_kgen")),
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// The verdict on a mock that behaves so.
+fn verdict(behaviour: &str) -> Verdict {
+    let folder = folder();
+    let mut verdicts = run(&[mock(folder.path(), behaviour)], &options(folder.path()), &());
+    verdicts.pop().expect("one verdict")
+}
+
+fn assert_says(verdict: &Verdict, status: Status, words: &[&str]) {
+    assert_eq!(verdict.status, status, "{}", verdict.message);
+    for word in words {
+        assert!(verdict.message.contains(word), "no `{word}` in: {}", verdict.message);
+    }
+}
+
+#[test]
+fn a_hanging_kernel_is_stopped_at_its_time_limit_and_the_next_is_still_checked() {
+    let folder = folder();
+    let requests = ["HANG", "WRITE_NOTHING"].map(|behaviour| mock(folder.path(), behaviour));
+    let begun = Instant::now();
+    let options = CheckOptions { time_limit: Duration::from_secs(1), ..options(folder.path()) };
+    let verdicts = run(&requests, &options, &());
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_says(&verdicts[0], Status::Timeout, &["no result within 1 s", CASE]);
+    assert_eq!(verdicts[1].status, Status::Fail);
+}
+
+#[test]
+fn a_crash_names_the_signal_the_case_and_the_kernels_last_words() {
+    assert_says(&verdict("CRASH"), Status::Crash, &["SIGSEGV", CASE, "about to fall"]);
+}
+
+#[test]
+fn a_worker_that_leaves_without_a_verdict_is_a_crash_too() {
+    assert_says(&verdict("LEAVE"), Status::Crash, &["without a verdict", "exit status: 3"]);
+}
+
+#[test]
+fn a_launchers_error_is_a_failure_with_its_code_and_words() {
+    assert_says(&verdict("REFUSE"), Status::Fail, &["KGEN_ERROR_INVALID_VALUE", "the mock's last words"]);
+}
+
+#[test]
+fn outputs_nobody_wrote_fail_every_element_being_nan() {
+    let verdict = verdict("WRITE_NOTHING");
+    assert_says(&verdict, Status::Fail, &["O: 272 of 272 elements are wrong (272 NaN", "LSE: 17 of 17"]);
+    assert_eq!(verdict.worst.expect("outputs were compared").error, f64::INFINITY);
+}
+
+#[test]
+fn wrong_numbers_fail() {
+    assert_says(&verdict("WRITE_ZEROS"), Status::Fail, &["elements are wrong", "expected"]);
+}
+
+#[test]
+fn a_write_to_an_input_fails() {
+    assert_says(&verdict("WRITE_INPUT"), Status::Fail, &["wrote to its input `k`"]);
+}
+
+#[test]
+fn a_write_beside_the_output_fails() {
+    assert_says(&verdict("WRITE_OUTSIDE"), Status::Fail, &["O: memory that is no part of it was written"]);
+}
+
+#[test]
+fn a_violation_the_emulator_reports_fails() {
+    assert_says(&verdict("REPORT"), Status::Fail, &["race: a mock's"]);
+}
+
+#[test]
+fn a_library_without_the_variant_is_an_error_and_no_failure_of_the_kernel() {
+    let folder = folder();
+    let mut request = mock(folder.path(), "WRITE_NOTHING");
+    request.variant.head_dim = 32;
+    let verdicts = run(&[request], &options(folder.path()), &());
+    assert_says(&verdicts[0], Status::Error, &["holds no `flash_fwd_hdim32_bf16_sm80`"]);
+}
+
+#[test]
+fn an_interruption_ends_a_hanging_worker_at_once() {
+    struct Interrupted(Mutex<u32>);
+    impl Observer for Interrupted {
+        fn interrupted(&self) -> bool {
+            let mut asked = self.0.lock().expect("no test panics in here");
+            *asked += 1;
+            *asked > 3
+        }
+    }
+    let folder = folder();
+    let begun = Instant::now();
+    let verdicts = run(&[mock(folder.path(), "HANG")], &options(folder.path()), &Interrupted(Mutex::new(0)));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_says(&verdicts[0], Status::Error, &["interrupted"]);
+}
+
+/// `kgen check` of one small variant, with the emulator kept between runs of the tests and verdicts not.
+fn kgen(cache: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+    command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);
+    // Hides the GPUs of the machine the tests run on.
+    command.env("CUDA_VISIBLE_DEVICES", "");
+    command.args(["check", "--head-dim", "16", "--dtype", "bf16"]).args(args).timeout(Duration::from_secs(120));
+    command
+}
+
+#[test]
+fn a_kernel_that_passed_is_not_run_again_until_asked() {
+    let folder = folder();
+    let verdicts = |args: &[&str]| -> Value {
+        let all = [&["--full", "--case", CASE, "--format", "json"], args].concat();
+        let output = kgen(folder.path(), &all).assert().success().get_output().stdout.clone();
+        serde_json::from_slice(&output).expect("standard output is JSON")
+    };
+    let first = verdicts(&[]);
+    assert_eq!(first[0]["name"], "flash_fwd_hdim16_bf16_sm80");
+    assert_eq!(
+        (&first[0]["status"], &first[0]["device"], &first[0]["level"]),
+        (&"pass".into(), &"emulator".into(), &"smoke".into())
+    );
+    assert_eq!(first[0]["cases_run"], 1);
+    let ratio = first[0]["worst"]["ratio"].as_f64().expect("a number");
+    assert!(ratio > 0.0 && ratio < 1.0, "{ratio}");
+    assert_eq!(first[0]["cached"], false);
+
+    assert_eq!(verdicts(&[])[0]["cached"], true);
+    assert_eq!(verdicts(&["--fresh"])[0]["cached"], false);
+    assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
+}
+
+#[test]
+fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
+    let folder = folder();
+    let templates = folder.path().join("templates");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
+    let kernel = templates.join("flash/fwd_sm80.cu.tera");
+    let text = std::fs::read_to_string(&kernel).expect("the template is there");
+    let broken = text.replace("exp2_fast(fused_multiply_add", "2.0f * exp2_fast(fused_multiply_add");
+    assert_ne!(text, broken, "the template no longer holds what this test breaks");
+    // Doubled exponentials leave O as it is and add ln 2 to the log-sum-exp.
+    std::fs::write(&kernel, broken).expect("the copy is writable");
+    let args = ["--templates", templates.to_str().expect("a readable path"), "--case", CASE];
+    kgen(folder.path(), &args)
+        .assert()
+        .code(1)
+        .stdout(contains("LSE: ").and(contains(CASE)).and(contains("0 of 2 variants passed")))
+        .stderr(contains("2 of 2 variants did not pass"));
+}
+
+#[test]
+fn asking_for_a_gpu_where_there_is_none_is_exit_code_3_with_the_way_out() {
+    kgen(folder().path(), &["--device", "gpu"]).assert().code(3).stderr(contains("no GPU").and(contains("--device emulator")));
+}
+
+#[test]
+fn an_unknown_device_or_case_is_bad_usage() {
+    let folder = folder();
+    kgen(folder.path(), &["--device", "tpu"]).assert().code(2).stderr(contains("unknown device `tpu`"));
+    kgen(folder.path(), &["--case", "no such case"]).assert().code(2).stderr(contains("contains `no such case`"));
+}
+
+#[test]
+fn a_worker_refuses_what_it_does_not_understand() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+    command.arg("__worker").write_stdin("{}\n").assert().code(2).stderr(contains("cannot understand the request"));
+}
+
+/// Copies a folder.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("the target is writable");
+    for entry in std::fs::read_dir(from).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        let target = to.join(path.file_name().expect("entries have names"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).expect("files can be copied");
+        }
+    }
+}

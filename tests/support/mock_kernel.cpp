@@ -1,0 +1,51 @@
+// A library that looks like a kernel compiled for the emulator, and misbehaves as MOCK_BEHAVIOUR says.
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kgen.h"
+
+enum { HANG = 1, CRASH, REFUSE, WRITE_NOTHING, WRITE_ZEROS, WRITE_INPUT, WRITE_OUTSIDE, LEAVE, REPORT };
+
+static uint16_t* output;
+static size_t output_bytes;
+static const uint8_t* output_map;
+
+extern "C" void kgen_emulator_reset(uint64_t) {}
+extern "C" void kgen_emulator_device(int) {}
+extern "C" void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* map, size_t, int) {
+    if (strcmp(name, "o") != 0) return;
+    output = static_cast<uint16_t*>(base);
+    output_bytes = bytes;
+    output_map = map;
+}
+extern "C" const char* kgen_emulator_report(void) { return MOCK_BEHAVIOUR == REPORT ? "race: a mock's\n" : ""; }
+extern "C" const char* kgen_last_error(void) { return "the mock's last words"; }
+
+extern "C" int MOCK_NAME(const kgen_fwd_params* p, cudaStream_t) {
+    printf("a kernel may print\n");
+    fflush(stdout);
+    switch (MOCK_BEHAVIOUR) {
+        case HANG:
+            for (;;) sleep(1);
+        case CRASH:
+            fprintf(stderr, "about to fall\n");
+            *reinterpret_cast<volatile int*>(16) = 0;
+            break;
+        case REFUSE:
+            return KGEN_ERROR_INVALID_VALUE;
+        case WRITE_INPUT:
+            memset(const_cast<void*>(p->k), 0, 2);
+            break;
+        case LEAVE:
+            _exit(3);
+    }
+    if (MOCK_BEHAVIOUR == WRITE_ZEROS || MOCK_BEHAVIOUR == WRITE_OUTSIDE) {
+        for (size_t i = 0; i < output_bytes / 2; ++i) {
+            if (output_map[i]) output[i] = 0;
+        }
+    }
+    if (MOCK_BEHAVIOUR == WRITE_OUTSIDE) output[0] = 0;
+    return KGEN_SUCCESS;
+}
