@@ -13,8 +13,10 @@
 extern "C" {
 #endif
 
-/* The same type CUDA's own headers declare; repeated so that this header needs none of them. */
+/* The type CUDA's own headers declare, for programs that include none of them. C99 allows one declaration only. */
+#ifndef __DRIVER_TYPES_H__
 typedef struct CUstream_st* cudaStream_t;
+#endif
 
 /* Version of this interface. A structure only ever grows at its end, and `struct_size` says how much of it the caller
  * knows, so that code built against an older header keeps working. */
