@@ -115,6 +115,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn notes_nobody_reads_are_no_error() {
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.args(["list", "--set", "standard-74"]).env_remove("KGEN_VARIANTS").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    drop(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "a closed standard error made it panic");
+}
+
+#[test]
 fn listing_is_instant() {
     let run = || {
         let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));

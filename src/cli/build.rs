@@ -4,7 +4,6 @@ pub(super) mod made;
 
 use super::{
     CliError, Format, Global,
-    list::print,
     select::SelectionArgs,
     ui::{self, ByteSize, Progress},
 };
@@ -140,11 +139,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let made = made::make(global, &selection, &build, &cancel, &progress)?;
     progress.clear();
     match global.format {
-        Format::Human => print(made.describe(&Extra::default()).as_bytes())?,
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&made.report);
-            print((json.map_err(|e| CliError::Environment(e.to_string()))? + "\n").as_bytes())?;
-        }
+        Format::Human => ui::print(&made.describe(&Extra::default()))?,
+        Format::Json => ui::print_json(&made.report)?,
     }
     verdict(&made)
 }

@@ -7,7 +7,6 @@ use super::{
         made::{self, Extra, Made},
         verdict,
     },
-    list::print,
     select::SelectionArgs,
     ui::{self, Progress},
 };
@@ -58,8 +57,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         return Err(CliError::Interrupted);
     }
     match global.format {
-        Format::Human => print(describe(&made, &verdicts, start.elapsed().as_secs_f64()).as_bytes())?,
-        Format::Json => print(format!("{:#}\n", json!({ "build": made.report, "checks": verdicts })).as_bytes())?,
+        Format::Human => ui::print(&describe(&made, &verdicts, start.elapsed().as_secs_f64()))?,
+        Format::Json => ui::print_json(&json!({ "build": made.report, "checks": verdicts }))?,
     }
     verdict(&made)?;
     match verdicts.iter().filter(|v| !v.passed()).count() {

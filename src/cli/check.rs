@@ -2,7 +2,6 @@
 
 use super::{
     CliError, Format, Global,
-    list::print,
     select::{SelectionArgs, load_grid},
     ui::{self, Progress},
 };
@@ -249,11 +248,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let around = Around { templates: &templates, jobs, cancel: &cancel, progress: &progress };
     let verdicts = check.run(&place, &library, &plans, &around)?;
     match global.format {
-        Format::Human => print(describe(&verdicts).as_bytes())?,
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&verdicts).map_err(|error| CliError::Environment(error.to_string()))?;
-            print((json + "\n").as_bytes())?;
-        }
+        Format::Human => ui::print(&describe(&verdicts))?,
+        Format::Json => ui::print_json(&verdicts)?,
     }
     judge(&verdicts)
 }

@@ -1,6 +1,6 @@
 //! `kgen completions`.
 
-use super::{Cli, CliError, Global, list::print};
+use super::{Cli, CliError, Global, ui};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -25,5 +25,5 @@ pub struct Args {
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kgen", &mut script);
-    print(&script)
+    ui::print(&String::from_utf8_lossy(&script))
 }

@@ -1,6 +1,6 @@
 //! `kgen doctor`: what this machine has, and how to get what it lacks.
 
-use super::{CliError, Format, Global, list::print, ui};
+use super::{CliError, Format, Global, ui};
 use crate::{
     device::GpuInfo,
     toolchain::{self, Nvcc, NvccRequest, ToolchainError},
@@ -57,14 +57,10 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         gpu(),
         cache(),
     ];
-    let text = match global.format {
-        Format::Human => findings.iter().map(line).collect::<String>(),
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&findings);
-            json.map_err(|e| CliError::Environment(e.to_string()))? + "\n"
-        }
-    };
-    print(text.as_bytes())?;
+    match global.format {
+        Format::Human => ui::print(&findings.iter().map(line).collect::<String>())?,
+        Format::Json => ui::print_json(&findings)?,
+    }
     let missing: Vec<&str> = findings.iter().filter(|f| f.state == State::Missing).map(|f| f.name).collect();
     if missing.is_empty() {
         return Ok(());

@@ -29,7 +29,7 @@ impl CliError {
     /// Prints the message to standard error and gives the exit code.
     pub fn report(&self) -> ExitCode {
         let label = console::style("error").red().bold().for_stderr();
-        eprintln!("{label}: {self}");
+        super::ui::tell(format_args!("{label}: {self}"));
         ExitCode::from(self.code())
     }
 }

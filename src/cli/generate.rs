@@ -2,8 +2,8 @@
 
 use super::{
     CliError, Format, Global,
-    list::print,
     select::{SelectionArgs, load_grid},
+    ui,
 };
 use crate::{
     grid::{Grid, Kind, Variant},
@@ -74,7 +74,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
     let variants = selection.resolve(&grid)?;
     if let Some(note) = selection.note(&grid) {
-        eprintln!("note: {note}");
+        ui::note(&note);
     }
     let workshop = Workshop::new(global, grid)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
@@ -134,7 +134,7 @@ impl Workshop {
     /// [`CliError::Usage`]; the folder is then as it was.
     pub(super) fn write_folder(&self, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
         self.plan(variants)?;
-        let open = Folder::open(folder, &|waiting| eprintln!("{waiting}")).map_err(usage)?;
+        let open = Folder::open(folder, &ui::note).map_err(usage)?;
         let (variants, files) = self.folder_files(folder, variants, open.held())?;
         let summary = open.write(&files, Prune::Yes).map_err(usage)?;
         Ok((variants, summary))
@@ -170,8 +170,7 @@ impl Workshop {
 
     fn write_file(&self, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
         let text = self.kernel_text(file, variant)?;
-        let summary =
-            render::write_kernel_file(file, &text, &self.templates, &|waiting| eprintln!("{waiting}")).map_err(usage)?;
+        let summary = render::write_kernel_file(file, &text, &self.templates, &ui::note).map_err(usage)?;
         Ok((vec![variant], summary))
     }
 
@@ -200,7 +199,7 @@ fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
     let left = prefer(prefer(variants.to_vec(), |v| v.kind == Kind::Fwd), |v| !v.causal);
     if let [variant] = left[..] {
         if variants.len() > 1 {
-            eprintln!("note: `{}` is `{variant}`; `--causal` and `--kind` choose others", file.display());
+            ui::note(&format!("`{}` is `{variant}`; `--causal` and `--kind` choose others", file.display()));
         }
         return Ok(variant);
     }
@@ -231,11 +230,11 @@ fn names(variants: &[Variant]) -> Vec<String> {
 fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteSummary, start: Instant) -> Result<(), CliError> {
     for path in &summary.kept {
         let path = output.join(path);
-        eprintln!("note: `{}` is no longer generated but has been edited, so it stays", path.display());
+        ui::note(&format!("`{}` is no longer generated but has been edited, so it stays", path.display()));
     }
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
-        return print_json(&Report { output, variants: names(variants), summary, milliseconds });
+        return ui::print_json(&Report { output, variants: names(variants), summary, milliseconds });
     }
     let removed = match summary.removed.len() {
         0 => String::new(),
@@ -244,36 +243,26 @@ fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteS
     let text = format!(
         "{}: {}; {} written, {} unchanged{removed} ({milliseconds} ms)\n",
         output.display(),
-        counted(variants.len(), "kernel"),
-        counted(summary.written.len(), "file"),
+        ui::count(variants.len(), "kernel"),
+        ui::count(summary.written.len(), "file"),
         summary.unchanged.len(),
     );
-    print(text.as_bytes())
+    ui::print(&text)
 }
 
 fn report_drift(global: &Global, output: &Path, variants: &[Variant], drift: &[Drift]) -> Result<(), CliError> {
     if global.format == Format::Json {
-        print_json(&CheckReport { output, variants: names(variants), drift })?;
+        ui::print_json(&CheckReport { output, variants: names(variants), drift })?;
     }
     let place = output.display();
     if drift.is_empty() {
-        let text = format!("{place}: {} as generated\n", counted(variants.len(), "kernel"));
-        return if global.format == Format::Human { print(text.as_bytes()) } else { Ok(()) };
+        let text = format!("{place}: {} as generated\n", ui::count(variants.len(), "kernel"));
+        return if global.format == Format::Human { ui::print(&text) } else { Ok(()) };
     }
     if global.format == Format::Human {
-        print(format!("{}\n", drift.iter().join("\n")).as_bytes())?;
+        ui::print(&format!("{}\n", drift.iter().join("\n")))?;
     }
     let differences = if drift.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", drift.len()) };
     let remedy = "run the same command without `--check` to bring it up to date";
     Err(CliError::VariantFailed(format!("`{place}`: {differences} not as generated; {remedy}")))
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| CliError::VariantFailed(format!("cannot write the report as JSON: {error}")))?;
-    print((text + "\n").as_bytes())
 }

@@ -3,14 +3,13 @@
 use super::{
     CliError, Format, Global,
     select::{SelectionArgs, load_grid},
+    ui,
 };
 use crate::{
     grid::{Dtype, Grid, Kind, Target, Variant},
     plan::{Plan, PlanError},
 };
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use std::io::{self, ErrorKind, Write};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,13 +60,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let variants = selection.resolve(&grid)?;
     let entries: Vec<Entry> =
         variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| plan(&grid, *variant)))).collect();
-    let text = match global.format {
-        Format::Human => table(&entries, with_plan),
-        Format::Json => json(&entries)?,
-    };
-    print(text.as_bytes())?;
+    match global.format {
+        Format::Human => ui::print(&table(&entries, with_plan))?,
+        Format::Json => ui::print_json(&entries)?,
+    }
     if let Some(note) = selection.note(&grid) {
-        eprintln!("note: {note}");
+        ui::note(&note);
     }
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
@@ -130,38 +128,8 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
         header.extend(["tile", "smem (B)", "regs", "blocks/SM"]);
         numbers.extend([7, 8, 9]);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(entries.iter().map(|entry| entry.cells(with_plan)));
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    for column in numbers {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let plural = if entries.len() == 1 { "" } else { "s" };
-    format!("{}\n\n{} variant{plural}\n", table.trim_fmt(), entries.len())
-}
-
-fn json(entries: &[Entry]) -> Result<String, CliError> {
-    let text =
-        serde_json::to_string_pretty(entries).map_err(|error| CliError::VariantFailed(format!("cannot write JSON: {error}")))?;
-    Ok(text + "\n")
-}
-
-/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
-///
-/// # Errors
-/// [`CliError::Environment`] where standard output cannot be written for another reason.
-pub(super) fn print(bytes: &[u8]) -> Result<(), CliError> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(CliError::Environment(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    let table = ui::table(&header, &numbers, entries.iter().map(|entry| entry.cells(with_plan)));
+    format!("{table}\n{}\n", ui::count(entries.len(), "variant"))
 }
 
 #[cfg(test)]
@@ -229,8 +197,7 @@ mod tests {
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
         let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
         let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
-        let text = json(&entries).expect("plain data");
-        let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");
+        let list = serde_json::to_value(entries).expect("plain data");
         assert_eq!(list[0]["plan"]["tile"]["m"], 128);
         assert!(
             list[1].get("plan").is_none() && list[1]["plan_error"].as_str().is_some_and(|error| error.contains("no template"))
@@ -243,7 +210,8 @@ mod tests {
         let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
         let entry = Entry::new(helper, None);
         assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
-        let text = json(&[entry]).expect("plain data");
-        assert!(text.contains("\"head_dim\": null") && text.contains("\"causal\": null"), "{text}");
+        let json = serde_json::to_value(entry).expect("plain data");
+        let value = |key| json.get(key).unwrap_or_else(|| panic!("no `{key}`"));
+        assert!(["head_dim", "dtype", "causal"].iter().all(|key| value(key).is_null()), "{json}");
     }
 }

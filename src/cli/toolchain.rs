@@ -1,6 +1,6 @@
 //! `kgen toolchain`.
 
-use super::{CliError, Format, Global, list::print, ui};
+use super::{CliError, Format, Global, ui};
 use crate::toolchain::{self as tools, ToolchainError};
 use clap::Subcommand;
 use serde_json::json;
@@ -53,29 +53,27 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Action::Show => show(global),
         Action::Remove => {
             let freed = tools::remove(&cancel, &ui::note)?;
-            let text = match global.format {
-                Format::Json => format!("{}\n", json!({ "freed_bytes": freed })),
-                Format::Human if freed == 0 => "kgen has no compiler of its own here\n".to_owned(),
-                Format::Human => format!("removed kgen's compiler: {} freed\n", ui::size(freed)),
-            };
-            print(text.as_bytes())
+            match global.format {
+                Format::Json => ui::print_json(&json!({ "freed_bytes": freed })),
+                Format::Human if freed == 0 => ui::print("kgen has no compiler of its own here\n"),
+                Format::Human => ui::print(&format!("removed kgen's compiler: {} freed\n", ui::size(freed))),
+            }
         }
     }
 }
 
 fn show(global: &Global) -> Result<(), CliError> {
     let own = tools::provisioned()?;
-    let text = match (global.format, own) {
+    match (global.format, own) {
         (Format::Json, own) => {
             let folder = own.as_ref().map(|o| &o.folder);
             let nvcc = own.as_ref().map(tools::Provisioned::nvcc);
             let size = own.as_ref().map(tools::Provisioned::size_bytes);
-            format!("{:#}\n", json!({ "installed": own.is_some(), "folder": folder, "nvcc": nvcc, "size_bytes": size }))
+            ui::print_json(&json!({ "installed": own.is_some(), "folder": folder, "nvcc": nvcc, "size_bytes": size }))
         }
-        (Format::Human, Some(own)) => format!("{} ({})\n", own.nvcc().display(), ui::size(own.size_bytes())),
+        (Format::Human, Some(own)) => ui::print(&format!("{} ({})\n", own.nvcc().display(), ui::size(own.size_bytes()))),
         (Format::Human, None) => {
-            "kgen has no compiler of its own; `kgen toolchain install` fetches one where you have none\n".to_owned()
+            ui::print("kgen has no compiler of its own; `kgen toolchain install` fetches one where you have none\n")
         }
-    };
-    print(text.as_bytes())
+    }
 }

@@ -1,7 +1,7 @@
-//! Output styles: tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything here that is
-//! not a result goes to standard error.
+//! Output styles: results, tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything here
+//! that is not a result goes to standard error.
 
-use super::Format;
+use super::{CliError, Format};
 use crate::{
     build::{self, Outcome},
     toolchain::Cancel,
@@ -9,8 +9,11 @@ use crate::{
 use comfy_table::{CellAlignment, Table, presets};
 use console::style;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde::Serialize;
 use std::{
     collections::HashMap,
+    fmt,
+    io::{self, ErrorKind, Write},
     str::FromStr,
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -18,9 +21,6 @@ use std::{
     },
     time::Duration,
 };
-
-/// Exit code of an interrupted command: 128 and the number of SIGINT, as shells have it.
-const INTERRUPTED: i32 = 130;
 
 /// The flag Ctrl-C (or SIGTERM) sets from now on; the work then stops its children, removes what is unfinished and ends.
 /// A second Ctrl-C ends the process at once. Without a call of this function, Ctrl-C ends the process as it always does.
@@ -31,7 +31,7 @@ pub fn cancel_on_ctrl_c() -> Cancel {
         let flag = cancel.clone();
         let handler = move || {
             if flag.requested() {
-                std::process::exit(INTERRUPTED);
+                std::process::exit(CliError::Interrupted.code().into());
             }
             flag.request();
         };
@@ -42,15 +42,48 @@ pub fn cancel_on_ctrl_c() -> Cancel {
     CANCEL.get_or_init(make).clone()
 }
 
-/// One sentence about what is going on, to standard error.
-pub fn note(message: &str) {
-    eprintln!("{} {message}", style("note:").cyan().for_stderr());
+/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
+///
+/// # Errors
+/// [`CliError::Environment`] where standard output cannot be written for another reason.
+pub fn print(result: &str) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CliError::Environment(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// A table without lines, as text with a newline at its end; the columns named in `numbers` are aligned to the right.
+/// Writes a command's result as one JSON document.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(result: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(result);
+    print(&(text.map_err(|error| CliError::Environment(format!("cannot write the result as JSON: {error}")))? + "\n"))
+}
+
+/// A line to standard error. Unlike `eprintln!` it does not panic where nobody reads it (`kgen build 2>&1 | head -1`).
+pub(super) fn tell(line: fmt::Arguments<'_>) {
+    // Nobody is left to be told of a failure.
+    writeln!(io::stderr(), "{line}").ok();
+}
+
+/// One sentence about what is going on, to standard error.
+pub fn note(message: &str) {
+    tell(format_args!("{} {message}", style("note:").cyan().for_stderr()));
+}
+
+/// A table without lines, as text with a newline at its end; the columns whose numbers (from 0) are in `numbers` are
+/// aligned to the right.
 pub fn table(header: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.iter().copied()).add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for &column in numbers {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -171,7 +204,7 @@ impl Progress {
             Look::Lines => {
                 if let Some(line) = line {
                     let width = total.to_string().len();
-                    eprintln!("[{done:>width$}/{total}] {name}: {line}");
+                    tell(format_args!("[{done:>width$}/{total}] {name}: {line}"));
                 }
             }
             Look::Silent => {}
@@ -266,6 +299,6 @@ mod tests {
     #[test]
     fn a_table_aligns_numbers_to_the_right() {
         let text = table(&["name", "n"], &[1], [vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
-        assert_eq!(text, " name    n\n a     100\n b       7\n");
+        assert_eq!(text, "name    n\na     100\nb       7\n");
     }
 }
