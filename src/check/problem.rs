@@ -15,18 +15,44 @@ pub enum Layout {
     Padded,
     /// Gaps and a start that are no multiples of 16 bytes.
     Unaligned,
+    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O = 0, 1, 2, 3): a launcher that does not
+    /// look at it takes the fast path and faults.
+    UnalignedPart(usize, Part),
     /// The row stride is negative: tokens lie in memory from the last to the first.
     Reversed,
 }
 
-impl Layout {
-    fn word(self) -> &'static str {
+/// What of a tensor's place can be aligned or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Its first element.
+    Start,
+    /// The stride of heads.
+    Head,
+    /// The stride of rows.
+    Row,
+    /// The stride of batch entries.
+    Batch,
+}
+
+impl fmt::Display for Layout {
+    /// As the names of cases say it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bshd => "bshd",
-            Self::Bhsd => "bhsd",
-            Self::Padded => "padded",
-            Self::Unaligned => "unaligned",
-            Self::Reversed => "reversed",
+            Self::Bshd => f.write_str("bshd"),
+            Self::Bhsd => f.write_str("bhsd"),
+            Self::Padded => f.write_str("padded"),
+            Self::Unaligned => f.write_str("unaligned"),
+            Self::Reversed => f.write_str("reversed"),
+            Self::UnalignedPart(tensor, part) => {
+                let part = match part {
+                    Part::Start => "start",
+                    Part::Head => "head",
+                    Part::Row => "row",
+                    Part::Batch => "batch",
+                };
+                write!(f, "unaligned-{}-{part}", ["q", "k", "v", "o"][*tensor])
+            }
         }
     }
 }
@@ -204,7 +230,7 @@ impl Problem {
             Lengths::Packed => " cu_seqlens",
             Lengths::PackedQuery => " cu_seqlens_q+seqused_k",
         };
-        name = format!("{name} {} {}{}", self.layout.word(), self.inputs.word(), self.scale);
+        name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
         if !self.lse {
             name += " no-lse";
         }
@@ -275,6 +301,13 @@ impl Problem {
                 batch = rows * row + 64;
                 lead = 8 * number;
             }
+            Layout::UnalignedPart(which, part) => {
+                let odd = |p| i64::from(which == tensor && part == p);
+                head = dim + odd(Part::Head);
+                row = (heads as u64 * head as u64).next_multiple_of(8) as i64 + odd(Part::Row);
+                batch = (rows as u64 * row as u64).next_multiple_of(8) as i64 + odd(Part::Batch);
+                lead = odd(Part::Start);
+            }
             Layout::Unaligned => {
                 head = dim + 1 + 2 * number;
                 row = heads * head + 1 + number;
@@ -333,7 +366,17 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const LAYOUTS: [Layout; 5] = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
+    const LAYOUTS: [Layout; 9] = [
+        Layout::Bshd,
+        Layout::Bhsd,
+        Layout::Padded,
+        Layout::Unaligned,
+        Layout::Reversed,
+        Layout::UnalignedPart(3, Part::Start),
+        Layout::UnalignedPart(3, Part::Head),
+        Layout::UnalignedPart(3, Part::Row),
+        Layout::UnalignedPart(3, Part::Batch),
+    ];
 
     #[test]
     fn a_name_tells_the_whole_case() {
@@ -364,6 +407,19 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn exactly_one_part_of_one_tensor_is_unaligned_where_asked() {
+        for (which, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
+            let problem = Problem::new(&[(5, 7); 2], 2, 1).layout(Layout::UnalignedPart(which, part));
+            for tensor in 0..4 {
+                let Placement { strides, origin, .. } = problem.place(tensor, Side::Key, 2, 72);
+                let odd = [origin as i64, strides.head, strides.row, strides.batch].map(|n| n % 8 != 0);
+                let expected = [Part::Start, Part::Head, Part::Row, Part::Batch].map(|p| which == tensor && part == p);
+                assert_eq!(odd, expected, "tensor {tensor}, asked {which} {part:?}");
             }
         }
     }
