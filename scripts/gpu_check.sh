@@ -37,7 +37,7 @@ step check "$kgen" check --all --device gpu ${CHECK_FLAGS:---thorough}
 if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck synccheck; do
         lines=2 step "sanitizer-$tool" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
-            "$kgen" check --filter "$sanitize" --device gpu --fresh --check-limit 300
+            "$kgen" check --filter "$sanitize" --device gpu --fresh --time-limit 300
     done
 else
     echo "compute-sanitizer is not installed: skipped"

@@ -1,7 +1,7 @@
 //! The lists of cases. Every length is chosen against the tiles: 1 and 17 are less than any, 64 and 128 fill some
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
-use super::problem::{Inputs, Layout, Lengths, Problem, Scale};
+use super::problem::{Inputs, Layout, Lengths, Part, Problem, Scale};
 use serde::{Deserialize, Serialize};
 
 /// How much is checked.
@@ -39,7 +39,7 @@ const LENGTHS: [usize; 9] = [1, 17, 64, 113, 128, 203, 257, 512, 1023];
 const HEADS: [(usize, usize); 3] = [(2, 2), (8, 2), (8, 1)];
 
 fn smoke() -> Vec<Problem> {
-    vec![
+    let mut cases = vec![
         // Tails on both sides, several steps, a different stride for every tensor.
         Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded),
         // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
@@ -61,7 +61,12 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
         // The log-sum-exp counts the visible keys.
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
-    ]
+    ];
+    // One part of one tensor unaligned: the launcher has to look at each. Small, for it decides before the launch.
+    for (tensor, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
+        cases.push(Problem::new(&[(17, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)));
+    }
+    cases
 }
 
 fn thorough() -> Vec<Problem> {

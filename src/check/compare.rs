@@ -1,10 +1,6 @@
 //! Judges what a launch left in memory: every element that should be there, and every byte that should not have changed.
 
-use super::{
-    numbers::Number,
-    problem::{Problem, Side},
-    reference::Reference,
-};
+use super::{numbers::Number, place::Side, problem::Problem, reference::Reference};
 use crate::device::{Call, Image, Outputs};
 
 /// How one tensor compares with its reference.

@@ -6,6 +6,7 @@
 mod cases;
 mod compare;
 mod numbers;
+mod place;
 mod problem;
 mod reference;
 mod run;

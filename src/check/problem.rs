@@ -1,6 +1,6 @@
-//! One test case: the shape of an attention problem, how its tensors lie in memory, and what is in them.
+//! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what is
+//! in them.
 
-use crate::device::Strides;
 use std::fmt;
 
 /// How Q, K, V and O lie in memory. The four tensors get different strides wherever the layout leaves that open, so
@@ -15,18 +15,44 @@ pub enum Layout {
     Padded,
     /// Gaps and a start that are no multiples of 16 bytes.
     Unaligned,
+    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O = 0, 1, 2, 3): a launcher that does not
+    /// look at it takes the fast path and faults.
+    UnalignedPart(usize, Part),
     /// The row stride is negative: tokens lie in memory from the last to the first.
     Reversed,
 }
 
-impl Layout {
-    fn word(self) -> &'static str {
+/// What of a tensor's place can be aligned or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Its first element.
+    Start,
+    /// The stride of heads.
+    Head,
+    /// The stride of rows.
+    Row,
+    /// The stride of batch entries.
+    Batch,
+}
+
+impl fmt::Display for Layout {
+    /// As the names of cases say it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bshd => "bshd",
-            Self::Bhsd => "bhsd",
-            Self::Padded => "padded",
-            Self::Unaligned => "unaligned",
-            Self::Reversed => "reversed",
+            Self::Bshd => f.write_str("bshd"),
+            Self::Bhsd => f.write_str("bhsd"),
+            Self::Padded => f.write_str("padded"),
+            Self::Unaligned => f.write_str("unaligned"),
+            Self::Reversed => f.write_str("reversed"),
+            Self::UnalignedPart(tensor, part) => {
+                let part = match part {
+                    Part::Start => "start",
+                    Part::Head => "head",
+                    Part::Row => "row",
+                    Part::Batch => "batch",
+                };
+                write!(f, "unaligned-{}-{part}", ["q", "k", "v", "o"][*tensor])
+            }
         }
     }
 }
@@ -108,45 +134,6 @@ pub struct Problem {
     pub lse: bool,
 }
 
-/// Which of the two row axes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// Rows of Q, O and LSE.
-    Query,
-    /// Rows of K and V.
-    Key,
-}
-
-/// Where the rows of one side lie, before strides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowPlan {
-    /// First row of each sequence along the row axis; all 0 unless packed.
-    pub first: Vec<usize>,
-    /// Rows along the row axis of one batch entry; of all sequences, where packed.
-    pub rows: usize,
-    /// Batch entries in memory; 1 where packed.
-    pub entries: usize,
-    /// `seqlen_q` or `seqlen_k` of the call: the rows of an entry, or the longest sequence where packed.
-    pub bound: usize,
-}
-
-/// One tensor's place in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placement {
-    /// Element strides.
-    pub strides: Strides,
-    /// Elements from the first to the last, gaps included.
-    pub span: usize,
-    /// Elements before element (0, 0, 0).
-    pub origin: usize,
-}
-
-/// Rows in memory behind the used ones of every sequence, where `seqused` is given.
-const UNUSED_ROWS: usize = 3;
-
-/// What stands in place of a stride that the kernel must not read.
-const NOT_READ: i64 = 0x5bad_5bad;
-
 impl Problem {
     /// A plain problem: one sequence, contiguous, normal inputs.
     pub fn new(sequences: &[(usize, usize)], heads: usize, heads_k: usize) -> Self {
@@ -204,7 +191,7 @@ impl Problem {
             Lengths::Packed => " cu_seqlens",
             Lengths::PackedQuery => " cu_seqlens_q+seqused_k",
         };
-        name = format!("{name} {} {}{}", self.layout.word(), self.inputs.word(), self.scale);
+        name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
         if !self.lse {
             name += " no-lse";
         }
@@ -219,100 +206,6 @@ impl Problem {
             Scale::Quarter => 0.25,
             Scale::One => 1.0,
         }
-    }
-
-    /// Whether `side` is given by `cu_seqlens`.
-    pub fn is_packed(&self, side: Side) -> bool {
-        match self.lengths {
-            Lengths::Uniform | Lengths::Used => false,
-            Lengths::Packed => true,
-            Lengths::PackedQuery => side == Side::Query,
-        }
-    }
-
-    /// Whether `side` is given by `seqused`.
-    pub fn is_used(&self, side: Side) -> bool {
-        match self.lengths {
-            Lengths::Uniform | Lengths::Packed => false,
-            Lengths::Used => true,
-            Lengths::PackedQuery => side == Side::Key,
-        }
-    }
-
-    /// Rows of each sequence of `side` that take part.
-    pub fn used_rows(&self, side: Side) -> impl Iterator<Item = usize> {
-        self.sequences.iter().map(move |&(q, k)| if side == Side::Query { q } else { k })
-    }
-
-    /// Where the rows of `side` lie.
-    pub fn rows(&self, side: Side) -> RowPlan {
-        let longest = self.used_rows(side).max().unwrap_or(0);
-        if self.is_packed(side) {
-            let mut total = 0;
-            let mut first = Vec::with_capacity(self.sequences.len());
-            for rows in self.used_rows(side) {
-                first.push(total);
-                total += rows;
-            }
-            return RowPlan { first, rows: total, entries: 1, bound: longest };
-        }
-        let rows = if self.is_used(side) { longest + UNUSED_ROWS } else { longest };
-        RowPlan { first: vec![0; self.sequences.len()], rows, entries: self.sequences.len(), bound: rows }
-    }
-
-    /// The place of tensor number `tensor` (Q, K, V, O = 0, 1, 2, 3), which has `heads` heads on `side`.
-    pub fn place(&self, tensor: usize, side: Side, heads: usize, head_dim: usize) -> Placement {
-        let plan = self.rows(side);
-        let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);
-        let (heads, dim) = (heads as i64, head_dim as i64);
-        let (mut batch, mut row, head, mut lead);
-        match self.layout {
-            Layout::Bshd | Layout::Reversed => (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0),
-            Layout::Bhsd => (head, row, batch, lead) = (rows * dim, dim, rows * heads * dim, 0),
-            Layout::Padded => {
-                head = dim + 8 * (number % 2);
-                row = heads * head + 8 * (number + 1);
-                batch = rows * row + 64;
-                lead = 8 * number;
-            }
-            Layout::Unaligned => {
-                head = dim + 1 + 2 * number;
-                row = heads * head + 1 + number;
-                batch = rows * row + 3;
-                lead = 1;
-            }
-        }
-        if self.layout == Layout::Reversed && rows > 0 {
-            lead = (rows - 1) * row;
-            row = -row;
-        }
-        let empty = rows == 0 || entries == 0;
-        let last = if empty { 0 } else { (entries - 1) * batch + ((rows - 1) * row).max(0) + (heads - 1) * head + dim };
-        if self.is_packed(side) {
-            batch = NOT_READ;
-        }
-        Placement { strides: Strides { batch, row, head }, span: (lead + last) as usize, origin: lead as usize }
-    }
-
-    /// The place of the log-sum-exp, whose rows are contiguous; the strides hold batch and head.
-    pub fn place_lse(&self) -> Placement {
-        let plan = self.rows(Side::Query);
-        let gap = match self.layout {
-            Layout::Padded | Layout::Unaligned => 5,
-            _ => 0,
-        };
-        let head = plan.rows + gap;
-        let batch = self.heads * head + gap;
-        let span = batch * plan.entries;
-        let batch = if self.is_packed(Side::Query) { NOT_READ } else { batch as i64 };
-        Placement { strides: Strides { batch, row: 1, head: head as i64 }, span, origin: 0 }
-    }
-
-    /// Offset of element 0 of a row, from element (0, 0, 0).
-    pub fn offset(&self, placement: &Placement, side: Side, plan: &RowPlan, sequence: usize, row: usize, head: usize) -> i64 {
-        let strides = placement.strides;
-        let batch = if self.is_packed(side) { 0 } else { sequence as i64 * strides.batch };
-        batch + (plan.first[sequence] + row) as i64 * strides.row + head as i64 * strides.head
     }
 }
 
@@ -331,9 +224,6 @@ impl fmt::Display for Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    const LAYOUTS: [Layout; 5] = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
 
     #[test]
     fn a_name_tells_the_whole_case() {
@@ -341,39 +231,5 @@ mod tests {
         assert_eq!(plain.name(true), "b2 h8/2 sq113 sk203 causal bshd normal");
         let packed = Problem::new(&[(1, 203), (64, 17)], 2, 2).lengths(Lengths::Packed).inputs(Inputs::Constant, Scale::Zero);
         assert_eq!(packed.name(false), "b2 h2/2 sq1+64 sk203+17 full cu_seqlens bshd constant scale0");
-    }
-
-    #[test]
-    fn no_two_elements_share_a_place_and_none_lies_outside_the_span() {
-        for layout in LAYOUTS {
-            for lengths in [Lengths::Uniform, Lengths::Used, Lengths::Packed, Lengths::PackedQuery] {
-                let sequences = if lengths == Lengths::Uniform { [(5, 5); 3] } else { [(5, 2), (0, 5), (3, 1)] };
-                let problem = Problem::new(&sequences, 2, 2).layout(layout).lengths(lengths);
-                for side in [Side::Query, Side::Key] {
-                    let placement = problem.place(3, side, 2, 16);
-                    let plan = problem.rows(side);
-                    let mut seen = HashSet::new();
-                    for (sequence, rows) in problem.used_rows(side).enumerate() {
-                        for (row, head) in itertools::iproduct!(0..rows, 0..2) {
-                            let offset = problem.offset(&placement, side, &plan, sequence, row, head);
-                            for element in offset..offset + 16 {
-                                assert!(seen.insert(element), "{layout:?} {lengths:?}: {element} twice");
-                                let index = element + placement.origin as i64;
-                                assert!((0..placement.span as i64).contains(&index), "{layout:?} {lengths:?}: {index}");
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_unaligned_layout_keeps_no_row_on_a_16_byte_boundary_for_every_tensor() {
-        let problem = Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned);
-        for tensor in 0..4 {
-            let placement = problem.place(tensor, Side::Query, 2, 64);
-            assert_ne!(placement.origin % 8, 0);
-        }
     }
 }

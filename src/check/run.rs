@@ -137,7 +137,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         level: options.level,
         filter: options.filter.clone(),
         seed: options.seed,
-        threads: thread::available_parallelism().map_or(1, usize::from).div_ceil(options.jobs.max(1)),
+        threads: reference_threads(device, options.jobs),
         time_limit_seconds: options.time_limit.as_secs_f64(),
     };
     let cache = VerdictCache::new(&options.cache);
@@ -177,6 +177,15 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         cache.keep(&key, &verdict);
     }
     verdict
+}
+
+/// Threads for a worker's reference: all cores for the one worker of a GPU, a share of them for each on the emulator.
+fn reference_threads(device: DeviceKind, jobs: usize) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    match device {
+        DeviceKind::Gpu => cores,
+        DeviceKind::Emulator => cores.div_ceil(jobs.max(1)),
+    }
 }
 
 /// The key of a verdict that may be reused. A library is known by its bytes, a GPU by its name and driver.

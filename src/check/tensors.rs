@@ -2,7 +2,8 @@
 
 use super::{
     numbers::Number,
-    problem::{Inputs, Placement, Problem, Side},
+    place::{Placement, Side},
+    problem::{Inputs, Problem},
 };
 use crate::device::{Call, Element, Image};
 use rand::{RngExt, SeedableRng};

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     build::Unit,
     check::{self, CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict, default_time_limit},
-    device::{DeviceKind, EmulatorKit, GpuInfo},
+    device::{DeviceChoice, DeviceKind, EmulatorKit, GpuInfo},
     grid::Target,
     plan::{self, Plan},
     toolchain::{Cancel, cache_dir},
@@ -37,6 +37,10 @@ pub struct Args {
 
     #[command(flatten)]
     build: BuildArgs,
+
+    /// Where kernels are smoke-tested: auto (the GPU if there is one), gpu or emulator.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
 }
 
 /// Runs the command.
@@ -45,14 +49,15 @@ pub struct Args {
 /// [`CliError::VariantFailed`] when a variant did not build or not pass, after the report; what [`made::make`] gives
 /// otherwise.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let Args { selection, build } = args;
+    let Args { selection, build, device } = args;
     let cancel = ui::cancel_on_ctrl_c();
     let compiling = Progress::new(global.format, "compiling");
+    let gpu = gpu(device)?;
     let made = made::make(global, &selection, &build, &cancel, &compiling)?;
     drop(compiling);
 
     let start = Instant::now();
-    let verdicts = smoke(&made, &build, &cancel, global.format)?;
+    let verdicts = smoke(&made, &build, gpu, &cancel, global.format)?;
     if cancel.requested() {
         return Err(CliError::Interrupted);
     }
@@ -70,11 +75,22 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     }
 }
 
+/// The GPU to test on, or `None` for the emulator. Asked before anything is built: a missing one is told at once.
+fn gpu(choice: DeviceChoice) -> Result<Option<GpuInfo>, CliError> {
+    match choice {
+        DeviceChoice::Auto => Ok(GpuInfo::probe().ok()),
+        DeviceChoice::Only(DeviceKind::Emulator) => Ok(None),
+        DeviceChoice::Only(DeviceKind::Gpu) => match GpuInfo::probe() {
+            Ok(gpu) => Ok(Some(gpu)),
+            Err(error) => Err(CliError::Environment(error.to_string())),
+        },
+    }
+}
+
 /// Checks every kernel that compiled: on the GPU where it can run there, else on the emulator.
-fn smoke(made: &Made, args: &BuildArgs, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
+fn smoke(made: &Made, args: &BuildArgs, gpu: Option<GpuInfo>, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
     let environment = |error: &dyn std::fmt::Display| CliError::Environment(error.to_string());
     let cache = cache_dir()?;
-    let gpu = GpuInfo::probe().ok();
     let library = made.report.library.as_ref().map(|library| made.out_dir.join(&library.path));
     let library = library.map(std::path::absolute).transpose().map_err(|e| environment(&e))?;
 

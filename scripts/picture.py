@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Draws what a command prints on a terminal as an SVG picture, for README.md.
+
+    scripts/picture.py docs/images/build-all.svg 112 -- kgen build-all
+
+Runs the command with its standard output on a terminal of the given width (standard error goes through), so colours
+are those a person sees. Needs `rich` from PyPI: python3 -m pip install rich.
+"""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+from rich.console import Console
+from rich.text import Text
+
+
+def terminal_output(command, width):
+    """What the command writes to a terminal `width` columns wide."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, width, 0, 0))
+    process = subprocess.Popen(command, stdout=slave, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)})
+    os.close(slave)
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # the terminal closes with the command
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    if process.wait() != 0:
+        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
+    return b"".join(chunks).decode().replace("\r\n", "\n")
+
+
+def main():
+    path, width, dashes, *command = sys.argv[1:]
+    if dashes != "--" or not command:
+        raise SystemExit(__doc__)
+    text = f"$ {' '.join([os.path.basename(command[0]), *command[1:]])}\n" + terminal_output(command, int(width))
+    console = Console(record=True, width=int(width), file=open(os.devnull, "w"), force_terminal=True)
+    console.print(Text.from_ansi(text.rstrip()))
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    svg = console.export_svg(title="kgen")
+    # The picture stands alone: no fonts from anywhere, no comment about where it came from.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
+    with open(path, "w") as f:
+        f.write(svg)
+
+
+if __name__ == "__main__":
+    main()
