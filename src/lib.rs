@@ -14,6 +14,7 @@ pub mod build;
 pub mod check;
 pub mod cli;
 pub mod device;
+pub mod files;
 pub mod grid;
 pub mod plan;
 pub mod render;

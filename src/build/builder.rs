@@ -4,12 +4,13 @@ use super::{
     BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Unit,
     cache::Cache,
     compile::{Attempt, Shared},
-    files::write_atomic,
     key::KeyHasher,
-    lock::OutputLock,
     memory::{self, Gate, Peaks},
 };
-use crate::toolchain::{Cancel, HostCompiler, Nvcc, find_in_path};
+use crate::{
+    files::{FolderLock, write_atomic},
+    toolchain::{Cancel, HostCompiler, Nvcc, find_in_path},
+};
 use rayon::prelude::*;
 use std::{
     fs, io,
@@ -44,7 +45,7 @@ pub struct Builder<'a> {
     pub(super) cancel: Cancel,
     pub(super) observer: &'a dyn Observer,
     pub(super) cache: Cache,
-    _lock: OutputLock,
+    _lock: FolderLock,
 }
 
 impl<'a> Builder<'a> {
@@ -65,7 +66,10 @@ impl<'a> Builder<'a> {
             fs::create_dir_all(&folder).map_err(BuildError::output("create", &folder))?;
         }
         let cache = Cache::open(&options.cache_dir)?;
-        let lock = OutputLock::acquire(&options.out_dir, &cancel, observer)?;
+        let waiting = |who: &str| observer.note(&format!("{who} is building in `{}`; waiting for it", options.out_dir.display()));
+        let lock_file = options.out_dir.join(".lock");
+        let lock = FolderLock::acquire(&lock_file, &waiting, &|| cancel.requested());
+        let lock = lock.map_err(BuildError::output("lock", lock_file))?.ok_or(BuildError::Cancelled)?;
         Ok(Self { nvcc, host, options, cancel, observer, cache, _lock: lock })
     }
 

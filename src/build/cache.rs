@@ -2,6 +2,7 @@
 //! by one rename and is checked against its own hash whenever it is read.
 
 use super::{BuildError, KernelResources};
+use crate::{files::content_hash, toolchain::process::Usage};
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -36,10 +37,10 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Describes `output`.
-    pub fn new(output: &[u8], resources: Vec<KernelResources>, usage: &crate::toolchain::process::Usage) -> Self {
+    pub fn new(output: &[u8], resources: Vec<KernelResources>, usage: &Usage) -> Self {
         Self {
             version: ENTRY_VERSION,
-            output_hash: blake3::hash(output).to_hex().to_string(),
+            output_hash: content_hash(output),
             resources,
             cpu_seconds: usage.cpu_seconds,
             wall_seconds: usage.wall_seconds,
@@ -83,7 +84,7 @@ impl Cache {
         let entry: Entry = serde_json::from_slice(&fs::read(folder.join("entry.json")).ok()?).ok()?;
         let output = fs::read(folder.join("output")).ok()?;
         let log = fs::read(folder.join("log")).ok()?;
-        let whole = entry.version == ENTRY_VERSION && blake3::hash(&output).to_hex().as_str() == entry.output_hash;
+        let whole = entry.version == ENTRY_VERSION && content_hash(&output) == entry.output_hash;
         whole.then_some(Stored { entry, output, log })
     }
 
@@ -142,7 +143,6 @@ fn sweep(objects: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolchain::process::Usage;
 
     fn stored(output: &[u8]) -> Stored {
         let usage = Usage { cpu_seconds: 1.5, wall_seconds: 2.0, peak_memory_bytes: 7 };

@@ -4,13 +4,13 @@ use super::{
     Artifact, BuildError, BuildFailure, Builder, FailureKind, Unit,
     cache::{Entry, Stored},
     diagnostics,
-    files::write_atomic,
     key::KeyHasher,
     memory::{Gate, Peaks},
     ptxas,
     report::{log_path, object_path},
 };
 use crate::{
+    files::write_atomic,
     plan::shell_words,
     toolchain::process::{self, Ending, Finished},
 };

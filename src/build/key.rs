@@ -1,29 +1,34 @@
 //! Cache keys: a hash of everything an object depends on, and of nothing else. No times, no absolute paths.
 
 use super::{BuildError, Unit};
-use crate::toolchain::{HostCompiler, Nvcc};
+use crate::{
+    files::FieldHasher,
+    toolchain::{HostCompiler, Nvcc},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 /// Grows when objects of the same inputs would come out different (other hidden flags, another entry format).
-const SCHEME: &str = "kgen-object-1";
+const SCHEME: &str = "kgen-object-2";
 
 /// Variables nvcc reads flags from; they change objects as flags do.
 const FLAG_VARIABLES: [&str; 3] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"];
 
-/// A hash of named fields. Each is preceded by its length, so that no two lists of fields look alike.
+/// Hashes everything the objects of one build share; each unit and the link add their own.
 #[derive(Clone)]
-pub(super) struct KeyHasher(blake3::Hasher);
+pub(super) struct KeyHasher(FieldHasher);
 
 impl KeyHasher {
-    /// Starts with the compilers, which every key depends on.
+    /// Starts with what every key depends on: the compilers, and the processor their host code is for, which neither
+    /// names in its version and which may differ between machines that share a home folder.
     pub fn new(nvcc: &Nvcc, host: &HostCompiler) -> Self {
-        let mut hasher = Self(blake3::Hasher::new());
-        hasher.field("scheme", SCHEME.as_bytes());
-        hasher.field("nvcc", nvcc.build_id.as_bytes());
-        hasher.field("host", host.version.as_bytes());
+        let mut hasher = Self(FieldHasher::default());
+        hasher.field("scheme", SCHEME);
+        hasher.field("processor", std::env::consts::ARCH);
+        hasher.field("nvcc", &nvcc.build_id);
+        hasher.field("host", &host.version);
         for name in FLAG_VARIABLES {
             hasher.field(name, std::env::var_os(name).unwrap_or_default().as_encoded_bytes());
         }
@@ -31,11 +36,8 @@ impl KeyHasher {
     }
 
     /// Adds a field.
-    pub fn field(&mut self, name: &str, value: &[u8]) {
-        for part in [name.as_bytes(), value] {
-            self.0.update(&(part.len() as u64).to_le_bytes());
-            self.0.update(part);
-        }
+    pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.0.field(name, value);
     }
 
     /// Adds every file below `include`, by relative name and content.
@@ -52,7 +54,7 @@ impl KeyHasher {
             let name = file.strip_prefix(include).unwrap_or(&file).as_os_str();
             let text = fs::read(&file).map_err(|source| BuildError::Generated { path: file.clone(), source })?;
             self.field("header", name.as_encoded_bytes());
-            self.field("text", &text);
+            self.field("text", text);
         }
         Ok(())
     }
@@ -61,16 +63,16 @@ impl KeyHasher {
     pub fn unit(&self, unit: &Unit) -> String {
         let mut hasher = self.clone();
         hasher.field("file", unit.path.file_name().unwrap_or_default().as_encoded_bytes());
-        hasher.field("source", unit.text.as_bytes());
+        hasher.field("source", &unit.text);
         for flag in &unit.flags {
-            hasher.field("flag", flag.as_bytes());
+            hasher.field("flag", flag);
         }
         hasher.finish()
     }
 
     /// The key, in hexadecimal.
-    pub fn finish(self) -> String {
-        self.0.finalize().to_hex().to_string()
+    pub fn finish(&self) -> String {
+        self.0.finish()
     }
 }
 

@@ -4,10 +4,9 @@ use super::{
     Artifact, BuildError, Builder, Library,
     cache::{Entry, Stored},
     diagnostics,
-    files::write_atomic,
     key::KeyHasher,
 };
-use crate::{plan::shell_words, toolchain::process::Ending};
+use crate::{files::write_atomic, plan::shell_words, toolchain::process::Ending};
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
@@ -55,13 +54,13 @@ impl Builder<'_> {
 
     fn link_key(&self, artifacts: &[Artifact]) -> String {
         let mut hasher = KeyHasher::new(self.nvcc, self.host);
-        hasher.field("exports", EXPORTS.as_bytes());
+        hasher.field("exports", EXPORTS);
         for flag in LINK_FLAGS {
-            hasher.field("flag", flag.as_bytes());
+            hasher.field("flag", flag);
         }
         for artifact in artifacts {
             hasher.field("object", artifact.object.as_os_str().as_encoded_bytes());
-            hasher.field("hash", artifact.object_hash.as_bytes());
+            hasher.field("hash", &artifact.object_hash);
         }
         hasher.finish()
     }

@@ -1,7 +1,7 @@
 //! Memory tokens: how many compilers fit into memory at once, from what each needed the last time.
 
-use super::{BuildError, files::write_atomic};
-use crate::toolchain::Cancel;
+use super::BuildError;
+use crate::{files::write_atomic, toolchain::Cancel};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,

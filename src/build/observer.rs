@@ -22,9 +22,3 @@ pub trait Observer: Sync {
     /// This unit is done, whether it was started or found in the cache.
     fn finished(&self, _outcome: Outcome<'_>) {}
 }
-
-/// Watches nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}

@@ -2,14 +2,33 @@
 //! Only passes are kept; a failure is always shown by running it.
 
 use super::{Verdict, worker};
+use crate::files::{FieldHasher, content_hash, write_atomic};
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
-/// Raised whenever inputs, reference or comparison change what a pass means; part of every key.
-const REVISION: u32 = 2;
+/// What a pass means, and the format it is kept in: the hash of the code that draws inputs, runs, judges and writes. Part
+/// of every key, so that nobody has to remember to raise a number when one of these files changes.
+static JUDGE: LazyLock<String> = LazyLock::new(|| {
+    let code = [
+        include_str!("compare.rs"),
+        include_str!("numbers.rs"),
+        include_str!("place.rs"),
+        include_str!("problem.rs"),
+        include_str!("reference.rs"),
+        include_str!("tensors.rs"),
+        include_str!("tolerance.rs"),
+        include_str!("verdict.rs"),
+        include_str!("worker.rs"),
+        include_str!("../device/abi.rs"),
+        include_str!("../device/emulator.rs"),
+        include_str!("../device/gpu.rs"),
+        include_str!("../device/image.rs"),
+    ];
+    content_hash(code.concat())
+});
 
 /// The folder of kept verdicts.
 #[derive(Debug, Clone)]
@@ -25,18 +44,19 @@ impl VerdictCache {
 
     /// The key of a check: `kernel` stands for the kernel and the device, `request` for everything else that is asked.
     pub(super) fn key(kernel: &[&str], request: &worker::Request) -> String {
-        let mut hasher = blake3::Hasher::new();
-        let mut add = |part: &str| _ = hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
-        add(&format!("{REVISION} {} {} {}", env!("CARGO_PKG_VERSION"), request.level.word(), request.seed));
-        add(&request.variant.name());
-        add(request.device.word());
+        let mut hasher = FieldHasher::default();
+        hasher.field("judge", &*JUDGE);
+        hasher.field("level", request.level.word());
+        hasher.field("seed", request.seed.to_le_bytes());
+        hasher.field("variant", request.variant.name());
+        hasher.field("device", request.device.word());
         for part in kernel {
-            add(part);
+            hasher.field("kernel", part);
         }
         for case in worker::selected_cases(request.level, request.variant.causal, request.filter.as_deref()) {
-            add(&format!("{case:?}"));
+            hasher.field("case", format!("{case:?}"));
         }
-        hasher.finalize().to_hex().to_string()
+        hasher.finish()
     }
 
     /// The kept pass, if there is one. A file that does not read as one counts as none.
@@ -50,10 +70,7 @@ impl VerdictCache {
     pub(super) fn keep(&self, key: &str, verdict: &Verdict) {
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(&self.folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-            file.write_all(serde_json::to_string_pretty(verdict)?.as_bytes())?;
-            file.persist(self.path(key))?;
-            Ok(())
+            write_atomic(&self.path(key), serde_json::to_string_pretty(verdict)?.as_bytes()).map(drop)
         };
         if verdict.passed() {
             let _ = write();

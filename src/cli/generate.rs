@@ -134,7 +134,7 @@ impl Workshop {
     /// [`CliError::Usage`]; the folder is then as it was.
     pub(super) fn write_folder(&self, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
         self.plan(variants)?;
-        let open = Folder::open(folder, &ui::note).map_err(usage)?;
+        let open = Folder::open(folder, &ui::note, &|| false).map_err(usage)?;
         let (variants, files) = self.folder_files(folder, variants, open.held())?;
         let summary = open.write(&files, Prune::Yes).map_err(usage)?;
         Ok((variants, summary))

@@ -3,6 +3,7 @@
 //! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
 //! same kernel at once disturb each other no more than by doing the work twice.
 
+use crate::files::FieldHasher;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -67,8 +68,8 @@ impl EmulatorKit {
     /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
     /// kit of the same content is there already.
     ///
-    /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` tells apart compilers of
-    /// the same path.
+    /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` identifies the compiler,
+    /// wherever it lies.
     ///
     /// # Errors
     /// [`KitError`].
@@ -83,14 +84,18 @@ impl EmulatorKit {
             .map(|(path, text)| (format!("{INCLUDE}/{path}"), text))
             .chain(emulator.map(|(path, text)| (format!("{EMULATOR}/{path}"), text)))
             .collect();
-        let mut hasher = blake3::Hasher::new();
-        let parts = files.iter().flat_map(|(path, text)| [path.as_str(), text]);
-        for part in
-            parts.chain(FLAGS).chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION, compiler_version, &compiler.to_string_lossy()])
-        {
-            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        let mut hasher = FieldHasher::default();
+        // A compiler's version does not name the processor it compiles for.
+        hasher.field("processor", std::env::consts::ARCH);
+        hasher.field("compiler", compiler_version);
+        for flag in FLAGS.into_iter().chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION]) {
+            hasher.field("flag", flag);
         }
-        let hash = hasher.finalize().to_hex().to_string();
+        for (path, text) in &files {
+            hasher.field("file", path);
+            hasher.field("text", text);
+        }
+        let hash = hasher.finish();
         let root = cache.join("emulator");
         let kit = Self { compiler: compiler.to_owned(), folder: root.join(format!("kit-{}", short(&hash))), root, hash };
         if !kit.folder.is_dir() {
@@ -109,8 +114,11 @@ impl EmulatorKit {
     /// # Errors
     /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
     pub fn library(&self, name: &str, text: &str) -> Result<PathBuf, KitError> {
-        let key = blake3::Hasher::new().update(self.hash.as_bytes()).update(name.as_bytes()).update(text.as_bytes()).finalize();
-        let folder = self.root.join(short(&key.to_hex()));
+        let mut key = FieldHasher::default();
+        for (field, value) in [("kit", self.hash.as_str()), ("name", name), ("text", text)] {
+            key.field(field, value);
+        }
+        let folder = self.root.join(short(&key.finish()));
         let library = folder.join(format!("{name}.so"));
         if !library.is_file() {
             appear(&self.root, &folder, |folder| {

@@ -26,7 +26,7 @@ pub enum RenderError {
     Empty,
     /// Files in the way that differ from what would be written and that no earlier run wrote.
     #[error(
-        "`{}` holds {} that this kgen did not write: {}; choose another folder with `--output`, or move {} away",
+        "`{}` holds {} that this kgen did not write: {}; choose another folder, or move {} away",
         folder.display(),
         if files.len() == 1 { "a file" } else { "files" },
         listed(files),
@@ -46,6 +46,9 @@ pub enum RenderError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Stopped while it waited for another process.
+    #[error("interrupted")]
+    Interrupted,
     /// The operating system refused.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {

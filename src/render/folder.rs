@@ -1,7 +1,10 @@
 //! Writing a generated folder: whole files only, nothing of a user's, all of it or none of it.
 
-use super::{OutputFile, RenderError, Templates, include_tree, lock::FolderLock, manifest};
-use crate::grid::Variant;
+use super::{OutputFile, RenderError, Templates, include_tree, manifest};
+use crate::{
+    files::{FolderLock, content_hash},
+    grid::Variant,
+};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::{
@@ -48,14 +51,14 @@ pub struct Folder {
 
 impl Folder {
     /// Creates the folder if need be, waits for its lock and reads its manifest. `on_wait` receives one sentence if
-    /// another process has the lock.
+    /// another process has the lock; the wait ends when `stop` becomes true.
     ///
     /// # Errors
     /// [`RenderError::Io`] when the folder cannot be created or written, [`RenderError::Manifest`] when its manifest is
-    /// damaged, not kgen's, or of a newer kgen.
-    pub fn open(path: &Path, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
+    /// damaged, not kgen's, or of a newer kgen, [`RenderError::Interrupted`].
+    pub fn open(path: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<Self, RenderError> {
         fs::create_dir_all(path).map_err(RenderError::io("create", path))?;
-        let lock = FolderLock::take(path, on_wait)?;
+        let lock = lock(path, on_wait, stop)?;
         remove_stale_staging(path);
         Ok(Self { path: path.to_owned(), held: manifest::Held::read(path)?, _lock: lock })
     }
@@ -89,7 +92,7 @@ impl Folder {
             }
             let full = self.path.join(path);
             match fs::read_to_string(&full) {
-                Ok(text) if manifest::hash(&text) == *hash => {
+                Ok(text) if content_hash(&text) == *hash => {
                     fs::remove_file(&full).map_err(RenderError::io("remove", &full))?;
                     remove_empty_parents(&self.path, &full);
                     summary.removed.push(path.clone());
@@ -107,7 +110,7 @@ impl Folder {
 /// # Errors
 /// As theirs.
 pub fn write_tree(folder: &Path, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
-    Folder::open(folder, &|_| ())?.write(files, prune)
+    Folder::open(folder, &|_| (), &|| false)?.write(files, prune)
 }
 
 /// The variants whose kernels `folder` holds, by its manifest; none where there is no manifest. Takes no lock.
@@ -132,12 +135,19 @@ pub fn write_kernel_file(
     let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     fs::create_dir_all(folder).map_err(RenderError::io("create", folder))?;
-    let _lock = FolderLock::take(folder, on_wait)?;
+    let _lock = lock(folder, on_wait, &|| false)?;
     remove_stale_staging(folder);
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
     let files: Vec<OutputFile> = std::iter::once(kernel).chain(include_tree(templates)).collect();
     replace(folder, &files, &|path, text| path == name && String::from_utf8_lossy(text).contains(MARK))
+}
+
+/// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
+fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<FolderLock, RenderError> {
+    let waiting = |who: &str| on_wait(&format!("{who} is writing `{}`; waiting for it", folder.display()));
+    let lock = FolderLock::acquire(&folder.join(".kgen.lock"), &waiting, stop);
+    lock.map_err(RenderError::io("write", folder))?.ok_or(RenderError::Interrupted)
 }
 
 /// Writes those of `files` that are not yet as they should be. `ours` says, of a path and the text found there,
@@ -301,7 +311,7 @@ mod tests {
         write_tree(&folder, &files(&[64]), Prune::Yes).expect("written");
         fs::write(outer.path().join("victim"), "precious").expect("written");
         let manifest = fs::read_to_string(folder.join("manifest.json")).expect("readable");
-        let line = format!("\"files\": {{\n    \"../victim\": \"{}\",", manifest::hash("precious"));
+        let line = format!("\"files\": {{\n    \"../victim\": \"{}\",", content_hash("precious"));
         fs::write(folder.join("manifest.json"), manifest.replace("\"files\": {", &line)).expect("written");
         write_tree(&folder, &files(&[64]), Prune::Yes).expect("written");
         assert!(outer.path().join("victim").exists());

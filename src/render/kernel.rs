@@ -2,6 +2,7 @@
 
 use super::{RenderError, Templates};
 use crate::{
+    files::content_hash,
     grid::{Dtype, Kind, Target},
     plan::{self, Plan},
 };
@@ -64,7 +65,7 @@ impl Renderer {
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype));
         let text = self.render(&format!("flash/{template}"), context)?;
-        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        let hash = content_hash(&text);
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
@@ -180,7 +181,7 @@ mod tests {
         let plan = plan(128, Dtype::Bf16, true);
         let (first, second) = (renderer().kernel(&plan).expect("renders"), renderer().kernel(&plan).expect("renders"));
         assert_eq!(first, second);
-        assert_eq!(first.hash, blake3::hash(first.text.as_bytes()).to_hex().as_str());
+        assert_eq!(first.hash, content_hash(&first.text));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{OutputFile, RenderError, Source};
 use crate::{
+    files::content_hash,
     grid::{Dtype, Kind, Target, Variant},
     plan::{self, Tile},
 };
@@ -45,7 +46,7 @@ pub(super) fn render(sources: &[Source], files: &[OutputFile]) -> OutputFile {
         format: FORMAT,
         kgen: env!("CARGO_PKG_VERSION"),
         variants: sources.iter().map(entry).collect(),
-        files: files.iter().map(|file| (file.path.as_str(), hash(&file.text))).collect(),
+        files: files.iter().map(|file| (file.path.as_str(), content_hash(&file.text))).collect(),
     };
     // Plain structures of strings and numbers always serialise.
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
@@ -68,11 +69,6 @@ fn entry(source: &Source) -> Entry<'_> {
         shared_memory_bytes: source.plan.shared_memory_bytes,
         nvcc_flags: plan::nvcc_flags(target, true),
     }
-}
-
-/// BLAKE3 in hexadecimal, as the manifest records it.
-pub(super) fn hash(text: &str) -> String {
-    blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
 /// What an earlier run left in a folder.

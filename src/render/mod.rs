@@ -6,7 +6,6 @@ mod error;
 mod folder;
 mod kernel;
 mod library;
-mod lock;
 mod manifest;
 mod templates;
 

@@ -4,6 +4,7 @@ use super::{
     Cancel, ToolchainError, cache_dir, find_in_path, process,
     wheels::{self, Architecture, WHEELS, Wheel},
 };
+use crate::files::FolderLock;
 use rayon::prelude::*;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -12,7 +13,6 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -158,25 +158,12 @@ fn architecture() -> Result<Architecture, ToolchainError> {
     })
 }
 
-/// Takes the lock on the toolchain folder, saying so when somebody else holds it. Freed when dropped or when we die.
-fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<File, ToolchainError> {
+/// Takes the lock on the toolchain folder, saying so when somebody else holds it.
+fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<FolderLock, ToolchainError> {
     let path = parent.join(".lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(ToolchainError::io("lock", &path))?;
-    let mut told = false;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(fs::TryLockError::Error(e)) => return Err(ToolchainError::io("lock", &path)(e)),
-            Err(fs::TryLockError::WouldBlock) if cancel.requested() => return Err(ToolchainError::Cancelled),
-            Err(fs::TryLockError::WouldBlock) => {
-                if !told {
-                    say("another kgen is installing the compiler; waiting for it");
-                    told = true;
-                }
-                thread::sleep(Duration::from_millis(100));
-            }
-        }
-    }
+    let waiting = |who: &str| say(&format!("{who} is installing or removing the compiler; waiting for it"));
+    let lock = FolderLock::acquire(&path, &waiting, &|| cancel.requested());
+    lock.map_err(ToolchainError::io("lock", path))?.ok_or(ToolchainError::Cancelled)
 }
 
 fn folders(parent: &Path) -> Result<Vec<PathBuf>, ToolchainError> {

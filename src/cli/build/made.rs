@@ -70,7 +70,8 @@ pub(in crate::cli) fn make(
     };
     let renderer = Renderer::new(&templates).map_err(unusable)?;
     // Held while compilers read the folder.
-    let folder = Folder::open(&options.generated_dir, &|message| progress.say(message)).map_err(unusable)?;
+    let folder =
+        Folder::open(&options.generated_dir, &|message| progress.say(message), &|| cancel.requested()).map_err(unusable)?;
     let files = write_generated(&folder, &grid, &plans, selection.is_empty(), &renderer, &templates)?;
     let dispatcher = renderer.dispatcher(&plans).map_err(unusable)?;
     let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A temporary file in `folder` that gets the permissions an ordinary new file would have.
-pub(super) fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     // The process's umask still applies.
     let mode = fs::Permissions::from_mode(0o666);
@@ -23,7 +23,8 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     if fs::metadata(path).is_ok_and(|m| m.len() == bytes.len() as u64) && fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }
-    let mut file = temporary_in(path.parent().unwrap_or(Path::new(".")))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = temporary_in(folder)?;
     file.write_all(bytes)?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(true)
