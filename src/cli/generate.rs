@@ -2,18 +2,18 @@
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, load_grid},
+    select::SelectionArgs,
     ui,
+    workshop::{Workshop, unwritable},
 };
 use crate::{
-    grid::{Grid, Kind, Variant},
+    grid::{Kind, Variant},
     plan::Plan,
-    render::{self, Drift, Folder, OutputFile, Prune, RenderError, Renderer, Templates, WriteSummary},
+    render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
 };
 use itertools::Itertools;
 use serde::Serialize;
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -27,6 +27,9 @@ Examples:
 
 A folder keeps the kernels it holds: those selected are added, and all are brought up to date. When the selection is
 the whole grid, the folder becomes exactly that. Files kgen did not write are never touched.";
+
+/// The flag that names where files go.
+const FLAG: &str = "--output";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -71,123 +74,64 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let start = Instant::now();
     let Args { selection, output, check } = args;
     let output = output.as_path();
-    let grid = load_grid(global)?;
-    let variants = selection.resolve(&grid)?;
-    if let Some(note) = selection.note(&grid) {
+    let workshop = Workshop::new(global)?;
+    let variants = selection.resolve(&workshop.grid)?;
+    if let Some(note) = selection.note(&workshop.grid) {
         ui::note(&note);
     }
-    let workshop = Workshop::new(global, grid)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
 
     if check {
-        return if is_file { workshop.check_file(output, variants[0]) } else { workshop.check_folder(output, &variants) }
+        return if is_file { check_file(&workshop, output, variants[0]) } else { check_folder(&workshop, output, &variants) }
             .and_then(|(variants, drift)| report_drift(global, output, &variants, &drift));
     }
     let (variants, summary) =
-        if is_file { workshop.write_file(output, variants[0])? } else { workshop.write_folder(output, &variants)? };
+        if is_file { write_file(&workshop, output, variants[0])? } else { write_folder(&workshop, output, &variants)? };
     report(global, output, &variants, &summary, start)
 }
 
-/// What turns variants into files: the grid for their tiles, and the templates.
-pub(super) struct Workshop {
-    grid: Grid,
-    pub(super) templates: Templates,
-    pub(super) renderer: Renderer,
+/// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it. Returns
+/// the variants it holds now.
+///
+/// # Errors
+/// [`CliError::Usage`]; the folder is then as it was.
+fn write_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
+    // Before the folder is made.
+    let plans = workshop.plan_all(variants)?;
+    let open = Folder::open(folder, &ui::note, &|| false).map_err(unwritable(FLAG))?;
+    let (plans, files) = workshop.folder_files(folder, variants, plans, open.held())?;
+    Ok((variants_of(&plans), open.write(&files, Prune::Yes).map_err(unwritable(FLAG))?))
 }
 
-impl Workshop {
-    /// Takes the templates of `--templates`, or the built-in ones.
-    ///
-    /// # Errors
-    /// [`CliError::Usage`] where a template cannot be read or parsed.
-    pub(super) fn new(global: &Global, grid: Grid) -> Result<Self, CliError> {
-        let templates = match &global.templates {
-            None => Templates::embedded(),
-            Some(folder) => Templates::from_dir(folder).map_err(usage)?,
-        };
-        let renderer = Renderer::new(&templates).map_err(usage)?;
-        Ok(Self { grid, templates, renderer })
-    }
+fn check_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
+    let plans = workshop.plan_all(variants)?;
+    let (plans, files) = workshop.folder_files(folder, variants, plans, &render::held_variants(folder)?)?;
+    Ok((variants_of(&plans), render::drift(folder, &files)?))
+}
 
-    /// Plans each variant, with the tile the grid holds for it.
-    ///
-    /// # Errors
-    /// [`CliError::Usage`] with the first refusal and the number of others.
-    pub(super) fn plan(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
-        let plan = |variant: &Variant| Plan::new(*variant, self.grid.tile_override(variant).as_ref());
-        let (plans, refused): (Vec<Plan>, Vec<_>) = variants.iter().map(plan).partition_result();
-        match refused.first() {
-            None => Ok(plans),
-            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.to_string())),
-            Some(first) => {
-                let (count, all) = (refused.len(), variants.len());
-                Err(CliError::Usage(format!("{count} of {all} variants cannot be generated; the first: {first}")))
-            }
-        }
-    }
+fn write_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
+    let text = kernel_text(workshop, file, variant)?;
+    let summary = render::write_kernel_file(file, &text, &workshop.templates, &ui::note).map_err(unwritable(FLAG))?;
+    Ok((vec![variant], summary))
+}
 
-    /// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it.
-    /// Returns the variants it holds now.
-    ///
-    /// # Errors
-    /// [`CliError::Usage`]; the folder is then as it was.
-    pub(super) fn write_folder(&self, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
-        self.plan(variants)?;
-        let open = Folder::open(folder, &ui::note, &|| false).map_err(usage)?;
-        let (variants, files) = self.folder_files(folder, variants, open.held())?;
-        let summary = open.write(&files, Prune::Yes).map_err(usage)?;
-        Ok((variants, summary))
-    }
+fn check_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
+    let kernel = OutputFile { path: name_of(file), text: kernel_text(workshop, file, variant)? };
+    let files: Vec<OutputFile> = std::iter::once(kernel).chain(render::include_tree(&workshop.templates)).collect();
+    let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
+    // Other kernels beside a single file are none of its business.
+    drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
+    Ok((vec![variant], drift))
+}
 
-    fn check_folder(&self, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
-        let held = render::held_variants(folder).map_err(usage)?;
-        let (variants, files) = self.folder_files(folder, variants, &held)?;
-        Ok((variants, render::drift(folder, &files).map_err(usage)?))
-    }
+fn kernel_text(workshop: &Workshop, file: &Path, variant: Variant) -> Result<String, CliError> {
+    let plan = workshop.plan(&variant).map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok(workshop.renderer.kernel_in_file(&plan, &name_of(file))?.text)
+}
 
-    /// The files of `folder` once it holds `variants`, and all variants it holds then.
-    fn folder_files(
-        &self,
-        folder: &Path,
-        variants: &[Variant],
-        held: &[Variant],
-    ) -> Result<(Vec<Variant>, Vec<OutputFile>), CliError> {
-        let asked = self.plan(variants)?;
-        let wanted: BTreeSet<&Variant> = variants.iter().collect();
-        let is_whole_grid = wanted == self.grid.variants().iter().collect();
-        let kept: Vec<Variant> =
-            if is_whole_grid { vec![] } else { held.iter().filter(|v| !wanted.contains(v)).copied().collect() };
-        let kept = self.plan(&kept).map_err(|error| {
-            let remedy = "`kgen generate --all` drops what the grid does not hold";
-            CliError::Usage(format!("`{}` holds a kernel that can no longer be made; {remedy}: {error}", folder.display()))
-        })?;
-
-        let plans: Vec<Plan> = asked.into_iter().chain(kept).collect();
-        let files = render::tree(&self.renderer, &self.templates, &plans).map_err(usage)?;
-        Ok((plans.iter().map(|plan| plan.variant).collect(), files))
-    }
-
-    fn write_file(&self, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
-        let text = self.kernel_text(file, variant)?;
-        let summary = render::write_kernel_file(file, &text, &self.templates, &ui::note).map_err(usage)?;
-        Ok((vec![variant], summary))
-    }
-
-    fn check_file(&self, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
-        let text = self.kernel_text(file, variant)?;
-        let kernel = OutputFile { path: name_of(file), text };
-        let files: Vec<OutputFile> = std::iter::once(kernel).chain(render::include_tree(&self.templates)).collect();
-        let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files).map_err(usage)?;
-        // Other kernels beside a single file are none of its business.
-        drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
-        Ok((vec![variant], drift))
-    }
-
-    fn kernel_text(&self, file: &Path, variant: Variant) -> Result<String, CliError> {
-        let plans = self.plan(&[variant])?;
-        Ok(self.renderer.kernel_in_file(&plans[0], &name_of(file)).map_err(usage)?.text)
-    }
+fn variants_of(plans: &[Plan]) -> Vec<Variant> {
+    plans.iter().map(|plan| plan.variant).collect()
 }
 
 /// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice of
@@ -212,15 +156,6 @@ fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
 
 fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape `map_err` wants
-fn usage(error: RenderError) -> CliError {
-    let remedy = match error {
-        RenderError::Io { action: "create" | "write", .. } => "; make it writable, or choose another place with `--output`",
-        _ => "",
-    };
-    CliError::Usage(format!("{error}{remedy}"))
 }
 
 fn names(variants: &[Variant]) -> Vec<String> {

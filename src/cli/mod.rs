@@ -12,6 +12,7 @@ mod select;
 mod toolchain;
 pub mod ui;
 mod worker;
+mod workshop;
 
 pub use error::CliError;
 

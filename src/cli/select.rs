@@ -67,13 +67,6 @@ pub struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    /// True where no selection flag was given.
-    pub fn is_empty(&self) -> bool {
-        let Self { kind, head_dim, dtype, causal, full, target, set, filter, all } = self;
-        let axes_open = kind.is_empty() && head_dim.is_empty() && dtype.is_empty() && target.is_empty();
-        axes_open && set.is_none() && filter.is_none() && !causal && !full && !all
-    }
-
     /// The variants of `grid` the flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors
@@ -167,24 +160,6 @@ mod tests {
     fn names(flags: &[&str]) -> Vec<String> {
         let variants = parse(flags).resolve(&Grid::builtin()).unwrap_or_else(|error| panic!("{error}"));
         variants.iter().map(Variant::name).collect()
-    }
-
-    #[test]
-    fn no_flag_is_an_empty_selection_and_any_flag_is_not() {
-        assert!(parse(&[]).is_empty());
-        for flags in [
-            &["--kind", "fwd"][..],
-            &["--head-dim", "64"],
-            &["--dtype", "half"],
-            &["--causal"],
-            &["--full"],
-            &["--target", "a100"],
-            &["--set", "x"],
-            &["--filter", "causal"],
-            &["--all"],
-        ] {
-            assert!(!parse(flags).is_empty(), "{flags:?}");
-        }
     }
 
     #[test]

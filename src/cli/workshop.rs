@@ -1,0 +1,102 @@
+//! What turns variants into files: the grid for their tiles, the templates, the renderer. Shared by every command that
+//! renders.
+
+use super::{CliError, Global, select::load_grid};
+use crate::{
+    grid::{Grid, Variant},
+    plan::{Plan, PlanError},
+    render::{self, OutputFile, RenderError, Renderer, Templates},
+};
+use itertools::Itertools;
+use std::{collections::BTreeSet, path::Path};
+
+/// The grid and the templates a command was given, ready to render.
+pub(super) struct Workshop {
+    pub grid: Grid,
+    pub templates: Templates,
+    pub renderer: Renderer,
+}
+
+impl Workshop {
+    /// Takes the grid of `--variants` and the templates of `--templates`, or the built-in ones.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] where one of them cannot be read or does not hold.
+    pub fn new(global: &Global) -> Result<Self, CliError> {
+        let grid = load_grid(global)?;
+        let templates = match &global.templates {
+            None => Templates::embedded(),
+            Some(folder) => Templates::from_dir(folder)?,
+        };
+        let renderer = Renderer::new(&templates)?;
+        Ok(Self { grid, templates, renderer })
+    }
+
+    /// Plans a variant with the tile the grid holds for it.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn plan(&self, variant: &Variant) -> Result<Plan, PlanError> {
+        Plan::new(*variant, self.grid.tile_override(variant).as_ref())
+    }
+
+    /// Plans all variants or none.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] with the first refusal and the number of others.
+    pub fn plan_all(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
+        let (plans, refused): (Vec<Plan>, Vec<PlanError>) = variants.iter().map(|v| self.plan(v)).partition_result();
+        match refused.first() {
+            None => Ok(plans),
+            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.to_string())),
+            Some(first) => {
+                let (count, all) = (refused.len(), variants.len());
+                Err(CliError::Usage(format!("{count} of {all} variants have no plan; the first: {first}")))
+            }
+        }
+    }
+
+    /// All files of `folder`, and the plans of all its kernels, once it holds `plans` beside the kernels it `held`; or
+    /// these alone where `asked`, the variants the plans were made for, are the whole grid.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`] where a template fails or a kernel it held can no longer be made.
+    pub fn folder_files(
+        &self,
+        folder: &Path,
+        asked: &[Variant],
+        mut plans: Vec<Plan>,
+        held: &[Variant],
+    ) -> Result<(Vec<Plan>, Vec<OutputFile>), CliError> {
+        let asked: BTreeSet<&Variant> = asked.iter().collect();
+        if asked != self.grid.variants().iter().collect() {
+            let others: Vec<Variant> = held.iter().filter(|v| !asked.contains(v)).copied().collect();
+            plans.extend(self.plan_all(&others).map_err(|error| {
+                let remedy = "`kgen generate --all` drops what the grid does not hold";
+                CliError::Usage(format!("`{}` holds a kernel that can no longer be made; {remedy}: {error}", folder.display()))
+            })?);
+        }
+        let files = render::tree(&self.renderer, &self.templates, &plans)?;
+        Ok((plans, files))
+    }
+}
+
+/// Templates and folders are the user's to name, and so to mend.
+impl From<RenderError> for CliError {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Interrupted => Self::Interrupted,
+            other => Self::Usage(other.to_string()),
+        }
+    }
+}
+
+/// For `map_err` where the folder that `flag` names is written: says so where it cannot be.
+pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CliError {
+    move |error| match error {
+        RenderError::Io { action: "create" | "write", .. } => {
+            CliError::Usage(format!("{error}; make it writable, or choose another place with `{flag}`"))
+        }
+        other => other.into(),
+    }
+}
