@@ -199,7 +199,7 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
         .assert()
         .code(1)
         .stdout(contains("LSE: ").and(contains(CASE)).and(contains("0 of 2 variants passed")))
-        .stderr(contains("2 of 2 variants did not pass"));
+        .stderr(contains("2 of 2 variants did not pass the check"));
 }
 
 #[test]

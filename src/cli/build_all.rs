@@ -7,16 +7,16 @@ use super::{
         made::{self, Extra, Made},
         verdict,
     },
+    checking::{self, How, judge},
     select::SelectionArgs,
     ui::{self, Progress},
 };
 use crate::{
     build::Unit,
-    check::{self, CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict, default_time_limit},
-    device::{DeviceChoice, DeviceKind, EmulatorKit, GpuInfo},
-    grid::Target,
+    check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict},
+    device::{DeviceChoice, DeviceKind, GpuInfo},
     plan::{self, Plan},
-    toolchain::{Cancel, cache_dir},
+    toolchain::Cancel,
 };
 use console::style;
 use serde_json::json;
@@ -58,21 +58,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 
     let start = Instant::now();
     let verdicts = smoke(&made, &build, gpu, &cancel, global.format)?;
-    if cancel.requested() {
-        return Err(CliError::Interrupted);
-    }
     match global.format {
         Format::Human => ui::print(&describe(&made, &verdicts, start.elapsed().as_secs_f64()))?,
         Format::Json => ui::print_json(&json!({ "build": made.report, "checks": verdicts }))?,
     }
     verdict(&made)?;
-    match verdicts.iter().filter(|v| !v.passed()).count() {
-        0 => Ok(()),
-        failed => {
-            let of = ui::count(verdicts.len(), "variant");
-            Err(CliError::VariantFailed(format!("{failed} of {of} did not pass the smoke check")))
-        }
-    }
+    judge(&verdicts)
 }
 
 /// The GPU to test on, or `None` for the emulator. Asked before anything is built: a missing one is told at once.
@@ -89,73 +80,28 @@ fn gpu(choice: DeviceChoice) -> Result<Option<GpuInfo>, CliError> {
 
 /// Checks every kernel that compiled: on the GPU where it can run there, else on the emulator.
 fn smoke(made: &Made, args: &BuildArgs, gpu: Option<GpuInfo>, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
-    let environment = |error: &dyn std::fmt::Display| CliError::Environment(error.to_string());
-    let cache = cache_dir()?;
-    let library = made.report.library.as_ref().map(|library| made.out_dir.join(&library.path));
-    let library = library.map(std::path::absolute).transpose().map_err(|e| environment(&e))?;
-
+    let library = made.report.library.as_ref().map(|library| std::path::absolute(made.out_dir.join(&library.path)));
+    let library = library.transpose().map_err(|error| CliError::Environment(error.to_string()))?;
     let compiled = |(plan, unit): (&Plan, &Unit)| {
         made.report.artifact(&unit.name)?;
+        let runs = |gpu: &GpuInfo| plan::runs_on(plan.variant.target, gpu.compute_capability, args.ptx());
         let kernel = match (&gpu, &library) {
-            (Some(gpu), Some(path)) if runs_on(plan.variant.target, gpu, args.ptx()) => {
-                Kernel::Library { device: DeviceKind::Gpu, path: path.clone() }
-            }
+            (Some(gpu), Some(path)) if runs(gpu) => Kernel::Library { device: DeviceKind::Gpu, path: path.clone() },
             _ => Kernel::Source(unit.text.clone()),
         };
         Some(CheckRequest { variant: plan.variant, kernel })
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).filter_map(compiled).collect();
-
-    let mut kit = None;
-    if requests.iter().any(|r| matches!(r.kernel, Kernel::Source(_))) {
-        let (templates, host) = (&made.templates, &made.tools.host);
-        let made = EmulatorKit::new(&cache, templates.include_files(), templates.emulator_files(), &host.path, &host.version);
-        kit = Some(made.map_err(|e| environment(&e))?);
-    }
-    let options = CheckOptions {
+    let how = How {
         level: Level::Smoke,
         filter: None,
         seed: DEFAULT_SEED,
-        jobs: args.jobs(),
-        time_limit: default_time_limit(Level::Smoke),
+        time_limit: None,
         fresh: false,
-        cache,
-        kit,
-        gpu,
-        program: std::env::current_exe().map_err(|e| environment(&e))?,
+        jobs: args.jobs(),
+        gpu: gpu.clone(),
     };
-    let watch = Watch { progress: Progress::new(format, "checking"), cancel };
-    watch.progress.expect(requests.len());
-    Ok(check::run(&requests, &options, &watch))
-}
-
-/// Whether code for `target` runs on `gpu`.
-fn runs_on(target: Target, gpu: &GpuInfo, ptx: bool) -> bool {
-    let newest = if ptx { plan::newest_with_ptx(target) } else { plan::newest_for_machine_code(target) };
-    (target.compute_capability()..=newest).contains(&gpu.compute_capability)
-}
-
-/// Shows how checks go on.
-struct Watch<'a> {
-    progress: Progress,
-    cancel: &'a Cancel,
-}
-
-impl check::Observer for Watch<'_> {
-    fn case(&self, variant: &str, number: usize, _of: usize, _name: &str) {
-        if number == 1 {
-            self.progress.start(variant);
-        }
-    }
-
-    fn done(&self, verdict: &Verdict) {
-        let line = (!verdict.cached).then(|| format!("{}, {:.1} s", verdict.status.word(), verdict.seconds));
-        self.progress.finish(&verdict.name, line.as_deref(), !verdict.passed());
-    }
-
-    fn interrupted(&self) -> bool {
-        self.cancel.requested()
-    }
+    checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), cancel, format)
 }
 
 /// The one table of both steps, what failed, and totals.

@@ -2,16 +2,17 @@
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, load_grid},
-    ui::{self, Progress},
+    checking::{self, How},
+    select::SelectionArgs,
+    ui,
+    workshop::Workshop,
 };
 use crate::{
-    check::{self, CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict},
-    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo},
+    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict},
+    device::{DeviceChoice, DeviceError, DeviceKind, GpuInfo},
     grid::Target,
-    plan::{Plan, newest_with_ptx},
-    render::{Renderer, Templates},
-    toolchain::{Cancel, cache_dir, host_compiler},
+    plan::{self, Plan},
+    toolchain::host_compiler,
 };
 use console::style;
 use std::{
@@ -89,8 +90,8 @@ struct Place {
 impl Place {
     /// Whether kernels for `target` go to the GPU. The library is taken to carry PTX where it can.
     fn takes(&self, target: Target) -> bool {
-        let range = target.compute_capability()..=newest_with_ptx(target);
-        self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || range.contains(&gpu.compute_capability))
+        let runs = |gpu: &GpuInfo| plan::runs_on(target, gpu.compute_capability, true);
+        self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || runs(gpu))
     }
 }
 
@@ -144,83 +145,17 @@ impl CheckArgs {
         }
     }
 
-    /// Checks the kernels of `plans`: the launchers in `library` on a GPU, their rendered source on the emulator.
-    /// Verdicts come in the order of `plans`.
-    ///
-    /// # Errors
-    /// [`CliError`] for what stops all of it: no host compiler, templates that do not render, an interruption.
-    fn run(&self, place: &Place, library: &Path, plans: &[Plan], around: &Around<'_>) -> Result<Vec<Verdict>, CliError> {
-        let level = self.level();
-        let cache = cache_dir()?;
-        let renderer = Renderer::new(around.templates).map_err(|error| CliError::Usage(error.to_string()))?;
-        let mut requests = Vec::with_capacity(plans.len());
-        for plan in plans {
-            let kernel = if place.takes(plan.variant.target) {
-                Kernel::Library { device: DeviceKind::Gpu, path: library.to_owned() }
-            } else {
-                Kernel::Source(renderer.kernel(plan).map_err(|error| CliError::Usage(error.to_string()))?.text)
-            };
-            requests.push(CheckRequest { variant: plan.variant, kernel });
-        }
-        let mut kit = None;
-        if requests.iter().any(|request| request.device() == DeviceKind::Emulator) {
-            let host = host_compiler()?;
-            let (include, emulator) = (around.templates.include_files(), around.templates.emulator_files());
-            let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version);
-            kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
-        }
-        let options = CheckOptions {
-            level,
+    /// Which cases, and how they are run.
+    fn how(&self, jobs: usize, gpu: Option<GpuInfo>) -> How {
+        How {
+            level: self.level(),
             filter: self.case.clone(),
             seed: self.seed,
-            jobs: around.jobs,
-            time_limit: self.time_limit.map_or_else(|| check::default_time_limit(level), Duration::from_secs),
+            time_limit: self.time_limit.map(Duration::from_secs),
             fresh: self.fresh,
-            cache,
-            kit,
-            gpu: place.gpu.clone(),
-            program: std::env::current_exe()
-                .map_err(|error| CliError::Environment(format!("cannot find kgen's own executable: {error}")))?,
-        };
-        around.progress.expect(requests.len());
-        let verdicts = check::run(&requests, &options, &Watch { progress: around.progress, cancel: around.cancel });
-        around.progress.clear();
-        if around.cancel.requested() { Err(CliError::Interrupted) } else { Ok(verdicts) }
-    }
-}
-
-/// What a check works with besides its own arguments.
-struct Around<'a> {
-    templates: &'a Templates,
-    /// Variants at once on the emulator.
-    jobs: usize,
-    cancel: &'a Cancel,
-    progress: &'a Progress,
-}
-
-/// Shows progress and hears of Ctrl-C.
-struct Watch<'a> {
-    progress: &'a Progress,
-    cancel: &'a Cancel,
-}
-
-impl Observer for Watch<'_> {
-    fn started(&self, variant: &str) {
-        self.progress.start(variant);
-    }
-
-    fn done(&self, verdict: &Verdict) {
-        let line = if verdict.passed() {
-            (!verdict.cached).then(|| format!("{} cases passed, {:.1} s", verdict.cases_run, verdict.seconds))
-        } else {
-            let first = verdict.message.lines().next().unwrap_or_default();
-            Some(format!("{} {first}", style(verdict.status.word()).red().for_stderr()))
-        };
-        self.progress.finish(&verdict.name, line.as_deref(), !verdict.passed());
-    }
-
-    fn interrupted(&self) -> bool {
-        self.cancel.requested()
+            jobs,
+            gpu,
+        }
     }
 }
 
@@ -231,36 +166,29 @@ impl Observer for Watch<'_> {
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, check, jobs, library } = args;
     let cancel = ui::cancel_on_ctrl_c();
-    let grid = load_grid(global)?;
-    let mut plans = Vec::new();
-    for variant in selection.resolve(&grid)? {
-        let plan = Plan::new(variant, grid.tile_override(&variant).as_ref());
-        plans.push(plan.map_err(|error| CliError::Usage(error.to_string()))?);
-    }
+    let workshop = Workshop::new(global)?;
+    let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?)?;
     check.refuse_unknown_case(&plans)?;
-    let templates = match &global.templates {
-        Some(folder) => Templates::from_dir(folder).map_err(|error| CliError::Usage(error.to_string()))?,
-        None => Templates::embedded(),
-    };
-    let progress = Progress::new(global.format, "checking");
-    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let place = check.place(&library)?;
-    let around = Around { templates: &templates, jobs, cancel: &cancel, progress: &progress };
-    let verdicts = check.run(&place, &library, &plans, &around)?;
+    // What a GPU runs is in the library; the emulator compiles what is rendered.
+    let kernel = |plan: &Plan| {
+        if place.takes(plan.variant.target) {
+            Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
+        } else {
+            workshop.renderer.kernel(plan).map(|source| Kernel::Source(source.text))
+        }
+    };
+    let request = |plan: &Plan| kernel(plan).map(|kernel| CheckRequest { variant: plan.variant, kernel });
+    let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
+    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let how = check.how(jobs, place.gpu);
+    let host = || Ok(host_compiler()?);
+    let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
     match global.format {
         Format::Human => ui::print(&describe(&verdicts))?,
         Format::Json => ui::print_json(&verdicts)?,
     }
-    judge(&verdicts)
-}
-
-/// Exit code 1 unless every verdict is a pass.
-fn judge(verdicts: &[Verdict]) -> Result<(), CliError> {
-    let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
-    if failed == 0 {
-        return Ok(());
-    }
-    Err(CliError::VariantFailed(format!("{failed} of {} did not pass", ui::count(verdicts.len(), "variant"))))
+    checking::judge(&verdicts)
 }
 
 /// The table, what failed, and totals.

@@ -3,6 +3,7 @@
 mod build;
 mod build_all;
 mod check;
+mod checking;
 mod completions;
 mod doctor;
 mod error;

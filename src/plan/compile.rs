@@ -47,6 +47,13 @@ pub fn newest_with_ptx(target: Target) -> u32 {
     if target.carries_ptx() { EVERY_NEWER_GPU } else { newest_for_machine_code(target) }
 }
 
+/// Whether an object of `target`, with PTX where `ptx` says so and the target can carry it, runs on a GPU of
+/// `capability` (`major * 10 + minor`).
+pub fn runs_on(target: Target, capability: u32, ptx: bool) -> bool {
+    let newest = if ptx { newest_with_ptx(target) } else { newest_for_machine_code(target) };
+    (target.compute_capability()..=newest).contains(&capability)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +79,11 @@ mod tests {
             assert!(newest_with_ptx(target) >= newest_for_machine_code(target), "{target}");
         }
         assert_eq!(newest_with_ptx(Target::Sm90), 90, "wgmma code runs on Hopper alone");
+    }
+
+    #[test]
+    fn ptx_carries_sm80_to_hopper_and_nothing_carries_it_to_turing() {
+        assert!(runs_on(Target::Sm80, 86, false) && runs_on(Target::Sm80, 90, true));
+        assert!(!runs_on(Target::Sm80, 90, false) && !runs_on(Target::Sm80, 75, true));
     }
 }

@@ -1,19 +1,19 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
-//! Knows nothing of nvcc, GPUs present, files or terminals.
+//! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
 mod compile;
 mod limits;
 mod model;
 mod tile;
 
-pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, shell_words};
+pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use limits::Limits;
 pub use tile::Tile;
 
 use crate::grid::{TileOverride, Variant};
 use serde::Serialize;
 
-/// The instruction family a kernel is written in; the build checks that the cubin holds it.
+/// The instruction family a kernel is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstructionPath {
@@ -22,13 +22,6 @@ pub enum InstructionPath {
 }
 
 impl InstructionPath {
-    /// The SASS mnemonic of its matrix instruction.
-    pub fn sass(self) -> &'static str {
-        match self {
-            Self::MmaSync => "HMMA",
-        }
-    }
-
     /// File stem of its template below `templates/flash/` for forward attention: `fwd_<stem>.cu.tera`.
     pub fn template_stem(self) -> &'static str {
         match self {

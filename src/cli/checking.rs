@@ -1,0 +1,108 @@
+//! Runs checks and shows how they go on. Shared by `check` and `build-all`.
+
+use super::{CliError, Format, ui, ui::Progress};
+use crate::{
+    check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
+    device::{DeviceKind, EmulatorKit, GpuInfo},
+    render::Templates,
+    toolchain::{Cancel, HostCompiler, cache_dir},
+};
+use console::style;
+use std::time::Duration;
+
+/// Which cases, and how they are run; what [`CheckOptions`] holds besides is found here.
+pub(super) struct How {
+    /// How much.
+    pub level: Level,
+    /// Only cases whose name contains this.
+    pub filter: Option<String>,
+    /// Seed of inputs and thread order.
+    pub seed: u64,
+    /// Longest one variant may take; `None` for the usual limit of the level.
+    pub time_limit: Option<Duration>,
+    /// Run even what passed before.
+    pub fresh: bool,
+    /// Variants at once on the emulator.
+    pub jobs: usize,
+    /// The GPU that requests for one run on.
+    pub gpu: Option<GpuInfo>,
+}
+
+/// Checks every request; verdicts come in their order. `host` is asked for the compiler of the emulator where one of
+/// them needs it.
+///
+/// # Errors
+/// [`CliError`] for what stops all of it: no host compiler, an unwritable cache, an interruption.
+pub(super) fn run(
+    requests: &[CheckRequest],
+    how: How,
+    templates: &Templates,
+    host: impl FnOnce() -> Result<HostCompiler, CliError>,
+    cancel: &Cancel,
+    format: Format,
+) -> Result<Vec<Verdict>, CliError> {
+    let cache = cache_dir()?;
+    let mut kit = None;
+    if requests.iter().any(|request| request.device() == DeviceKind::Emulator) {
+        let host = host()?;
+        let (include, emulator) = (templates.include_files(), templates.emulator_files());
+        let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version);
+        kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
+    }
+    let own = std::env::current_exe();
+    let How { level, filter, seed, time_limit, fresh, jobs, gpu } = how;
+    let options = CheckOptions {
+        level,
+        filter,
+        seed,
+        jobs,
+        time_limit: time_limit.unwrap_or_else(|| check::default_time_limit(level)),
+        fresh,
+        cache,
+        kit,
+        gpu,
+        program: own.map_err(|error| CliError::Environment(format!("cannot find kgen's own executable: {error}")))?,
+    };
+    let progress = Progress::new(format, "checking");
+    progress.expect(requests.len());
+    let verdicts = check::run(requests, &options, &Watch { progress, cancel });
+    if cancel.requested() { Err(CliError::Interrupted) } else { Ok(verdicts) }
+}
+
+/// Exit code 1 unless every verdict is a pass.
+pub(super) fn judge(verdicts: &[Verdict]) -> Result<(), CliError> {
+    match verdicts.iter().filter(|verdict| !verdict.passed()).count() {
+        0 => Ok(()),
+        failed => {
+            let of = ui::count(verdicts.len(), "variant");
+            Err(CliError::VariantFailed(format!("{failed} of {of} did not pass the check")))
+        }
+    }
+}
+
+/// Shows progress and hears of Ctrl-C.
+struct Watch<'a> {
+    progress: Progress,
+    cancel: &'a Cancel,
+}
+
+impl Observer for Watch<'_> {
+    fn started(&self, variant: &str) {
+        self.progress.start(variant);
+    }
+
+    fn done(&self, verdict: &Verdict) {
+        let line = if verdict.passed() {
+            let cases = || ui::count(verdict.cases_run, "case");
+            (!verdict.cached).then(|| format!("{} passed, {:.1} s", cases(), verdict.seconds))
+        } else {
+            let first = verdict.message.lines().next().unwrap_or_default();
+            Some(format!("{} {first}", style(verdict.status.word()).red().for_stderr()))
+        };
+        self.progress.finish(&verdict.name, line.as_deref(), !verdict.passed());
+    }
+
+    fn interrupted(&self) -> bool {
+        self.cancel.requested()
+    }
+}
