@@ -208,9 +208,11 @@ fn asking_for_a_gpu_where_there_is_none_is_exit_code_3_with_the_way_out() {
 }
 
 #[test]
-fn an_unknown_device_or_case_is_bad_usage() {
+fn an_unknown_device_or_case_and_an_endless_limit_are_bad_usage() {
     let folder = folder();
     kgen(folder.path(), &["--device", "tpu"]).assert().code(2).stderr(contains("unknown device `tpu`"));
+    let endless = u64::MAX.to_string();
+    kgen(folder.path(), &["--time-limit", &endless]).assert().code(2).stderr(contains("not in 1..="));
     kgen(folder.path(), &["--case", "no such case"]).assert().code(2).stderr(contains("contains `no such case`"));
 }
 

@@ -50,7 +50,8 @@ impl Builder<'_> {
         let result = self.try_attempt(unit, shared, alone);
         result.unwrap_or_else(|error| match error {
             BuildError::Cancelled => Attempt::Interrupted,
-            error => Attempt::Failed(failure(unit, FailureKind::Io, error.to_string())),
+            // A log, if there is one, is not of this try.
+            error => Attempt::Failed(BuildFailure { log: None, ..failure(unit, FailureKind::Io, error.to_string()) }),
         })
     }
 

@@ -48,7 +48,7 @@ pub enum BuildError {
         launcher: String,
     },
     /// The program to run could not be started.
-    #[error("cannot run `{program}`: {source}")]
+    #[error("cannot run `{program}`: {source}; `kgen doctor` shows the compilers it finds")]
     Start {
         /// nvcc or the launcher.
         program: String,

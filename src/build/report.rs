@@ -110,7 +110,7 @@ pub struct BuildFailure {
     pub kind: FailureKind,
     /// The first real error line, or what happened instead.
     pub message: String,
-    /// The compiler's words: `log/<name>.log`; `None` where it was never started.
+    /// The compiler's words: `log/<name>.log`; `None` where there are none.
     pub log: Option<PathBuf>,
 }
 
@@ -145,7 +145,8 @@ pub struct BuildReport {
     /// Whether the user interrupted; units not begun are then in neither list.
     #[serde(skip)]
     pub interrupted: bool,
-    /// Time from start to end (seconds). Not in `report.json`, which is the same for the same build.
+    /// Time from start to end (seconds). Not in `report.json`, which says of a build found in the cache what it says of
+    /// the one that filled it, `cached` aside.
     #[serde(skip)]
     pub wall_seconds: f64,
 }
@@ -159,11 +160,6 @@ impl BuildReport {
     /// CPU seconds of what was compiled now, cache hits not counted.
     pub fn cpu_seconds(&self) -> f64 {
         self.artifacts.iter().filter(|a| !a.cached).map(|a| a.cpu_seconds).sum()
-    }
-
-    /// How many artifacts came from the cache.
-    pub fn cached(&self) -> usize {
-        self.artifacts.iter().filter(|a| a.cached).count()
     }
 }
 

@@ -1,6 +1,9 @@
 //! 16-bit numbers: exact widening, correct rounding, and how large a rounding error is.
 
-use crate::grid::Dtype;
+use crate::{
+    device::{DTYPE_BF16, DTYPE_FP16},
+    grid::Dtype,
+};
 use half::{bf16, f16};
 
 /// The two 16-bit types a forward kernel reads and writes.
@@ -25,8 +28,8 @@ impl Number {
     /// `KGEN_DTYPE_*`.
     pub fn code(self) -> i32 {
         match self {
-            Self::Fp16 => 0,
-            Self::Bf16 => 1,
+            Self::Fp16 => DTYPE_FP16,
+            Self::Bf16 => DTYPE_BF16,
         }
     }
 

@@ -70,7 +70,7 @@ pub(super) struct BuildArgs {
     build_dir: PathBuf,
 
     /// Longest one compiler may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: u64,
 }
 

@@ -71,7 +71,7 @@ struct CheckArgs {
     seed: u64,
 
     /// Longest one variant may take, in seconds [default: 60, thorough 600].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: Option<u64>,
 
     /// Run also what passed before unchanged.

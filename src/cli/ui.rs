@@ -107,6 +107,9 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// Longest time limit a user may set (seconds): a year, which no clock's arithmetic overflows with.
+pub const LONGEST_LIMIT: u64 = 365 * 24 * 3600;
+
 /// A size as written on the command line: `8G`, `500M`, `1.5GiB`, a bare number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);

@@ -6,6 +6,12 @@ use std::ffi::{c_char, c_void};
 /// `KGEN_FLAG_CAUSAL`.
 const FLAG_CAUSAL: u32 = 1;
 
+/// `KGEN_DTYPE_FP16`.
+pub const DTYPE_FP16: i32 = 0;
+
+/// `KGEN_DTYPE_BF16`.
+pub const DTYPE_BF16: i32 = 1;
+
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strides {
@@ -158,9 +164,9 @@ mod tests {
     use super::*;
     use std::{mem::offset_of, path::Path, process::Command};
 
-    /// Compiles a C file that includes the real header and asserts our offsets: the two can never drift apart.
+    /// Compiles a C file that includes the real header and asserts our offsets and numbers: the two can never drift apart.
     #[test]
-    fn the_structure_lies_in_memory_as_the_c_header_declares_it() {
+    fn structure_and_constants_are_those_of_the_c_header() {
         let fields = [
             ("q", offset_of!(FwdParams, q)),
             ("lse", offset_of!(FwdParams, lse)),
@@ -176,8 +182,14 @@ mod tests {
         let asserts = fields
             .map(|(field, offset)| format!("_Static_assert(offsetof(kgen_fwd_params, {field}) == {offset}, \"{field}\");\n"));
         let size = size_of::<FwdParams>();
-        let text =
+        let mut text =
             format!("#include \"kgen.h\"\n{}_Static_assert(sizeof(kgen_fwd_params) == {size}, \"size\");\n", asserts.concat());
+        let codes = (0..=4).map(|code| (code_word(code), code));
+        let constants =
+            [("KGEN_FLAG_CAUSAL", FLAG_CAUSAL.cast_signed()), ("KGEN_DTYPE_FP16", DTYPE_FP16), ("KGEN_DTYPE_BF16", DTYPE_BF16)];
+        for (name, value) in constants.into_iter().chain(codes) {
+            text += &format!("_Static_assert({name} == {value}, \"{name}\");\n");
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("layout.c");
         std::fs::write(&file, text).expect("the folder is writable");

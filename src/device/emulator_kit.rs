@@ -26,7 +26,7 @@ const INCLUDE: &str = "include";
 #[derive(Debug, thiserror::Error)]
 pub enum KitError {
     /// The compiler did not start.
-    #[error("cannot run the host compiler `{}`: {source}; install g++ or clang++, or name one in CXX", compiler.display())]
+    #[error("cannot run the host compiler `{}`: {source}; install g++ or clang++, or name one with `CXX`", compiler.display())]
     NoCompiler {
         /// What was started.
         compiler: PathBuf,
@@ -34,7 +34,7 @@ pub enum KitError {
         source: io::Error,
     },
     /// The compiler refused the source.
-    #[error("the host compiler refuses `{name}` for the emulator: {first_error}\n  all of it is in {}", log.display())]
+    #[error("the host compiler refuses `{name}` for the emulator: {first_error}\n  all of it is in `{}`", log.display())]
     Refused {
         /// Variant, or `runtime`.
         name: String,
@@ -44,7 +44,7 @@ pub enum KitError {
         log: PathBuf,
     },
     /// A file of the cache could not be written or read.
-    #[error("cannot write `{}`: {source}", path.display())]
+    #[error("cannot write `{}`: {source}; see to its space and permissions, or set `XDG_CACHE_HOME` to another", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,

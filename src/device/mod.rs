@@ -1,6 +1,6 @@
 //! Where kernels run: the GPU of this machine, or the emulator that gives every instruction its documented meaning in
 //! plain C++. Both call the launcher of `kgen.h`, so what is checked is what ships. Knows nothing of test cases,
-//! references or terminals. The only room with `unsafe` code.
+//! references or terminals. The only room with `unsafe` code but for `toolchain/process`.
 
 mod abi;
 mod emulator;
@@ -9,7 +9,7 @@ mod gpu;
 mod image;
 mod library;
 
-pub use abi::{Call, Strides};
+pub use abi::{Call, DTYPE_BF16, DTYPE_FP16, Strides};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
 pub use gpu::{Gpu, GpuInfo};

@@ -1,7 +1,7 @@
 //! Tile choice: the defaults per target and head dim, and overrides on top of them.
 
 use super::PlanError;
-use crate::grid::{Dtype, Kind, Target, TileOverride, Variant};
+use crate::grid::{Dtype, Kind, Target, TileOverride, Variant, check_head_dim};
 use serde::Serialize;
 
 /// Tile sizes and pipeline choices of a plan.
@@ -151,9 +151,7 @@ fn default_tile(variant: Variant) -> Result<Tile, String> {
     if dtype == Dtype::Fp8 {
         return Err("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`".to_owned());
     }
-    if !head_dim.is_multiple_of(8) || !(16..=256).contains(&head_dim) {
-        return Err(format!("head dim {head_dim} is not a multiple of 8 from 16 to 256"));
-    }
+    check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     FWD_SM80
         .iter()
         .find(|row| head_dim <= row.widest)
@@ -182,7 +180,10 @@ mod tests {
     fn a_head_dim_outside_the_range_is_refused_with_the_range() {
         for head_dim in [0, 8, 20, 100, 264] {
             let error = Tile::choose(&Variant { head_dim, ..D128 }, None).expect_err("impossible").to_string();
-            assert!(error.contains(&format!("head dim {head_dim} is not a multiple of 8 from 16 to 256")), "{error}");
+            assert!(
+                error.contains(&format!("impossible head dim `{head_dim}`: head dims are multiples of 8 from 16 to 256")),
+                "{error}"
+            );
         }
     }
 

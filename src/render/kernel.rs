@@ -101,7 +101,7 @@ pub fn file_name(plan: &Plan) -> String {
 }
 
 /// The one line that compiles `file_name` alone, typed in the folder that holds it and `include/`.
-pub fn compile_line(plan: &Plan, file_name: &str) -> String {
+pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
     let mut words = vec!["nvcc".to_owned()];
     words.extend(plan::nvcc_flags(plan.variant.target, true));
     words.extend(["-Iinclude".to_owned(), "-c".to_owned(), file_name.to_owned()]);

@@ -91,7 +91,6 @@ fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 #[derive(Serialize)]
 struct Row {
     name: String,
-    file: String,
     kind_constant: &'static str,
     head_dim: u32,
     dtype_constant: &'static str,
@@ -125,7 +124,6 @@ fn row(plan: &Plan) -> Row {
     let variant = &plan.variant;
     Row {
         name: variant.name(),
-        file: file_name(plan),
         kind_constant: kind_constant(variant.kind),
         head_dim: variant.head_dim,
         dtype_constant: dtype_constant(variant.dtype),

@@ -12,7 +12,7 @@ mod templates;
 pub use drift::{Drift, drift};
 pub use error::RenderError;
 pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
-pub use kernel::{Renderer, Source, compile_line, file_name};
+pub use kernel::{Renderer, Source, file_name};
 pub use library::{include_tree, tree};
 pub use templates::Templates;
 
