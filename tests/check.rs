@@ -1,5 +1,7 @@
 //! Checks that go wrong: kernels that hang, crash, refuse, write wrongly or not at all, and how `kgen check` says so.
 
+mod support;
+
 use assert_cmd::Command;
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
@@ -14,6 +16,7 @@ use std::{
     sync::Mutex,
     time::Duration,
 };
+use support::copy_folder;
 use tempfile::TempDir;
 
 const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
@@ -187,7 +190,7 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
 fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
     let folder = folder();
     let templates = folder.path().join("templates");
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
     let kernel = templates.join("flash/fwd_sm80.cu.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replace("exp2_fast(fused_multiply_add", "2.0f * exp2_fast(fused_multiply_add");
@@ -220,18 +223,4 @@ fn an_unknown_device_or_case_and_an_endless_limit_are_bad_usage() {
 fn a_worker_refuses_what_it_does_not_understand() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.arg("__worker").write_stdin("{}\n").assert().code(2).stderr(contains("cannot understand the request"));
-}
-
-/// Copies a folder.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("the target is writable");
-    for entry in std::fs::read_dir(from).expect("the folder is there") {
-        let path = entry.expect("it can be listed").path();
-        let target = to.join(path.file_name().expect("entries have names"));
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("files can be copied");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use kgen::{
 use serde::Deserialize;
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     sync::OnceLock,
     time::Duration,
 };
@@ -119,6 +120,20 @@ fn unharmed_kernels_pass() {
         let verdict = laboratory.check(*variant, text.clone(), None);
         assert!(verdict.passed(), "{variant}: {}", verdict.message);
     }
+}
+
+/// Runs `words.cpp`: each word of the device vocabulary, and each rule of the machine, by itself.
+#[test]
+fn every_word_of_the_emulator_means_what_its_test_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("words");
+    let mut compiler = Command::new(host_compiler().expect("a host compiler").path);
+    compiler.args(["-std=c++17", "-ffp-contract=off", "-O1", "-Wall", "-Wextra", "-Werror"]);
+    compiler.arg("-I").arg(root.join("templates/emulator")).arg("-I").arg(root.join("templates/include"));
+    compiler.args(["tests/emulator/words.cpp", "templates/emulator/runtime.cpp"].map(|file| root.join(file)));
+    assert!(compiler.arg("-o").arg(&program).status().expect("it starts").success());
+    let done = Command::new(&program).output().expect("it starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
 }
 
 /// Declares a test for each fault, and one that all of them are declared.

@@ -1,5 +1,7 @@
 //! `kgen generate` through the binary.
 
+mod support;
+
 use assert_cmd::Command;
 use predicates::{prelude::*, str::contains};
 use std::{
@@ -7,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     time::SystemTime,
 };
+use support::copy_folder;
 
 /// kgen in an empty folder of its own.
 struct Place(tempfile::TempDir);
@@ -186,7 +189,7 @@ fn two_runs_at_once_leave_a_whole_folder_of_both() {
 #[test]
 fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     let place = Place::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &place.path("templates"));
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &place.path("templates"));
     let template = place.path("templates/flash/fwd_sm80.cu.tera");
     let text = fs::read_to_string(&template).expect("readable");
 
@@ -199,17 +202,4 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     refused.stderr(contains("template `flash/fwd_sm80.cu.tera`").and(contains("no_such_word")));
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("created");
-    for entry in fs::read_dir(from).expect("readable") {
-        let entry = entry.expect("readable");
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
 }

@@ -57,7 +57,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     drop(compiling);
 
     let start = Instant::now();
-    let verdicts = smoke(&made, &build, gpu, &cancel, global.format)?;
+    let verdicts = smoke(&made, &build, gpu.as_ref(), &cancel, global.format)?;
     match global.format {
         Format::Human => ui::print(&describe(&made, &verdicts, start.elapsed().as_secs_f64()))?,
         Format::Json => ui::print_json(&json!({ "build": made.report, "checks": verdicts }))?,
@@ -79,13 +79,19 @@ fn gpu(choice: DeviceChoice) -> Result<Option<GpuInfo>, CliError> {
 }
 
 /// Checks every kernel that compiled: on the GPU where it can run there, else on the emulator.
-fn smoke(made: &Made, args: &BuildArgs, gpu: Option<GpuInfo>, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
+fn smoke(
+    made: &Made,
+    args: &BuildArgs,
+    gpu: Option<&GpuInfo>,
+    cancel: &Cancel,
+    format: Format,
+) -> Result<Vec<Verdict>, CliError> {
     let library = made.report.library.as_ref().map(|library| std::path::absolute(made.out_dir.join(&library.path)));
     let library = library.transpose().map_err(|error| CliError::Environment(error.to_string()))?;
     let compiled = |(plan, unit): (&Plan, &Unit)| {
         made.report.artifact(&unit.name)?;
         let runs = |gpu: &GpuInfo| plan::runs_on(plan.variant.target, gpu.compute_capability, args.ptx());
-        let kernel = match (&gpu, &library) {
+        let kernel = match (gpu, &library) {
             (Some(gpu), Some(path)) if runs(gpu) => Kernel::Library { device: DeviceKind::Gpu, path: path.clone() },
             _ => Kernel::Source(unit.text.clone()),
         };
@@ -99,7 +105,7 @@ fn smoke(made: &Made, args: &BuildArgs, gpu: Option<GpuInfo>, cancel: &Cancel, f
         time_limit: None,
         fresh: false,
         jobs: args.jobs(),
-        gpu: gpu.clone(),
+        gpu: gpu.cloned(),
     };
     checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), cancel, format)
 }

@@ -36,8 +36,8 @@ impl Workshop {
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn plan(&self, variant: &Variant) -> Result<Plan, PlanError> {
-        Plan::new(*variant, self.grid.tile_override(variant).as_ref())
+    pub fn plan(&self, variant: Variant) -> Result<Plan, PlanError> {
+        Plan::new(variant, self.grid.tile_override(&variant).as_ref())
     }
 
     /// Plans all variants or none.
@@ -45,7 +45,7 @@ impl Workshop {
     /// # Errors
     /// [`CliError::Usage`] with the first refusal and the number of others.
     pub fn plan_all(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
-        let (plans, refused): (Vec<Plan>, Vec<PlanError>) = variants.iter().map(|v| self.plan(v)).partition_result();
+        let (plans, refused): (Vec<Plan>, Vec<PlanError>) = variants.iter().map(|v| self.plan(*v)).partition_result();
         match refused.first() {
             None => Ok(plans),
             Some(first) if refused.len() == 1 => Err(CliError::Usage(first.to_string())),

@@ -179,17 +179,17 @@ mod tests {
             ("dtype", offset_of!(FwdParams, dtype)),
             ("softmax_scale", offset_of!(FwdParams, softmax_scale)),
         ];
-        let asserts = fields
-            .map(|(field, offset)| format!("_Static_assert(offsetof(kgen_fwd_params, {field}) == {offset}, \"{field}\");\n"));
-        let size = size_of::<FwdParams>();
-        let mut text =
-            format!("#include \"kgen.h\"\n{}_Static_assert(sizeof(kgen_fwd_params) == {size}, \"size\");\n", asserts.concat());
-        let codes = (0..=4).map(|code| (code_word(code), code));
-        let constants =
-            [("KGEN_FLAG_CAUSAL", FLAG_CAUSAL.cast_signed()), ("KGEN_DTYPE_FP16", DTYPE_FP16), ("KGEN_DTYPE_BF16", DTYPE_BF16)];
-        for (name, value) in constants.into_iter().chain(codes) {
-            text += &format!("_Static_assert({name} == {value}, \"{name}\");\n");
-        }
+        let size = ("sizeof(kgen_fwd_params)".to_owned(), size_of::<FwdParams>());
+        let offsets = fields.map(|(field, offset)| (format!("offsetof(kgen_fwd_params, {field})"), offset));
+        let flag = ("KGEN_FLAG_CAUSAL", FLAG_CAUSAL as usize);
+        let dtypes = [("KGEN_DTYPE_FP16", DTYPE_FP16 as usize), ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize)];
+        let codes = (0..=4).map(|code| (code_word(code), code as usize));
+        let constants = codes.chain(dtypes).chain([flag]).map(|(name, value)| (name.to_owned(), value));
+        let asserts = constants
+            .chain(offsets)
+            .chain([size])
+            .map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n"));
+        let text = format!("#include \"kgen.h\"\n{}", asserts.collect::<String>());
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("layout.c");
         std::fs::write(&file, text).expect("the folder is writable");

@@ -109,7 +109,7 @@ pub(in crate::cli) fn make(
 /// Plans every variant; one without a plan becomes a failure and stops no other.
 fn plan_all(workshop: &Workshop, variants: &[Variant]) -> (Vec<Plan>, Vec<BuildFailure>) {
     let refusal = |name, error: PlanError| BuildFailure { name, kind: FailureKind::Plan, message: error.to_string(), log: None };
-    variants.iter().map(|v| workshop.plan(v).map_err(|error| refusal(v.name(), error))).partition_result()
+    variants.iter().map(|v| workshop.plan(*v).map_err(|error| refusal(v.name(), error))).partition_result()
 }
 
 /// Columns a command adds to the table of variants.

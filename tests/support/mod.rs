@@ -1,0 +1,17 @@
+//! What several tests need.
+
+use std::{fs, path::Path};
+
+/// Copies a folder with everything in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the target is writable");
+    for entry in fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it can be listed");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("files can be copied");
+        }
+    }
+}
