@@ -43,7 +43,7 @@ pub enum KitError {
         log: PathBuf,
     },
     /// A file of the cache could not be written or read.
-    #[error("cannot write `{}`: {source}", path.display())]
+    #[error("cannot write `{}`: {source}; see to the folder's space and permissions, or set `XDG_CACHE_HOME` to another", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
