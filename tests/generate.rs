@@ -213,3 +213,31 @@ fn copy(from: &Path, to: &Path) {
         }
     }
 }
+
+#[test]
+fn a_file_in_the_way_of_a_folder_is_said_to_be_one() {
+    let place = Place::new();
+    fs::write(place.path("file"), "mine").expect("written");
+    place.kgen("generate --output file").code(2).stderr(contains("a file is in the way of a folder").and(contains("`--output`")));
+    assert_eq!(place.read("file"), "mine");
+}
+
+#[test]
+fn a_kernel_kgen_did_not_write_is_drift_that_only_its_owner_can_mend() {
+    let place = Place::new();
+    place.kgen("generate").success();
+    fs::write(place.path("generated/flash_mine.cu"), "").expect("written");
+    let check = place.kgen("generate --all --check").code(1);
+    check.stdout(contains("kgen did not write it")).stderr(contains("remove what kgen did not write"));
+}
+
+#[test]
+fn a_template_that_does_not_parse_is_named_with_its_line() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("t/include")).expect("created");
+    fs::create_dir_all(place.path("t/bindings")).expect("created");
+    fs::write(place.path("t/include/kgen.h"), "").expect("written");
+    fs::write(place.path("t/bindings/kgen_dispatch.cpp.tera"), "\n{% if %}\n").expect("written");
+    let broken = place.kgen("--templates t generate").code(2);
+    broken.stderr(contains("error: a template does not parse: ").and(contains("bindings/kgen_dispatch.cpp.tera:2:")));
+}

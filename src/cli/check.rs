@@ -3,7 +3,7 @@
 use super::{
     CliError, Format, Global,
     list::print,
-    select::{SelectionArgs, load_grid},
+    select::{SelectionArgs, load_grid, plan},
     ui::{self, Progress},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub struct Args {
     check: CheckArgs,
 
     /// Variants at once on the emulator [default: one for each core]; a GPU takes one at a time.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// The library of kernels a GPU check runs.
@@ -235,8 +235,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
     let mut plans = Vec::new();
     for variant in selection.resolve(&grid)? {
-        let plan = Plan::new(variant, grid.tile_override(&variant).as_ref());
-        plans.push(plan.map_err(|error| CliError::Usage(error.to_string()))?);
+        plans.push(plan(&grid, variant).map_err(CliError::Usage)?);
     }
     check.refuse_unknown_case(&plans)?;
     let templates = match &global.templates {

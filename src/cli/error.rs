@@ -1,5 +1,6 @@
 //! What a command can fail with: a message for a person, and the exit code scripts rely on.
 
+use super::ui;
 use std::{fmt, process::ExitCode};
 
 /// Why a command did not do what was asked. The variants are the exit codes.
@@ -29,7 +30,7 @@ impl CliError {
     /// Prints the message to standard error and gives the exit code.
     pub fn report(&self) -> ExitCode {
         let label = console::style("error").red().bold().for_stderr();
-        eprintln!("{label}: {self}");
+        ui::tell(&format!("{label}: {self}"));
         ExitCode::from(self.code())
     }
 }

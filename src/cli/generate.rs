@@ -3,7 +3,8 @@
 use super::{
     CliError, Format, Global,
     list::print,
-    select::{SelectionArgs, load_grid},
+    select::{SelectionArgs, load_grid, plan},
+    ui,
 };
 use crate::{
     grid::{Grid, Kind, Variant},
@@ -14,6 +15,7 @@ use itertools::Itertools;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -74,7 +76,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
     let variants = selection.resolve(&grid)?;
     if let Some(note) = selection.note(&grid) {
-        eprintln!("note: {note}");
+        ui::note(&note);
     }
     let workshop = Workshop::new(global, grid)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
@@ -115,11 +117,11 @@ impl Workshop {
     /// # Errors
     /// [`CliError::Usage`] with the first refusal and the number of others.
     pub(super) fn plan(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
-        let plan = |variant: &Variant| Plan::new(*variant, self.grid.tile_override(variant).as_ref());
+        let plan = |variant: &Variant| plan(&self.grid, *variant);
         let (plans, refused): (Vec<Plan>, Vec<_>) = variants.iter().map(plan).partition_result();
         match refused.first() {
             None => Ok(plans),
-            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.to_string())),
+            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.clone())),
             Some(first) => {
                 let (count, all) = (refused.len(), variants.len());
                 Err(CliError::Usage(format!("{count} of {all} variants cannot be generated; the first: {first}")))
@@ -134,7 +136,7 @@ impl Workshop {
     /// [`CliError::Usage`]; the folder is then as it was.
     pub(super) fn write_folder(&self, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
         self.plan(variants)?;
-        let open = Folder::open(folder, &|waiting| eprintln!("{waiting}")).map_err(usage)?;
+        let open = Folder::open(folder, &ui::note).map_err(usage)?;
         let (variants, files) = self.folder_files(folder, variants, open.held())?;
         let summary = open.write(&files, Prune::Yes).map_err(usage)?;
         Ok((variants, summary))
@@ -170,8 +172,7 @@ impl Workshop {
 
     fn write_file(&self, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
         let text = self.kernel_text(file, variant)?;
-        let summary =
-            render::write_kernel_file(file, &text, &self.templates, &|waiting| eprintln!("{waiting}")).map_err(usage)?;
+        let summary = render::write_kernel_file(file, &text, &self.templates, &ui::note).map_err(usage)?;
         Ok((vec![variant], summary))
     }
 
@@ -200,7 +201,7 @@ fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
     let left = prefer(prefer(variants.to_vec(), |v| v.kind == Kind::Fwd), |v| !v.causal);
     if let [variant] = left[..] {
         if variants.len() > 1 {
-            eprintln!("note: `{}` is `{variant}`; `--causal` and `--kind` choose others", file.display());
+            ui::note(&format!("`{}` is `{variant}`; `--causal` and `--kind` choose others", file.display()));
         }
         return Ok(variant);
     }
@@ -215,11 +216,24 @@ fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-#[allow(clippy::needless_pass_by_value)] // the shape `map_err` wants
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn usage(error: RenderError) -> CliError {
+    unusable("--output", &error)
+}
+
+/// The error of a folder or template the user named: what is wrong, and what to do with `flag`, which names the folder.
+pub(super) fn unusable(flag: &str, error: &RenderError) -> CliError {
     let remedy = match error {
-        RenderError::Io { action: "create" | "write", .. } => "; make it writable, or choose another place with `--output`",
-        _ => "",
+        RenderError::Io { action: "create" | "write" | "lock" | "remove", source, .. } => match source.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                format!("; a file is in the way of a folder: choose another place with `{flag}`, or move it away")
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                format!("; nothing was changed: free some space, or choose another place with `{flag}`")
+            }
+            _ => format!("; make it writable, or choose another place with `{flag}`"),
+        },
+        _ => String::new(),
     };
     CliError::Usage(format!("{error}{remedy}"))
 }
@@ -231,7 +245,7 @@ fn names(variants: &[Variant]) -> Vec<String> {
 fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteSummary, start: Instant) -> Result<(), CliError> {
     for path in &summary.kept {
         let path = output.join(path);
-        eprintln!("note: `{}` is no longer generated but has been edited, so it stays", path.display());
+        ui::note(&format!("`{}` is no longer generated but has been edited, so it stays", path.display()));
     }
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
@@ -264,7 +278,9 @@ fn report_drift(global: &Global, output: &Path, variants: &[Variant], drift: &[D
         print(format!("{}\n", drift.iter().join("\n")).as_bytes())?;
     }
     let differences = if drift.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", drift.len()) };
-    let remedy = "run the same command without `--check` to bring it up to date";
+    let stale = drift.iter().any(|drift| !matches!(drift, Drift::Extra { written_by_kgen: false, .. }));
+    let remedy =
+        if stale { "run the same command without `--check` to bring it up to date" } else { "remove what kgen did not write" };
     Err(CliError::VariantFailed(format!("`{place}`: {differences} not as generated; {remedy}")))
 }
 

@@ -2,11 +2,12 @@
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, load_grid},
+    select::{SelectionArgs, load_grid, plan},
+    ui,
 };
 use crate::{
-    grid::{Dtype, Grid, Kind, Target, Variant},
-    plan::{Plan, PlanError},
+    grid::{Dtype, Kind, Target, Variant},
+    plan::Plan,
 };
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -67,27 +68,26 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     };
     print(text.as_bytes())?;
     if let Some(note) = selection.note(&grid) {
-        eprintln!("note: {note}");
+        ui::note(&note);
     }
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
-        let count = format!("{} of {}", unplanned.len(), entries.len());
-        return Err(CliError::VariantFailed(format!("{count} variants have no plan; the first: {first}")));
+        let message = match entries.len() {
+            1 => format!("no plan: {first}"),
+            all => format!("{} of {all} variants have no plan; the first: {first}", unplanned.len()),
+        };
+        return Err(CliError::VariantFailed(message));
     }
     Ok(())
 }
 
-fn plan(grid: &Grid, variant: Variant) -> Result<Plan, PlanError> {
-    Plan::new(variant, grid.tile_override(&variant).as_ref())
-}
-
 impl Entry {
-    fn new(variant: Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
+    fn new(variant: Variant, plan: Option<Result<Plan, String>>) -> Self {
         let shape = variant.kind.has_shape();
         let (plan, plan_error) = match plan {
             None => (None, None),
             Some(Ok(plan)) => (Some(plan), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
+            Some(Err(error)) => (None, Some(error)),
         };
         Self {
             name: variant.name(),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
-        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let refused = "no template".to_owned();
         let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let planned = [
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
-        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let refused = "no template".to_owned();
         let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
         let text = json(&entries).expect("plain data");
         let list: Vec<serde_json::Value> = serde_json::from_str(&text).expect("one JSON document");

@@ -2,6 +2,7 @@
 
 use super::{CliError, Global};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use crate::plan::{Plan, PlanError};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
@@ -67,13 +68,6 @@ pub struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    /// True where no selection flag was given.
-    pub fn is_empty(&self) -> bool {
-        let Self { kind, head_dim, dtype, causal, full, target, set, filter, all } = self;
-        let axes_open = kind.is_empty() && head_dim.is_empty() && dtype.is_empty() && target.is_empty();
-        axes_open && set.is_none() && filter.is_none() && !causal && !full && !all
-    }
-
     /// The variants of `grid` the flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors
@@ -113,6 +107,17 @@ pub fn load_grid(global: &Global) -> Result<Grid, CliError> {
         None => Ok(Grid::builtin()),
         Some(path) => Grid::load(path).map_err(|error| CliError::Usage(error.to_string())),
     }
+}
+
+/// Plans `variant` with the tile the grid holds for it.
+///
+/// # Errors
+/// A sentence: why there is no plan, and the line of the grid where a tile of the user's asks for what cannot be.
+pub fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
+    Plan::new(variant, grid.tile_override(&variant).as_ref()).map_err(|error| match grid.tile_place(&variant) {
+        Some(place) if !matches!(error, PlanError::Unsupported { .. }) => format!("{error}; its `[[tile]]` is at {place}"),
+        _ => error.to_string(),
+    })
 }
 
 /// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
@@ -167,24 +172,6 @@ mod tests {
     fn names(flags: &[&str]) -> Vec<String> {
         let variants = parse(flags).resolve(&Grid::builtin()).unwrap_or_else(|error| panic!("{error}"));
         variants.iter().map(Variant::name).collect()
-    }
-
-    #[test]
-    fn no_flag_is_an_empty_selection_and_any_flag_is_not() {
-        assert!(parse(&[]).is_empty());
-        for flags in [
-            &["--kind", "fwd"][..],
-            &["--head-dim", "64"],
-            &["--dtype", "half"],
-            &["--causal"],
-            &["--full"],
-            &["--target", "a100"],
-            &["--set", "x"],
-            &["--filter", "causal"],
-            &["--all"],
-        ] {
-            assert!(!parse(flags).is_empty(), "{flags:?}");
-        }
     }
 
     #[test]

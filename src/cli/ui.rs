@@ -11,6 +11,8 @@ use console::style;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::{
     collections::HashMap,
+    io::{self, Write as _},
+    num::NonZeroUsize,
     str::FromStr,
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -44,7 +46,12 @@ pub fn cancel_on_ctrl_c() -> Cancel {
 
 /// One sentence about what is going on, to standard error.
 pub fn note(message: &str) {
-    eprintln!("{} {message}", style("note:").cyan().for_stderr());
+    tell(&format!("{} {message}", style("note:").cyan().for_stderr()));
+}
+
+/// One line to standard error. Nobody may be reading there any more (`kgen build 2>&1 | head -1`): that stops no work.
+pub fn tell(line: &str) {
+    writeln!(io::stderr(), "{line}").ok();
 }
 
 /// A table without lines, as text with a newline at its end; the columns named in `numbers` are aligned to the right.
@@ -100,6 +107,14 @@ impl FromStr for ByteSize {
         let bytes = number * factor;
         if bytes < 1.0 { Err(format!("`{text}` is no memory at all")) } else { Ok(Self(bytes as u64)) }
     }
+}
+
+/// A number of things done at once, as written on the command line.
+///
+/// # Errors
+/// What is expected, where it is not a whole number from 1 on.
+pub fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number from 1 on".to_owned())
 }
 
 /// Progress of many things done in parallel: a bar and the running ones on a terminal, a line for each finished one
@@ -171,7 +186,7 @@ impl Progress {
             Look::Lines => {
                 if let Some(line) = line {
                     let width = total.to_string().len();
-                    eprintln!("[{done:>width$}/{total}] {name}: {line}");
+                    tell(&format!("[{done:>width$}/{total}] {name}: {line}"));
                 }
             }
             Look::Silent => {}
