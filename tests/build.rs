@@ -127,6 +127,91 @@ fn a_compiler_error_is_told_by_its_first_line_and_the_rest_is_built() {
 }
 
 #[test]
+fn a_dispatcher_that_fails_is_not_counted_as_a_variant() {
+    let bench = Bench::new();
+    let one = ["--dtype", "bf16", "--full"];
+    let dispatcher = bench.build(&one).env("MOCK_NVCC_ERROR", "kgen_dispatch").assert().code(1);
+    dispatcher.stderr(contains("error: the dispatcher did not build, so")).stdout(contains("failed in").not());
+    let kernel = bench.build(&one).env("MOCK_NVCC_ERROR", ONE).arg("--no-ptx").assert().code(1);
+    kernel.stderr(contains("error: 1 of 1 variant did not build, so")).stdout(contains("1 failed in"));
+}
+
+#[test]
+fn more_jobs_than_a_machine_has_threads_for_do_no_harm() {
+    let bench = Bench::new();
+    bench.build(&["-j", "99999"]).assert().success();
+    bench.build(&["-j", "0"]).assert().code(2).stderr(contains("expected a whole number from 1 on"));
+}
+
+#[test]
+fn a_closed_standard_error_stops_no_build() {
+    let bench = Bench::new();
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.envs(bench.environment()).env_remove("CUDA_HOME").current_dir(bench.dir.path());
+    let mut kgen = command.arg("build").args(SLICE).stderr(process::Stdio::piped()).spawn().expect("started");
+    drop(kgen.stderr.take());
+    assert_eq!(kgen.wait().expect("ended").code(), Some(0));
+    assert!(bench.path("build/lib/libkgen.so").is_file());
+}
+
+#[test]
+fn garbage_in_place_of_a_version_does_not_reach_the_terminal() {
+    let bench = Bench::new();
+    let nvcc = bench.path("nvcc");
+    fs::write(&nvcc, "#!/bin/sh\nprintf '\\033]0;title\\007'; printf '%5000d' 1\n").expect("written");
+    make_executable(&nvcc);
+    let said = stderr(&bench.build(&["--nvcc", "./nvcc"]).assert().code(3));
+    assert!(said.len() < 400 && !said.trim_end().contains(char::is_control), "{said:?}");
+    fs::write(&nvcc, "#!/bin/sh\n").expect("written");
+    bench.build(&["--nvcc", "./nvcc"]).assert().code(3).stderr(contains("`--version` said nothing;"));
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_an_nvcc_that_says_no_version() {
+    let bench = Bench::new();
+    let nvcc = bench.path("nvcc");
+    fs::write(&nvcc, "#!/bin/sh\ntouch asked\nsleep 30\n").expect("written");
+    make_executable(&nvcc);
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.envs(bench.environment()).current_dir(bench.dir.path()).arg("build").args(SLICE).args(["--nvcc", "./nvcc"]);
+    let mut kgen = command.stderr(process::Stdio::null()).spawn().expect("started");
+    wait_until(|| bench.path("asked").is_file());
+    process::Command::new("kill").args(["-INT", &kgen.id().to_string()]).status().expect("signalled");
+    let start = Instant::now();
+    assert_eq!(kgen.wait().expect("ended").code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn build_all_flagged_all_leaves_exactly_the_grid_as_generate_does() {
+    let bench = Bench::new();
+    bench.kgen(&["generate", "--head-dim", "72"]).assert().success();
+    bench.kgen(&["build", "--all"]).assert().success();
+    bench.kgen(&["generate", "--all", "--check"]).assert().success();
+}
+
+#[test]
+fn a_tile_that_cannot_be_is_told_with_its_line() {
+    let bench = Bench::new();
+    let grid = "version = 1\n[targets.sm80]\ndescription = 'A100'\n[[family]]\nkind = ['fwd']\nhead_dim = [64]\n\
+        dtype = ['fp16']\nmask = ['full']\ntarget = ['sm80']\n[[tile]]\nwhen = 'hdim == 64'\nmeasured = 'never'\nn = 24\n";
+    fs::write(bench.path("my.toml"), grid).expect("written");
+    for (command, code) in [("build", 2), ("generate", 2), ("check", 2), ("list", 1)] {
+        let mut kgen = bench.kgen(&["--variants", "my.toml", command]);
+        let flags: &[&str] = if command == "list" { &["--plan"] } else { &[] };
+        kgen.args(flags).assert().code(code).stderr(contains("`n` is 24").and(contains("its `[[tile]]` is at my.toml:11")));
+    }
+}
+
+#[test]
+fn doctor_finds_a_cache_that_cannot_be_written() {
+    let bench = Bench::new();
+    fs::write(bench.path("file"), "").expect("written");
+    let doctor = bench.kgen(&["doctor"]).env("XDG_CACHE_HOME", bench.path("file/cache")).assert().code(3);
+    doctor.stdout(contains("cannot be written").and(contains("XDG_CACHE_HOME")));
+}
+
+#[test]
 fn a_failed_build_keeps_the_library_of_the_last_good_one() {
     let bench = Bench::new();
     bench.build(&[]).assert().success();

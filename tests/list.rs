@@ -153,3 +153,16 @@ fn help_shows_examples() {
         kgen().args([command, "--help"]).assert().success().stdout(contains("Examples:\n  kgen"));
     }
 }
+
+#[test]
+fn a_grid_without_end_is_refused() {
+    let endless = kgen().args(["--variants", "/dev/zero", "list"]).timeout(Duration::from_secs(20)).assert().code(2);
+    endless.stderr(contains("longer than 8 MiB"));
+}
+
+#[test]
+fn a_variable_set_to_nothing_is_one_that_is_not_set() {
+    kgen().env("KGEN_VARIANTS", "").env("KGEN_TEMPLATES", "").arg("list").assert().success();
+    kgen().env("KGEN_VARIANTS", "/nowhere.toml").arg("list").assert().code(2);
+    kgen().args(["--variants", "", "list"]).assert().code(2);
+}

@@ -91,8 +91,10 @@ impl<'a> Builder<'a> {
         let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks };
 
         self.observer.planned(units.len());
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.options.jobs).build();
-        let pool = pool.map_err(|e| BuildError::Threads { jobs: self.options.jobs, reason: e.to_string() })?;
+        // Thousands of threads with nothing to do would only wake each other.
+        let jobs = self.options.jobs.min(units.len()).max(1);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+        let pool = pool.map_err(|e| BuildError::Threads { jobs, reason: e.to_string() })?;
         let first: Vec<Attempt> = pool.install(|| {
             let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(self.attempt(unit, &shared, false)));
             attempts.collect()

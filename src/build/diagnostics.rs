@@ -3,6 +3,11 @@
 /// Longest line shown (characters); template errors can run over pages.
 const LONGEST: usize = 400;
 
+/// `line` as it may be shown: no longer than [`LONGEST`], and without characters a terminal would obey.
+fn shown(line: &str) -> String {
+    line.chars().take(LONGEST).map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 /// The first real error line of a compile or link log: never the driver's closing "failed" line when a compiler named
 /// a cause before it.
 pub(super) fn first_error(log: &str) -> Option<String> {
@@ -16,7 +21,7 @@ pub(super) fn first_error(log: &str) -> Option<String> {
         |l| l.starts_with("nvcc fatal") || l.starts_with("nvcc error") || names_error(l),
     ];
     let found = causes.iter().find_map(|is_cause| lines().find(|l| is_cause(l)));
-    found.or_else(|| lines().next_back()).map(|l| l.chars().take(LONGEST).collect())
+    found.or_else(|| lines().next_back()).map(shown)
 }
 
 /// Whether a line reports an error: the word with a colon, and no `warning` in front of it.
@@ -69,6 +74,12 @@ mod tests {
     fn an_undefined_symbol_comes_before_the_linkers_closing_line() {
         let log = "/usr/bin/ld: a.o: in function `f': undefined reference to `g'\ncollect2: error: ld returned 1 exit status\n";
         assert!(first_error(log).unwrap().contains("undefined reference to `g'"));
+    }
+
+    #[test]
+    fn garbage_from_a_compiler_does_not_reach_the_terminal() {
+        let line = first_error(&format!("\u{1b}]0;title\u{7}\u{0}{}", "x".repeat(5000))).unwrap();
+        assert!(line.chars().count() == LONGEST && !line.contains(char::is_control), "{line:?}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct Args {
 #[command(next_help_heading = "Build")]
 pub(super) struct BuildArgs {
     /// Compilers at once [default: one for each core].
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when needed].
@@ -150,10 +150,14 @@ pub(super) fn verdict(made: &Made) -> Result<(), CliError> {
     if let Some(error) = &made.link_error {
         return Err(CliError::VariantFailed(error.clone()));
     }
-    let failures = made.report.failures.len();
-    if failures == 0 {
+    if made.report.failures.is_empty() {
         return Ok(());
     }
     let of = ui::count(made.rows(), "variant");
-    Err(CliError::VariantFailed(format!("{failures} of {of} did not build, so `libkgen.so` was not linked")))
+    let what = match (made.failed_variants(), made.dispatcher_failed()) {
+        (0, _) => "the dispatcher".to_owned(),
+        (failed, false) => format!("{failed} of {of}"),
+        (failed, true) => format!("{failed} of {of} and the dispatcher"),
+    };
+    Err(CliError::VariantFailed(format!("{what} did not build, so `libkgen.so` was not linked")))
 }

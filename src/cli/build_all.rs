@@ -125,13 +125,14 @@ fn describe(made: &Made, verdicts: &[Verdict], seconds: f64) -> String {
     let mut devices: Vec<&str> = verdicts.iter().map(|v| v.device.as_str()).collect();
     devices.sort_unstable();
     devices.dedup();
+    let (count, devices) = (verdicts.len(), devices.join(" and "));
     // Writing into a string cannot fail.
-    writeln!(
-        text,
-        "smoke: {passed} of {} passed on {} in {seconds:.1} s, {cached} of them known from before",
-        verdicts.len(),
-        if devices.is_empty() { "nothing".to_owned() } else { devices.join(" and ") },
-    )
+    match count {
+        0 => writeln!(text, "smoke: nothing compiled, so nothing was checked"),
+        _ => {
+            writeln!(text, "smoke: {passed} of {count} passed on {devices} in {seconds:.1} s, {cached} of them known from before")
+        }
+    }
     .ok();
     for verdict in verdicts.iter().filter(|v| !v.passed()) {
         write!(text, "\n{} `{}`: {}\n", style("error:").red().bold(), verdict.name, verdict.message.trim_end()).ok();

@@ -42,7 +42,7 @@ pub struct Args {
     check: CheckArgs,
 
     /// Variants at once on the emulator [default: one for each core]; a GPU takes one at a time.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// The library of kernels a GPU check runs.

@@ -7,7 +7,10 @@ use crate::{
 };
 use console::style;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,11 +125,26 @@ fn gpu() -> Finding {
 
 fn cache() -> Finding {
     let (state, detail) = match toolchain::cache_dir() {
-        Ok(folder) => {
-            let size = toolchain::folder_size(&folder);
-            (State::Found, format!("`{}`, {}; all of it can be removed and made again", folder.display(), ui::size(size)))
-        }
+        Ok(folder) => match writable(&folder) {
+            Ok(()) => {
+                let size = toolchain::folder_size(&folder);
+                (State::Found, format!("`{}`, {}; all of it can be removed and made again", folder.display(), ui::size(size)))
+            }
+            Err(error) => (
+                State::Missing,
+                format!(
+                    "`{}` cannot be written ({error}); see to its space and permissions, or set `XDG_CACHE_HOME` to another",
+                    folder.display()
+                ),
+            ),
+        },
         Err(error) => (State::Missing, error.to_string()),
     };
     Finding { name: "cache", state, detail }
+}
+
+/// Whether files can be made in `folder`, or where it would be made. Leaves nothing behind.
+fn writable(folder: &Path) -> io::Result<()> {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    tempfile::tempfile_in(there).map(drop)
 }

@@ -198,6 +198,8 @@ fn report_drift(global: &Global, output: &Path, variants: &[Variant], drift: &[D
         ui::print(&format!("{}\n", drift.iter().join("\n")))?;
     }
     let differences = if drift.len() == 1 { "1 file is".to_owned() } else { format!("{} files are", drift.len()) };
-    let remedy = "run the same command without `--check` to bring it up to date";
+    let stale = drift.iter().any(|drift| !matches!(drift, Drift::Extra { written_by_kgen: false, .. }));
+    let remedy =
+        if stale { "run the same command without `--check` to bring it up to date" } else { "remove what kgen did not write" };
     Err(CliError::VariantFailed(format!("`{place}`: {differences} not as generated; {remedy}")))
 }

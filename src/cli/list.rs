@@ -6,8 +6,8 @@ use super::{
     ui,
 };
 use crate::{
-    grid::{Dtype, Grid, Kind, Target, Variant},
-    plan::{Plan, PlanError},
+    grid::{Dtype, Kind, Target, Variant},
+    plan::Plan,
 };
 use serde::Serialize;
 
@@ -69,23 +69,22 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     }
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
-        let count = format!("{} of {}", unplanned.len(), entries.len());
-        return Err(CliError::VariantFailed(format!("{count} variants have no plan; the first: {first}")));
+        let message = match entries.len() {
+            1 => format!("no plan: {first}"),
+            all => format!("{} of {all} variants have no plan; the first: {first}", unplanned.len()),
+        };
+        return Err(CliError::VariantFailed(message));
     }
     Ok(())
 }
 
-fn plan(grid: &Grid, variant: Variant) -> Result<Plan, PlanError> {
-    Plan::new(variant, grid.tile_override(&variant).as_ref())
-}
-
 impl Entry {
-    fn new(variant: Variant, plan: Option<Result<Plan, PlanError>>) -> Self {
+    fn new(variant: Variant, plan: Option<Result<Plan, String>>) -> Self {
         let shape = variant.kind.has_shape();
         let (plan, plan_error) = match plan {
             None => (None, None),
             Some(Ok(plan)) => (Some(plan), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
+            Some(Err(error)) => (None, Some(error)),
         };
         Self {
             name: variant.name(),
@@ -170,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
-        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let refused = "no template".to_owned();
         let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let planned = [
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
-        let refused = PlanError::Unsupported { variant: VARIANT.name(), reason: "no template".into() };
+        let refused = "no template".to_owned();
         let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
         let list = serde_json::to_value(entries).expect("plain data");
         assert_eq!(list[0]["plan"]["tile"]["m"], 128);

@@ -17,8 +17,14 @@ mod workshop;
 
 pub use error::CliError;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+/// Names the grid where `--variants` does not.
+const VARIANTS_VARIABLE: &str = "KGEN_VARIANTS";
+
+/// Names the templates where `--templates` does not.
+const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 
 /// Generates, compiles and proves CUDA Flash Attention kernels.
 #[derive(Debug, Parser)]
@@ -33,15 +39,30 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Reads the command line; ends the process where it cannot be read or asks for help. A variable that is set to
+    /// nothing counts as one that is not set.
+    pub fn from_environment() -> Self {
+        let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
+        let mut command = Self::command();
+        for (argument, variable) in [("variants", VARIANTS_VARIABLE), ("templates", TEMPLATES_VARIABLE)] {
+            if empty(variable) {
+                command = command.mut_arg(argument, |argument| argument.env(None));
+            }
+        }
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+}
+
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Global {
     /// Grid to use instead of the built-in one.
-    #[arg(long, global = true, value_name = "FILE", env = "KGEN_VARIANTS")]
+    #[arg(long, global = true, value_name = "FILE", env = VARIANTS_VARIABLE)]
     pub variants: Option<PathBuf>,
 
     /// Templates to use instead of the built-in ones, for those who edit them.
-    #[arg(long, global = true, value_name = "DIR", env = "KGEN_TEMPLATES")]
+    #[arg(long, global = true, value_name = "DIR", env = TEMPLATES_VARIABLE)]
     pub templates: Option<PathBuf>,
 
     /// How results are printed.

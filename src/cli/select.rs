@@ -2,6 +2,7 @@
 
 use super::{CliError, Global};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use crate::plan::{Plan, PlanError};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
@@ -106,6 +107,17 @@ pub fn load_grid(global: &Global) -> Result<Grid, CliError> {
         None => Ok(Grid::builtin()),
         Some(path) => Grid::load(path).map_err(|error| CliError::Usage(error.to_string())),
     }
+}
+
+/// Plans `variant` with the tile the grid holds for it.
+///
+/// # Errors
+/// A sentence: why there is no plan, and the line of the grid where a tile of the user's asks for what cannot be.
+pub fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
+    Plan::new(variant, grid.tile_override(&variant).as_ref()).map_err(|error| match grid.tile_place(&variant) {
+        Some(place) if !matches!(error, PlanError::Unsupported { .. }) => format!("{error}; its `[[tile]]` is at {place}"),
+        _ => error.to_string(),
+    })
 }
 
 /// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.

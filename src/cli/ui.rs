@@ -138,6 +138,14 @@ impl FromStr for ByteSize {
     }
 }
 
+/// A number of things done at once, as written on the command line.
+///
+/// # Errors
+/// What is expected, where it is not a whole number from 1 on.
+pub fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number from 1 on".to_owned())
+}
+
 /// Progress of many things done in parallel: a bar and the running ones on a terminal, a line for each finished one
 /// elsewhere, nothing with `--format json`.
 pub struct Progress {

@@ -58,6 +58,8 @@ pub(super) struct Exclude {
 pub(super) struct TileRule {
     pub filter: Filter,
     pub tile: TileOverride,
+    /// Line of `when`, counted from 1.
+    pub line: usize,
     /// Place of `when`.
     pub span: Range<usize>,
 }
@@ -264,7 +266,9 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
             "set at least one of `m`, `n`, `warps`, `kv_stages`, `q_in_registers`, `min_blocks_per_sm`, `rescale_threshold`";
         return Err(Finding::new("this tile changes nothing", place, "no tile key is set", help));
     }
-    Ok(TileRule { filter: filter(&entry.when, text)?, tile, span: entry.when.span() })
+    let span = entry.when.span();
+    let line = text[..span.start].matches('\n').count() + 1;
+    Ok(TileRule { filter: filter(&entry.when, text)?, tile, line, span })
 }
 
 fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {

@@ -22,6 +22,12 @@ pub enum GridError {
         /// First line that is not UTF-8, counted from 1.
         line: usize,
     },
+    /// The file is too long to be a grid.
+    #[error("`{}` is longer than 8 MiB, so it is no grid\nhelp: give `--variants` a file such as kgen's own `variants.toml`", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
     /// What it declares does not hold.
     #[error("{message}")]
     Invalid {

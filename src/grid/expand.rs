@@ -6,14 +6,19 @@ use super::{
     finding::Finding,
     schema,
 };
-use std::{fs, path::Path};
+use std::{fs, io::Read, path::Path};
 
 /// The grid kgen ships: `variants.toml` of its repository.
 const BUILTIN: &str = include_str!("../../variants.toml");
 
+/// Longest file taken for a grid (bytes): far above any grid, far below what fills a memory (`/dev/zero` has no end).
+const LONGEST: u64 = 8 << 20;
+
 /// A parsed, checked and expanded `variants.toml`.
 #[derive(Debug, Clone)]
 pub struct Grid {
+    /// The name of the file, for messages.
+    origin: String,
     declarations: Declarations,
     variants: Vec<Variant>,
     excluded: Vec<Excluded>,
@@ -46,7 +51,7 @@ impl Grid {
         let text = text.trim_start_matches('\u{feff}');
         schema::read(text)
             .and_then(|file| declare(&file, text))
-            .and_then(Self::expand)
+            .and_then(|declarations| Self::expand(declarations, origin))
             .map_err(|finding| GridError::invalid(&finding, origin, text))
     }
 
@@ -55,7 +60,12 @@ impl Grid {
     /// # Errors
     /// [`GridError`]: not readable, not UTF-8, or not valid.
     pub fn load(path: &Path) -> Result<Self, GridError> {
-        let bytes = fs::read(path).map_err(|source| GridError::Unreadable { path: path.to_owned(), source })?;
+        let unreadable = |source| GridError::Unreadable { path: path.to_owned(), source };
+        let mut bytes = Vec::new();
+        fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(GridError::TooLong { path: path.to_owned() });
+        }
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             GridError::NotUtf8 { path: path.to_owned(), line: good.split(|byte| *byte == b'\n').count() }
@@ -64,8 +74,8 @@ impl Grid {
     }
 
     /// Expands the families, applies the excludes, and refuses rules that match nothing.
-    fn expand(declarations: Declarations) -> Result<Self, Finding> {
-        let mut grid = Self { declarations, variants: Vec::new(), excluded: Vec::new() };
+    fn expand(declarations: Declarations, origin: &str) -> Result<Self, Finding> {
+        let mut grid = Self { origin: origin.to_owned(), declarations, variants: Vec::new(), excluded: Vec::new() };
         let declared = duplicates(&grid.declarations.families)?;
         for rule in &grid.declarations.excludes {
             if !declared.iter().any(|variant| rule.filter.matches(variant)) {
@@ -128,6 +138,13 @@ impl Grid {
             min_blocks_per_sm: later.min_blocks_per_sm.or(earlier.min_blocks_per_sm),
             rescale_threshold: later.rescale_threshold.or(earlier.rescale_threshold),
         })
+    }
+
+    /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]` that
+    /// matches; `None` where none does.
+    pub fn tile_place(&self, variant: &Variant) -> Option<String> {
+        let rule = self.declarations.tiles.iter().rfind(|rule| rule.filter.matches(variant))?;
+        Some(format!("{}:{}", self.origin, rule.line))
     }
 
     /// The named sets, by name.

@@ -45,6 +45,8 @@ const FWD_SM80: &[DefaultTiles] = &[
         causal: Tile { m: 128, n: 64, kv_stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
     },
     DefaultTiles::same(80, Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE }),
+    // 80 keys spill two registers at 88 and none at 96, whose rows are whole panels.
+    DefaultTiles::same(88, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles {
         widest: 96,
         full: Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE },

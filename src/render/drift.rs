@@ -29,6 +29,8 @@ pub enum Drift {
     Extra {
         /// Path below the folder.
         path: String,
+        /// Whether an earlier run wrote it, so that the next one removes it unless it has been edited.
+        written_by_kgen: bool,
     },
 }
 
@@ -36,10 +38,14 @@ impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { path } => write!(f, "`{path}` is missing"),
+            Self::Differs { path, line, expected, found } if expected.trim_end() == found.trim_end() => {
+                write!(f, "`{path}` differs from line {line}, in white space or line ends")
+            }
             Self::Differs { path, line, expected, found } => {
                 write!(f, "`{path}` differs from line {line}: expected `{expected}`, found `{found}`")
             }
-            Self::Extra { path } => write!(f, "`{path}` would not be generated"),
+            Self::Extra { path, written_by_kgen: true } => write!(f, "`{path}` would not be generated"),
+            Self::Extra { path, .. } => write!(f, "`{path}` would not be generated, and kgen did not write it"),
         }
     }
 }
@@ -55,9 +61,10 @@ pub fn drift(folder: &Path, files: &[OutputFile]) -> Result<Vec<Drift>, RenderEr
 
     let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // A damaged manifest has been found to differ above.
-    let listed = manifest::Held::read(folder).unwrap_or_default().files.into_keys().filter(|path| folder.join(path).exists());
+    let held = manifest::Held::read(folder).unwrap_or_default().files;
+    let listed = held.keys().filter(|path| folder.join(path).exists()).cloned();
     let extra: BTreeSet<String> = kernels(folder).chain(listed).filter(|path| !wanted.contains(path.as_str())).collect();
-    drifts.extend(extra.into_iter().map(|path| Drift::Extra { path }));
+    drifts.extend(extra.into_iter().map(|path| Drift::Extra { written_by_kgen: held.contains_key(&path), path }));
     Ok(drifts)
 }
 
@@ -125,9 +132,19 @@ mod tests {
             [
                 "`flash_a.cu` differs from line 2: expected `two`, found `2`",
                 "`flash_b.cu` is missing",
-                "`flash_old.cu` would not be generated",
+                "`flash_old.cu` would not be generated, and kgen did not write it",
             ]
         );
+    }
+
+    #[test]
+    fn a_change_nobody_can_see_is_not_shown_as_two_equal_lines() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for (text, line) in [("one\n\n", 2), ("one\r\n", 1), ("one", 2)] {
+            fs::write(folder.path().join("a"), text).expect("written");
+            let found = drift(folder.path(), &[file("a", "one\n")]).expect("readable");
+            assert_eq!(found[0].to_string(), format!("`a` differs from line {line}, in white space or line ends"));
+        }
     }
 
     #[test]

@@ -5,6 +5,12 @@ use std::{io, path::PathBuf};
 /// Why text was not rendered or a folder not written. Nothing already in the folder has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
+    /// A template does not parse; Tera's report names the file and shows the line.
+    #[error("a template does not parse: {report}")]
+    Syntax {
+        /// Tera's report, several lines.
+        report: String,
+    },
     /// A template is wrong, or uses a word the plan does not have; Tera's report shows the line.
     #[error("template `{template}`: {report}")]
     Template {

@@ -32,13 +32,12 @@ impl Renderer {
     /// Parses every template.
     ///
     /// # Errors
-    /// [`RenderError::Template`] with Tera's report when one does not parse.
+    /// [`RenderError::Syntax`] with Tera's report when one does not parse.
     pub fn new(templates: &Templates) -> Result<Self, RenderError> {
         let mut tera = Tera::default();
         // The output is C++, where `&` and `<` stand for themselves.
         tera.autoescape_on(Vec::<&str>::new());
-        tera.add_raw_templates(templates.rendered())
-            .map_err(|error| RenderError::Template { template: "templates".to_owned(), report: error.to_string() })?;
+        tera.add_raw_templates(templates.rendered()).map_err(|error| RenderError::Syntax { report: report(&error) })?;
         Ok(Self { tera })
     }
 
@@ -75,7 +74,7 @@ impl Renderer {
         let text = self
             .tera
             .render(template, &context)
-            .map_err(|error| RenderError::Template { template: template.to_owned(), report: error.to_string() })?;
+            .map_err(|error| RenderError::Template { template: template.to_owned(), report: report(&error) })?;
         Ok(tidy(&text))
     }
 }
@@ -136,6 +135,12 @@ fn tidy(text: &str) -> String {
         tidied.push('\n');
     }
     tidied
+}
+
+/// Tera's report without its own `error: `, which stands in front of a whole message and not inside one.
+fn report(error: &tera::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

@@ -26,13 +26,15 @@ impl Templates {
     /// [`RenderError::Io`] when a file cannot be read or is not UTF-8, [`RenderError::NotTemplates`] when the C header
     /// or the dispatcher's template is missing.
     pub fn from_dir(folder: &Path) -> Result<Self, RenderError> {
-        let mut files = BTreeMap::new();
-        collect_folder(folder, "", &mut files)?;
+        // Before anything is read: another folder, taken for one by mistake, may hold anything.
+        fs::read_dir(folder).map_err(RenderError::io("read", folder))?;
         for needed in ["include/kgen.h", super::library::DISPATCHER_TEMPLATE] {
-            if !files.contains_key(needed) {
+            if !folder.join(needed).is_file() {
                 return Err(RenderError::NotTemplates { folder: folder.to_owned(), missing: needed.to_owned() });
             }
         }
+        let mut files = BTreeMap::new();
+        collect_folder(folder, "", &mut files)?;
         Ok(Self { files })
     }
 
@@ -120,9 +122,11 @@ mod tests {
         fs::create_dir(folder.path().join("include")).expect("created");
         fs::write(folder.path().join("include/kgen.h"), "/* */\n").expect("written");
         fs::write(folder.path().join("include/kgen.h~"), "old").expect("written");
+        fs::write(folder.path().join("program"), [0xff, 0xfe]).expect("written");
         let error = Templates::from_dir(folder.path()).expect_err("no dispatcher").to_string();
         assert!(error.contains("it has no `bindings/kgen_dispatch.cpp.tera`"), "{error}");
 
+        fs::remove_file(folder.path().join("program")).expect("removed");
         fs::create_dir(folder.path().join("bindings")).expect("created");
         fs::write(folder.path().join("bindings/kgen_dispatch.cpp.tera"), "").expect("written");
         let templates = Templates::from_dir(folder.path()).expect("now complete");

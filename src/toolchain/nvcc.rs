@@ -79,7 +79,7 @@ pub struct NvccRequest {
 /// [`ToolchainError`], saying what was found, what is needed, and what to run.
 pub fn find_nvcc(request: &NvccRequest, say: &dyn Fn(&str)) -> Result<Nvcc, ToolchainError> {
     if let Some((origin, path)) = search(request.flag.as_deref())? {
-        return describe(&path, origin);
+        return describe(&path, origin, &request.cancel);
     }
     let own = match provision::provisioned()? {
         Some(own) => own,
@@ -89,7 +89,7 @@ pub fn find_nvcc(request: &NvccRequest, say: &dyn Fn(&str)) -> Result<Nvcc, Tool
             provision::install(&request.cancel, say)?
         }
     };
-    describe(&own.nvcc(), NvccOrigin::Provisioned)
+    describe(&own.nvcc(), NvccOrigin::Provisioned, &request.cancel)
 }
 
 /// The nvcc somebody named, if anybody did.
@@ -111,13 +111,12 @@ fn search(flag: Option<&Path>) -> Result<Option<(NvccOrigin, PathBuf)>, Toolchai
 }
 
 /// Runs `nvcc --version` and checks the answer.
-fn describe(path: &Path, origin: NvccOrigin) -> Result<Nvcc, ToolchainError> {
+fn describe(path: &Path, origin: NvccOrigin, cancel: &Cancel) -> Result<Nvcc, ToolchainError> {
     let path = std::path::absolute(path).map_err(ToolchainError::io("resolve", path))?;
     let bad = |said: String| ToolchainError::NotNvcc { origin: origin.to_string(), path: path.clone(), said };
-    let answer = ask_version(&path).map_err(bad)?;
+    let Some(answer) = ask_version(&path, cancel).map_err(bad)? else { return Err(ToolchainError::Cancelled) };
     let Some((version, build_id)) = parse_version(&answer) else {
-        let first = answer.lines().find(|l| !l.trim().is_empty()).unwrap_or("nothing");
-        return Err(bad(format!("said `{}`", first.trim())));
+        return Err(bad(answer.lines().map(str::trim).find(|l| !l.is_empty()).map_or_else(|| "said nothing".into(), said)));
     };
     if major_minor(&version) < Some(MINIMUM_NVCC) {
         let needed = format!("{}.{}", MINIMUM_NVCC.0, MINIMUM_NVCC.1);
@@ -127,29 +126,34 @@ fn describe(path: &Path, origin: NvccOrigin) -> Result<Nvcc, ToolchainError> {
     Ok(Nvcc { path, version, build_id, origin, library_dir })
 }
 
+/// What a program that is no nvcc said, as it may be shown: not too long, and nothing a terminal would obey.
+fn said(line: &str) -> String {
+    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    format!("said `{}`", line.chars().take(80).map(plain).collect::<String>())
+}
+
 /// The words that lead from a too old nvcc to kgen's own.
 fn mend_old() -> Result<String, ToolchainError> {
     let own = provision::destination()?.join("bin").join("nvcc");
     Ok(format!("name a newer one with `--nvcc`, or run `kgen toolchain install` and pass `--nvcc {}`", own.display()))
 }
 
-/// Standard output of `nvcc --version`, or a fragment that says why there is none.
-fn ask_version(path: &Path) -> Result<String, String> {
+/// Standard output of `nvcc --version`, or a fragment that says why there is none; `None` when cancelled.
+fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>, String> {
     let out = tempfile::NamedTempFile::new().map_err(|e| format!("could not be asked ({e})"))?;
     let handle = out.reopen().map_err(|e| format!("could not be asked ({e})"))?;
     let mut command = Command::new(path);
     command.arg("--version").stdin(Stdio::null()).stdout(handle).stderr(Stdio::null());
-    let done = process::run(&mut command, VERSION_LIMIT, &Cancel::default()).map_err(|e| format!("could not be run ({e})"))?;
+    let done = process::run(&mut command, VERSION_LIMIT, cancel).map_err(|e| format!("could not be run ({e})"))?;
     match done.ending {
         process::Ending::Exited(0) => {
             let bytes = std::fs::read(out.path()).map_err(|e| format!("could not be read ({e})"))?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
         }
         process::Ending::Exited(code) => Err(format!("failed with exit code {code}")),
         process::Ending::Signalled(signal) => Err(format!("died of signal {signal}")),
-        process::Ending::TimeLimit | process::Ending::Cancelled => {
-            Err(format!("gave no answer in {} s", VERSION_LIMIT.as_secs()))
-        }
+        process::Ending::TimeLimit => Err(format!("gave no answer in {} s", VERSION_LIMIT.as_secs())),
+        process::Ending::Cancelled => Ok(None),
     }
 }
 
@@ -211,7 +215,7 @@ mod tests {
     fn a_program_that_is_not_nvcc_is_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let path = script(dir.path(), "echo hello");
-        let message = describe(&path, NvccOrigin::Flag).unwrap_err().to_string();
+        let message = describe(&path, NvccOrigin::Flag, &Cancel::default()).unwrap_err().to_string();
         assert!(message.contains("not a working nvcc") && message.contains("`hello`"), "{message}");
     }
 
@@ -219,7 +223,7 @@ mod tests {
     fn an_old_nvcc_is_refused_with_both_versions() {
         let dir = tempfile::tempdir().unwrap();
         let path = script(dir.path(), "echo 'Cuda compilation tools, release 12.4, V12.4.131'; echo 'Build x'");
-        let message = describe(&path, NvccOrigin::Path).unwrap_err().to_string();
+        let message = describe(&path, NvccOrigin::Path, &Cancel::default()).unwrap_err().to_string();
         for part in ["12.4.131", "13.0", "`PATH`", "kgen toolchain install"] {
             assert!(message.contains(part), "`{part}` missing: {message}");
         }

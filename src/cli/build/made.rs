@@ -124,7 +124,17 @@ pub(in crate::cli) struct Extra<'a> {
 impl Made {
     /// How many variants were asked for.
     pub fn rows(&self) -> usize {
-        self.artifacts().count() + self.report.failures.iter().filter(|f| f.name != DISPATCHER).count()
+        self.artifacts().count() + self.failed_variants()
+    }
+
+    /// How many variants did not build.
+    pub fn failed_variants(&self) -> usize {
+        self.report.failures.iter().filter(|f| f.name != DISPATCHER).count()
+    }
+
+    /// Whether the dispatcher, which is no variant, did not build.
+    pub fn dispatcher_failed(&self) -> bool {
+        self.report.failures.iter().any(|f| f.name == DISPATCHER)
     }
 
     /// Table, failures and totals, for people.
@@ -178,8 +188,8 @@ impl Made {
         let (built, cached) = (self.artifacts().count(), self.artifacts().filter(|a| a.cached).count());
         let mut text = format!("{}: {} compiled, {cached} cached", ui::count(self.rows(), "variant"), built - cached);
         // Writing into a string cannot fail.
-        if !report.failures.is_empty() {
-            write!(text, ", {} failed", report.failures.len()).ok();
+        if self.failed_variants() > 0 {
+            write!(text, ", {} failed", self.failed_variants()).ok();
         }
         write!(text, " in {:.1} s", report.wall_seconds).ok();
         if cached < built {
