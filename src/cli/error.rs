@@ -1,6 +1,5 @@
 //! What a command can fail with: a message for a person, and the exit code scripts rely on.
 
-use super::ui;
 use std::{fmt, process::ExitCode};
 
 /// Why a command did not do what was asked. The variants are the exit codes.

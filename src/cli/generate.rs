@@ -126,7 +126,7 @@ fn check_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec
 }
 
 fn kernel_text(workshop: &Workshop, file: &Path, variant: Variant) -> Result<String, CliError> {
-    let plan = workshop.plan(variant).map_err(|error| CliError::Usage(error.to_string()))?;
+    let plan = workshop.plan(variant).map_err(CliError::Usage)?;
     Ok(workshop.renderer.kernel_in_file(&plan, &name_of(file))?.text)
 }
 

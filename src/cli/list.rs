@@ -2,7 +2,7 @@
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, load_grid},
+    select::{SelectionArgs, load_grid, plan},
     ui,
 };
 use crate::{

@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     fmt,
     io::{self, ErrorKind, Write},
+    num::NonZeroUsize,
     str::FromStr,
     sync::{
         Mutex, OnceLock, PoisonError,

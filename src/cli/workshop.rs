@@ -1,14 +1,17 @@
 //! What turns variants into files: the grid for their tiles, the templates, the renderer. Shared by every command that
 //! renders.
 
-use super::{CliError, Global, select::load_grid};
+use super::{
+    CliError, Global,
+    select::{self, load_grid},
+};
 use crate::{
     grid::{Grid, Variant},
-    plan::{Plan, PlanError},
+    plan::Plan,
     render::{self, OutputFile, RenderError, Renderer, Templates},
 };
 use itertools::Itertools;
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, io::ErrorKind, path::Path};
 
 /// The grid and the templates a command was given, ready to render.
 pub(super) struct Workshop {
@@ -35,9 +38,9 @@ impl Workshop {
     /// Plans a variant with the tile the grid holds for it.
     ///
     /// # Errors
-    /// [`PlanError`].
-    pub fn plan(&self, variant: Variant) -> Result<Plan, PlanError> {
-        Plan::new(variant, self.grid.tile_override(&variant).as_ref())
+    /// A sentence, as [`select::plan`] gives it.
+    pub fn plan(&self, variant: Variant) -> Result<Plan, String> {
+        select::plan(&self.grid, variant)
     }
 
     /// Plans all variants or none.
@@ -45,10 +48,10 @@ impl Workshop {
     /// # Errors
     /// [`CliError::Usage`] with the first refusal and the number of others.
     pub fn plan_all(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
-        let (plans, refused): (Vec<Plan>, Vec<PlanError>) = variants.iter().map(|v| self.plan(*v)).partition_result();
+        let (plans, refused): (Vec<Plan>, Vec<String>) = variants.iter().map(|v| self.plan(*v)).partition_result();
         match refused.first() {
             None => Ok(plans),
-            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.to_string())),
+            Some(first) if refused.len() == 1 => Err(CliError::Usage(first.clone())),
             Some(first) => {
                 let (count, all) = (refused.len(), variants.len());
                 Err(CliError::Usage(format!("{count} of {all} variants have no plan; the first: {first}")))
@@ -91,12 +94,17 @@ impl From<RenderError> for CliError {
     }
 }
 
-/// For `map_err` where the folder that `flag` names is written: says so where it cannot be.
+/// For `map_err` where the folder that `flag` names is written: says what to do where it cannot be.
 pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CliError {
-    move |error| match error {
-        RenderError::Io { action: "create" | "write", .. } => {
-            CliError::Usage(format!("{error}; make it writable, or choose another place with `{flag}`"))
-        }
-        other => other.into(),
+    move |error| {
+        let RenderError::Io { action: "create" | "write" | "lock" | "remove", source, .. } = &error else {
+            return error.into();
+        };
+        let remedy = match source.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away, or",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "nothing was changed: free some space, or",
+            _ => "make it writable, or",
+        };
+        CliError::Usage(format!("{error}; {remedy} choose another place with `{flag}`"))
     }
 }

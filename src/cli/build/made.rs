@@ -10,7 +10,7 @@ use crate::{
         workshop::{Workshop, unwritable},
     },
     grid::Variant,
-    plan::{Plan, PlanError},
+    plan::Plan,
     render::{self, Folder, Prune, Templates},
     toolchain::Cancel,
 };
@@ -108,7 +108,7 @@ pub(in crate::cli) fn make(
 
 /// Plans every variant; one without a plan becomes a failure and stops no other.
 fn plan_all(workshop: &Workshop, variants: &[Variant]) -> (Vec<Plan>, Vec<BuildFailure>) {
-    let refusal = |name, error: PlanError| BuildFailure { name, kind: FailureKind::Plan, message: error.to_string(), log: None };
+    let refusal = |name, message| BuildFailure { name, kind: FailureKind::Plan, message, log: None };
     variants.iter().map(|v| workshop.plan(*v).map_err(|error| refusal(v.name(), error))).partition_result()
 }
 
