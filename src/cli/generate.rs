@@ -22,13 +22,16 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen generate                                                            the whole grid into ./generated
-  kgen generate --head-dim 128 --dtype bf16 --causal --target ampere       one kernel, added to ./generated
-  kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu    one file, with include/ beside it
-  kgen generate --all --check                                              is ./generated what the templates give?
+  kgen generate                 the whole grid into ./generated
+  kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
+                                one kernel, added to ./generated
+  kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
+                                one file, with include/ beside it
+  kgen generate --all --check   is ./generated what the templates give?
 
-A folder keeps the kernels it holds: those selected are added, and all are brought up to date. When the selection is
-the whole grid, the folder becomes exactly that. Files kgen did not write are never touched.";
+A folder keeps the kernels it holds: those selected are added, and all are
+brought up to date. When the selection is the whole grid, the folder becomes
+exactly that. Files kgen did not write are never touched.";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -229,7 +232,7 @@ pub(super) fn unusable(flag: &str, error: &RenderError) -> CliError {
                 format!("; a file is in the way of a folder: choose another place with `{flag}`, or move it away")
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                format!("; nothing was changed: free some space, or choose another place with `{flag}`")
+                format!("; free some space, or choose another place with `{flag}`")
             }
             _ => format!("; make it writable, or choose another place with `{flag}`"),
         },
