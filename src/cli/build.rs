@@ -16,11 +16,13 @@ use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen build                                               the whole grid
-  kgen build --head-dim 128 --dtype bf16 --target ampere   a slice of it
+  kgen build                     the whole grid
+  kgen build --head-dim 128 --dtype bf16 --target ampere
+                                 a slice of it
   kgen build --filter 'hdim >= 128 and dtype == bf16' -j 8
-  kgen build --launcher ccache                             with a compiler cache in front of nvcc
-  kgen build --nvcc /usr/local/cuda/bin/nvcc --offline     with this nvcc, and no network";
+  kgen build --launcher ccache   with a compiler cache in front of nvcc
+  kgen build --nvcc /usr/local/cuda/bin/nvcc --offline
+                                 with this nvcc, and no network";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

@@ -24,7 +24,7 @@ use std::{fmt::Write, time::Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen build-all             everything: nvcc if there is none, generate, compile, link, smoke-test
+  kgen build-all             nvcc if there is none, then all of it
   kgen build-all -j 32       32 compilers at once, as far as memory allows
   kgen build-all --offline   never use the network";
 

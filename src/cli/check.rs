@@ -25,11 +25,14 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen check                                               the whole grid, on the GPU if there is one
-  kgen check --head-dim 128 --dtype bf16 --device emulator a slice of it, with no GPU
-  kgen check --head-dim 64 --thorough                      every case: all pairs of lengths, layouts, contents
-  kgen check --head-dim 64 --case one-hot --seed 7         cases by name, other inputs
-  kgen check --device gpu --library build/lib/libkgen.so   what `kgen build` has made";
+  kgen check                          the whole grid, on the GPU if there is one
+  kgen check --device emulator --head-dim 128 --dtype bf16
+                                      a slice of it, with no GPU
+  kgen check --head-dim 64 --thorough every case: lengths, layouts, contents
+  kgen check --head-dim 64 --case one-hot --seed 7
+                                      cases by name, other inputs
+  kgen check --device gpu --library build/lib/libkgen.so
+                                      what `kgen build` has made";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

@@ -20,13 +20,16 @@ use std::{
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen generate                                                            the whole grid into ./generated
-  kgen generate --head-dim 128 --dtype bf16 --causal --target ampere       one kernel, added to ./generated
-  kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu    one file, with include/ beside it
-  kgen generate --all --check                                              is ./generated what the templates give?
+  kgen generate                 the whole grid into ./generated
+  kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
+                                one kernel, added to ./generated
+  kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
+                                one file, with include/ beside it
+  kgen generate --all --check   is ./generated what the templates give?
 
-A folder keeps the kernels it holds: those selected are added, and all are brought up to date. When the selection is
-the whole grid, the folder becomes exactly that. Files kgen did not write are never touched.";
+A folder keeps the kernels it holds: those selected are added, and all are
+brought up to date. When the selection is the whole grid, the folder becomes
+exactly that. Files kgen did not write are never touched.";
 
 /// The flag that names where files go.
 const FLAG: &str = "--output";

@@ -121,3 +121,19 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Worker(args) => worker::run(&global, args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_examples_that_fit_a_terminal_of_80_columns() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  kgen "), "`{}` has no examples", command.get_name());
+            for line in examples.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+}

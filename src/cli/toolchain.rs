@@ -7,7 +7,7 @@ use serde_json::json;
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen toolchain install    fetch CUDA 13.0's compiler with your own pip, for kgen alone
+  kgen toolchain install    fetch CUDA 13.0's compiler with your own pip
   kgen toolchain show       where it is and how big
   kgen toolchain remove     take it away again";
 

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_change_nobody_can_see_is_not_shown_as_two_equal_lines() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        for (text, line) in [("one\n\n", 2), ("one\r\n", 1), ("one", 2)] {
+        for (text, line) in [("one\n\n", 3), ("one\r\n", 1), ("one", 2)] {
             fs::write(folder.path().join("a"), text).expect("written");
             let found = drift(folder.path(), &[file("a", "one\n")]).expect("readable");
             assert_eq!(found[0].to_string(), format!("`a` differs from line {line}, in white space or line ends"));

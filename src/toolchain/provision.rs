@@ -208,9 +208,10 @@ fn download(python: &Path, into: &Path, cancel: &Cancel) -> Result<(), Toolchain
     Err(ToolchainError::Download { reason })
 }
 
-/// pip's first `ERROR:` line, or the last thing it said.
+/// pip's first `ERROR:` line, or the last thing it said: behind `ERROR: Exception:` a traceback follows, which ends in
+/// what is wrong, such as a full disk.
 fn pip_error(log: &str) -> String {
-    let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:"));
+    let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:")).filter(|e| e.trim() != "Exception:");
     let last = log.lines().map(str::trim).rfind(|l| !l.is_empty());
     error.or(last).unwrap_or("pip said nothing").trim().trim_end_matches('.').to_owned()
 }
@@ -345,5 +346,7 @@ mod tests {
         let log = "Looking in indexes\nERROR: No matching distribution found for x\nnotice\n";
         assert_eq!(pip_error(log), "No matching distribution found for x");
         assert_eq!(pip_error("Killed\n\n"), "Killed");
+        let full = "ERROR: Exception:\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device\n";
+        assert_eq!(pip_error(full), "OSError: [Errno 28] No space left on device");
     }
 }
