@@ -1,0 +1,119 @@
+/* kgen.h - the C interface of every generated kernel.
+ *
+ * Plain C99. Link with libkgen.so, or compile any generated .cu into your own program and call its launcher.
+ * Nothing here allocates, throws or synchronises; every launch can be captured in a CUDA graph.
+ */
+#ifndef KGEN_H
+#define KGEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The type CUDA's own headers declare, for programs that include none of them. C99 allows one declaration only. */
+#ifndef __DRIVER_TYPES_H__
+typedef struct CUstream_st* cudaStream_t;
+#endif
+
+/* Version of this interface. A structure only ever grows at its end, and `struct_size` says how much of it the caller
+ * knows, so that code built against an older header keeps working. */
+#define KGEN_ABI_VERSION 1
+
+/* Results of every call. */
+enum {
+    KGEN_SUCCESS = 0,
+    KGEN_ERROR_INVALID_VALUE = 1,  /* a parameter is outside its documented range */
+    KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
+    KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
+    KGEN_ERROR_LAUNCH = 4          /* CUDA refused the launch; kgen_last_error() holds its words */
+};
+
+/* Element types of Q, K and V. */
+enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2 };
+
+/* Kinds of kernel. */
+enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KGEN_KIND_PREPARE_SCHEDULER = 3, KGEN_KIND_BWD = 4 };
+
+/* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
+ *
+ * Shapes: Q, O (batch, seqlen_q, num_heads, head_dim); K, V (batch, seqlen_k, num_heads_k, head_dim);
+ * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q. The head_dim axis is contiguous; every other
+ * stride is free, in elements, and may be negative. Tensors whose pointers and strides are multiples of 16 bytes are
+ * moved in 16-byte pieces; any others element by element, correct but slower.
+ *
+ * Query head h reads key head h / (num_heads / num_heads_k). Causal masks are aligned to the bottom right: row i of
+ * a sequence sees key j when j <= i + seqlen_k - seqlen_q. A row that sees no key gives O = 0 and LSE = -infinity.
+ */
+typedef struct kgen_fwd_params {
+    uint32_t struct_size; /* sizeof(kgen_fwd_params) */
+    uint32_t flags;       /* KGEN_FLAG_* */
+
+    const void* q;
+    const void* k;
+    const void* v;
+    void* o;
+    float* lse; /* may be NULL: not written */
+
+    /* Element strides. With cu_seqlens the batch stride of that side is not read. */
+    int64_t q_batch_stride, q_row_stride, q_head_stride;
+    int64_t k_batch_stride, k_row_stride, k_head_stride;
+    int64_t v_batch_stride, v_row_stride, v_head_stride;
+    int64_t o_batch_stride, o_row_stride, o_head_stride;
+    int64_t lse_batch_stride, lse_head_stride; /* rows of LSE are contiguous */
+
+    /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences lie
+     * one behind the other along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then
+     * (num_heads, total_q), sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows
+     * of sequence b take part; O and LSE rows beyond are left untouched. Device pointers. */
+    const int32_t* cu_seqlens_q;
+    const int32_t* cu_seqlens_k;
+    const int32_t* seqused_q;
+    const int32_t* seqused_k;
+
+    int32_t batch;
+    int32_t num_heads;   /* query heads; a multiple of num_heads_k */
+    int32_t num_heads_k; /* key and value heads */
+    int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence (bounds the grid) */
+    int32_t seqlen_k;    /* rows of K and V; with cu_seqlens_k or seqused_k the longest sequence */
+    int32_t head_dim;
+    int32_t dtype;       /* KGEN_DTYPE_* */
+    float softmax_scale; /* finite and >= 0; usually 1 / sqrt(head_dim) */
+} kgen_fwd_params;
+
+#define KGEN_FLAG_CAUSAL 1u
+
+/* A launcher: checks the parameters, starts one kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_fwd_launcher)(const kgen_fwd_params* params, cudaStream_t stream);
+
+/* One row of the table of what a library holds. */
+typedef struct kgen_variant {
+    const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
+    int32_t kind;       /* KGEN_KIND_* */
+    int32_t head_dim;
+    int32_t dtype;      /* KGEN_DTYPE_* */
+    int32_t causal;
+    int32_t target;     /* compute capability it was generated for, major * 10 + minor */
+    int32_t target_max; /* newest compute capability its object loads on */
+    kgen_fwd_launcher launch;
+} kgen_variant;
+
+/* Picks the best variant for the current device and the request, and launches it. */
+int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream);
+
+/* The variants of this library; `*count` receives their number. Sorted by name, constant for the process. */
+const kgen_variant* kgen_variants(size_t* count);
+
+/* What went wrong in the calling thread's last failed call: one line, valid until its next failure. */
+const char* kgen_last_error(void);
+
+/* KGEN_ABI_VERSION of the library. */
+uint32_t kgen_abi_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KGEN_H */

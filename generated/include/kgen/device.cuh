@@ -1,0 +1,23 @@
+// What the dispatcher asks about the device. For the host compiler as well as nvcc.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kgen/launch.cuh"
+
+namespace kgen {
+
+// Compute capability of the calling thread's current device, major * 10 + minor; 0 when CUDA gives none, and
+// `last_error` then holds its words.
+inline int device_capability() {
+    int device = 0, major = 0, minor = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    if (error == cudaSuccess) return major * 10 + minor;
+    cudaGetLastError();  // reported here; it must not surface in an unrelated later call
+    fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    return 0;
+}
+
+}  // namespace kgen

@@ -1,0 +1,100 @@
+// What every forward kernel does with its parameters: the launcher's checks, and where a sequence lies.
+#pragma once
+
+#include <string.h>
+
+#include "kgen.h"
+#include "kgen/global.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/platform.cuh"
+
+namespace kgen {
+
+// A sequence along the row axis of a tensor.
+struct sequence {
+    int32_t first_row;  // with cu_seqlens, its first row; otherwise 0 (the batch stride leads there)
+    int32_t rows;
+    bool packed;  // cu_seqlens in use: the batch stride takes no part
+};
+
+KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int32_t* seqused, int32_t seqlen) {
+    sequence s = {0, seqlen, cu_seqlens != nullptr};
+    if (cu_seqlens != nullptr) {
+        s.first_row = load_global(cu_seqlens + batch);
+        s.rows = load_global(cu_seqlens + batch + 1) - s.first_row;
+    }
+    if (seqused != nullptr) s.rows = load_global(seqused + batch);
+    return s;
+}
+
+// Element offset of row 0 of a sequence and head.
+KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+    return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
+}
+
+// What a variant was built for, as its launcher compares it with a request.
+struct fwd_identity {
+    const char* name;
+    int32_t head_dim;
+    int32_t dtype;
+    bool causal;
+};
+
+// Copies the caller's structure, of whatever version, into `params` and checks every documented range.
+inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
+    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", self.name);
+    const uint32_t size = given->struct_size;
+    if (size < sizeof(kgen_fwd_params)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %u; version %d of kgen_fwd_params has %zu bytes", self.name,
+                    size, KGEN_ABI_VERSION, sizeof(kgen_fwd_params));
+    }
+    memcpy(&params, given, sizeof params);
+
+    if (params.head_dim != self.head_dim) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
+    }
+    if (params.dtype != self.dtype) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for dtype %d, called with %d", self.name, self.dtype, params.dtype);
+    }
+    if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
+    }
+    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", self.name, params.flags & ~KGEN_FLAG_CAUSAL);
+    }
+    const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
+    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", self.name, params.batch,
+                    params.seqlen_q, params.seqlen_k, longest);
+    }
+    if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", self.name,
+                    params.num_heads, params.num_heads_k);
+    }
+    if (!(params.softmax_scale >= 0.0f && params.softmax_scale <= 3.402823466e38f)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", self.name,
+                    static_cast<double>(params.softmax_scale));
+    }
+    const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
+    if (has_queries && (params.q == nullptr || params.o == nullptr)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);
+    }
+    if (has_queries && params.seqlen_k > 0 && (params.k == nullptr || params.v == nullptr)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: k and v must not be NULL", self.name);
+    }
+    return KGEN_SUCCESS;
+}
+
+// Whether pointer and strides (elements of 2 bytes) let every row be moved in 16-byte pieces.
+inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * 2)) & 15) == 0;
+}
+
+inline bool fwd_is_aligned(const kgen_fwd_params& p) {
+    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride) &&
+           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride) &&
+           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride) &&
+           rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+}
+
+}  // namespace kgen

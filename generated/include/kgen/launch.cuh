@@ -1,0 +1,40 @@
+// The host side of a launch: error reporting and the launch itself. Allocates nothing, never synchronises.
+#pragma once
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "kgen.h"
+
+namespace kgen {
+
+// What kgen_last_error() returns; one a thread, shared by every launcher of a program.
+inline thread_local char last_error[256] = "";
+
+// Records a formatted message and returns `code`.
+__attribute__((format(printf, 2, 3))) inline int fail(int code, const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+// Starts `kernel(params)` on `blocks` blocks. Raising the shared-memory limit is idempotent and cheap, is allowed
+// during graph capture, and must be done once a device: doing it at every launch needs no memory of which were done.
+template <class Params>
+int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+           const Params& params, cudaStream_t stream) {
+    if (blocks == 0) return KGEN_SUCCESS;
+    cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(shared_bytes));
+    if (error == cudaSuccess) {
+        void* arguments[] = {const_cast<Params*>(&params)};
+        error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(threads), arguments, shared_bytes, stream);
+    }
+    if (error == cudaSuccess) return KGEN_SUCCESS;
+    cudaGetLastError();  // the caller learns of it here; it must not surface in an unrelated later call
+    return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+}  // namespace kgen

@@ -1,0 +1,55 @@
+// Scalar arithmetic of the softmax.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+KGEN_DEVICE float infinity() { return __int_as_float(0x7f800000); }
+
+// 2^x with a relative error below 2^-22 (one MUFU instruction); exp2(-infinity) is +0.
+KGEN_DEVICE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// log2(x) with an absolute error below 2^-22 (one MUFU instruction); log2(0) is -infinity.
+KGEN_DEVICE float log2_fast(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// 1 / x to within 1 ulp.
+KGEN_DEVICE float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// a * b + c, rounded once.
+KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
+KGEN_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
+
+// Two fp32 values rounded to nearest even and packed, `low` in the low half.
+template <class T>
+KGEN_DEVICE uint32_t pack(float low, float high);
+
+template <>
+KGEN_DEVICE uint32_t pack<bf16>(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+template <>
+KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
+    uint32_t packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+}  // namespace kgen

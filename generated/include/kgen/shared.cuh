@@ -1,0 +1,37 @@
+// Shared memory as 32-bit addresses, the form ldmatrix and cp.async take.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+// Start of the block's dynamic shared memory, 1024-byte aligned by the launch.
+KGEN_DEVICE uint32_t shared_base() {
+    extern __shared__ __align__(1024) unsigned char shared_bytes[];
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared_bytes));
+}
+
+KGEN_DEVICE void store_shared(uint32_t address, uint16_t value) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(value) : "memory");
+}
+
+KGEN_DEVICE void store_shared(uint32_t address, uint32_t value) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+KGEN_DEVICE void store_shared(uint32_t address, words4 value) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
+KGEN_DEVICE words4 load_shared(uint32_t address) {
+    words4 value;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(address)
+                 : "memory");
+    return value;
+}
+
+}  // namespace kgen
