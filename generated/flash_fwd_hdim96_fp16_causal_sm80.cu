@@ -7,7 +7,8 @@
 // the first, holding O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
 // K and V have one buffer each: V(j) is on its way under Q K^T, K(j - 1) under the softmax and P V (cp.async).
 //
-// Plan: 49152 bytes of shared memory, about 200 registers a thread, 2 blocks (8 warps) an SM, limited by registers.
+// Plan: 49152 bytes of shared memory; accumulators, fragments and addresses need about 200 registers a thread;
+// 2 blocks (8 warps) an SM, limited by registers.
 // Made by kgen 0.1.0 from templates/flash/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_hdim96_fp16_causal_sm80.cu
 
@@ -32,7 +33,7 @@ constexpr int BLOCK_M = 128;  // queries a block
 constexpr int BLOCK_N = 64;  // keys a step
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS_PER_SM = 2;
+constexpr int BLOCKS_PER_SM = 2;  // registers are capped so that this many fit
 constexpr int WARP_ROWS = BLOCK_M / WARPS;
 constexpr int M_TILES = WARP_ROWS / 16;  // 16-row MMA tiles a warp
 
