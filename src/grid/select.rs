@@ -31,9 +31,7 @@ pub enum SelectError {
     #[error("{}\nhelp: {}", .0.title(), .0.help())]
     HeadDim(#[from] HeadDimError),
     /// A kind, dtype or target that no family of the grid has.
-    #[error(
-        "no family in the grid has {axis} `{word}`; the grid has: {known}\nhelp: add a `[[family]]` with it to the grid, or select one it has"
-    )]
+    #[error("no family in the grid has {axis} `{word}`; the grid has: {known}\nhelp: {help}")]
     NotInGrid {
         /// `kind`, `dtype` or `target`.
         axis: &'static str,
@@ -41,6 +39,8 @@ pub enum SelectError {
         word: &'static str,
         /// The values there are.
         known: String,
+        /// What to do.
+        help: String,
     },
     /// No set of that name.
     #[error("the grid has no set `{name}`\nhelp: {help}")]
@@ -125,9 +125,9 @@ impl Grid {
         let families = self.families();
         let dtypes: BTreeSet<Dtype> = families.iter().flat_map(|family| family.dtypes.clone()).collect();
         let targets: BTreeSet<Target> = families.iter().flat_map(|family| family.targets.clone()).collect();
-        present("kind", &selection.kinds, &self.kinds().into_iter().collect(), Kind::name)?;
-        present("dtype", &selection.dtypes, &dtypes, Dtype::name)?;
-        present("target", &selection.targets, &targets, Target::name)
+        present("kind", &selection.kinds, &self.kinds().into_iter().collect(), Kind::name, |_| None)?;
+        present("dtype", &selection.dtypes, &dtypes, Dtype::name, |_| None)?;
+        present("target", &selection.targets, &targets, Target::name, |missing| served_by(missing, &targets))
     }
 
     /// The conditions of a selection besides its head dims, in the order in which they are blamed.
@@ -177,18 +177,27 @@ fn flag<T: ToString>(name: &str, values: &[T]) -> String {
     format!("`{name} {}`", values.iter().map(T::to_string).collect::<Vec<_>>().join(","))
 }
 
+/// For a target without kernels of its own: the newest of `there` whose kernels it can run, since they carry PTX.
+fn served_by(missing: Target, there: &BTreeSet<Target>) -> Option<String> {
+    let older = there.iter().rev().find(|t| t.carries_ptx() && t.compute_capability() < missing.compute_capability())?;
+    Some(format!("kernels for `{older}` carry PTX and run on `{missing}` too: select `--target {older}`"))
+}
+
 fn present<T: Copy + Ord>(
     axis: &'static str,
     asked: &[T],
     there: &BTreeSet<T>,
     name: fn(T) -> &'static str,
+    help: impl Fn(T) -> Option<String>,
 ) -> Result<(), SelectError> {
     match asked.iter().find(|value| !there.contains(value)) {
         None => Ok(()),
         Some(missing) => {
             let known: Vec<&str> = there.iter().map(|value| name(*value)).collect();
             let known = if known.is_empty() { "none".to_owned() } else { words::ticked(&known) };
-            Err(SelectError::NotInGrid { axis, word: name(*missing), known })
+            let help =
+                help(*missing).unwrap_or_else(|| "add a `[[family]]` with it to the grid, or select one it has".to_owned());
+            Err(SelectError::NotInGrid { axis, word: name(*missing), known, help })
         }
     }
 }

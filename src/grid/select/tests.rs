@@ -119,6 +119,9 @@ fn a_selection_of_excluded_variants_names_them_and_the_reason() {
 fn a_value_no_family_has_is_refused_with_those_there_are() {
     let message = refusal(&Selection { targets: vec![Target::Sm80, Target::Sm120], ..Selection::default() });
     assert!(message.starts_with("no family in the grid has target `sm120`; the grid has: `sm80`, `sm90`\n"), "{message}");
+    assert!(message.ends_with("kernels for `sm80` carry PTX and run on `sm120` too: select `--target sm80`"), "{message}");
+    let message = refusal(&Selection { targets: vec![Target::Sm75], ..Selection::default() });
+    assert!(message.ends_with("add a `[[family]]` with it to the grid, or select one it has"), "nothing older: {message}");
     let message = refusal(&Selection { dtypes: vec![Dtype::Fp8], ..Selection::default() });
     assert!(message.contains("dtype `fp8`; the grid has: `fp16`, `bf16`"), "{message}");
     let message = refusal(&Selection { kinds: vec![Kind::FwdSplit], ..Selection::default() });
