@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test of the project, on a machine with Rust, a C++ compiler and Python's pip; no CUDA, no GPU.
-# About six minutes on two cores from nothing. Stops at the first failure and says which step it was.
+# About five minutes on two cores from nothing. Stops at the first failure and says which step it was.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
