@@ -7,15 +7,15 @@ use super::{
         made::{self, Extra, Made},
         verdict,
     },
-    checking::{self, How, judge},
+    checking::{self, How, Place, judge},
     select::SelectionArgs,
     ui::{self, Progress},
 };
 use crate::{
     build::Unit,
     check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict},
-    device::{DeviceChoice, DeviceKind, GpuInfo},
-    plan::{self, Plan},
+    device::{DeviceChoice, DeviceKind},
+    plan::Plan,
     toolchain::Cancel,
 };
 use console::style;
@@ -52,12 +52,13 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, build, device } = args;
     let cancel = ui::cancel_on_ctrl_c();
     let compiling = Progress::new(global.format, "compiling");
-    let gpu = gpu(device)?;
+    // Asked before anything is built: a missing GPU is told at once.
+    let place = Place::find(device)?;
     let made = made::make(global, &selection, &build, &cancel, &compiling)?;
     drop(compiling);
 
     let start = Instant::now();
-    let verdicts = smoke(&made, &build, gpu.as_ref(), &cancel, global.format)?;
+    let verdicts = smoke(&made, &build, place, &cancel, global.format)?;
     match global.format {
         Format::Human => ui::print(&describe(&made, &verdicts, start.elapsed().as_secs_f64()))?,
         Format::Json => ui::print_json(&json!({ "build": made.report, "checks": verdicts }))?,
@@ -66,33 +67,18 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     judge(&verdicts)
 }
 
-/// The GPU to test on, or `None` for the emulator. Asked before anything is built: a missing one is told at once.
-fn gpu(choice: DeviceChoice) -> Result<Option<GpuInfo>, CliError> {
-    match choice {
-        DeviceChoice::Auto => Ok(GpuInfo::probe().ok()),
-        DeviceChoice::Only(DeviceKind::Emulator) => Ok(None),
-        DeviceChoice::Only(DeviceKind::Gpu) => match GpuInfo::probe() {
-            Ok(gpu) => Ok(Some(gpu)),
-            Err(error) => Err(CliError::Environment(error.to_string())),
-        },
-    }
-}
-
-/// Checks every kernel that compiled: on the GPU where it can run there, else on the emulator.
-fn smoke(
-    made: &Made,
-    args: &BuildArgs,
-    gpu: Option<&GpuInfo>,
-    cancel: &Cancel,
-    format: Format,
-) -> Result<Vec<Verdict>, CliError> {
+/// Checks every kernel that compiled, on the device of `place`. Where nothing was linked there is nothing for a GPU to run:
+/// the emulator serves, or nobody where only the GPU may.
+fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
     let library = made.report.library.as_ref().map(|library| std::path::absolute(made.out_dir.join(&library.path)));
     let library = library.transpose().map_err(|error| CliError::Environment(error.to_string()))?;
     let compiled = |(plan, unit): (&Plan, &Unit)| {
         made.report.artifact(&unit.name)?;
-        let runs = |gpu: &GpuInfo| plan::runs_on(plan.variant.target, gpu.compute_capability, args.ptx());
-        let kernel = match (gpu, &library) {
-            (Some(gpu), Some(path)) if runs(gpu) => Kernel::Library { device: DeviceKind::Gpu, path: path.clone() },
+        let kernel = match &library {
+            Some(path) if place.takes(plan.variant.target, args.ptx()) => {
+                Kernel::Library { device: DeviceKind::Gpu, path: path.clone() }
+            }
+            None if place.only_gpu => return None,
             _ => Kernel::Source(unit.text.clone()),
         };
         Some(CheckRequest { variant: plan.variant, kernel })
@@ -105,7 +91,7 @@ fn smoke(
         time_limit: None,
         fresh: false,
         jobs: args.jobs(),
-        gpu: gpu.cloned(),
+        gpu: place.gpu,
     };
     checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), cancel, format)
 }

@@ -2,16 +2,15 @@
 
 use super::{
     CliError, Format, Global,
-    checking::{self, How},
+    checking::{self, How, Place},
     select::SelectionArgs,
     ui,
     workshop::Workshop,
 };
 use crate::{
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict},
-    device::{DeviceChoice, DeviceError, DeviceKind, GpuInfo},
-    grid::Target,
-    plan::{self, Plan},
+    device::{DeviceChoice, DeviceKind, GpuInfo},
+    plan::Plan,
     toolchain::host_compiler,
 };
 use console::style;
@@ -82,22 +81,6 @@ struct CheckArgs {
     fresh: bool,
 }
 
-/// The device that `--device` leads to on this machine.
-struct Place {
-    /// `None`: the emulator.
-    gpu: Option<GpuInfo>,
-    /// The GPU was asked for by name: nothing goes to the emulator instead.
-    only_gpu: bool,
-}
-
-impl Place {
-    /// Whether kernels for `target` go to the GPU. The library is taken to carry PTX where it can.
-    fn takes(&self, target: Target) -> bool {
-        let runs = |gpu: &GpuInfo| plan::runs_on(target, gpu.compute_capability, true);
-        self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || runs(gpu))
-    }
-}
-
 impl CheckArgs {
     /// How much is checked.
     fn level(&self) -> Level {
@@ -118,34 +101,21 @@ impl CheckArgs {
         )))
     }
 
-    /// Finds the device. With `auto` a GPU also needs the library; where that is missing, and for kernels
-    /// that do not run on it, the emulator serves.
+    /// Finds the device. With `auto` a GPU also needs the library; where that is missing the emulator serves.
     ///
     /// # Errors
     /// [`CliError::Environment`] where `gpu` is asked for and there is none, or no library.
     fn place(&self, library: &Path) -> Result<Place, CliError> {
-        let emulator = Place { gpu: None, only_gpu: false };
-        if self.device == DeviceChoice::Only(DeviceKind::Emulator) {
-            return Ok(emulator);
+        let place = Place::find(self.device)?;
+        if place.gpu.is_none() || library.is_file() {
+            return Ok(place);
         }
-        let only_gpu = self.device == DeviceChoice::Only(DeviceKind::Gpu);
-        match GpuInfo::probe() {
-            Err(error) if only_gpu => Err(CliError::Environment(error.to_string())),
-            Err(DeviceError::NoGpu(_)) => Ok(emulator),
-            Err(error) => {
-                ui::note(&format!("the GPU cannot be used ({error}); checking on the emulator"));
-                Ok(emulator)
-            }
-            Ok(gpu) if library.is_file() => Ok(Place { gpu: Some(gpu), only_gpu }),
-            Ok(_) => {
-                let missing = format!("there is no `{}` to run on the GPU; `kgen build` makes it", library.display());
-                if only_gpu {
-                    return Err(CliError::Environment(missing));
-                }
-                ui::note(&format!("{missing}; checking on the emulator"));
-                Ok(emulator)
-            }
+        let missing = format!("there is no `{}` to run on the GPU; `kgen build` makes it", library.display());
+        if place.only_gpu {
+            return Err(CliError::Environment(missing));
         }
+        ui::note(&format!("{missing}; checking on the emulator"));
+        Ok(Place::EMULATOR)
     }
 
     /// Which cases, and how they are run.
@@ -173,9 +143,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?)?;
     check.refuse_unknown_case(&plans)?;
     let place = check.place(&library)?;
-    // What a GPU runs is in the library; the emulator compiles what is rendered.
+    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
     let kernel = |plan: &Plan| {
-        if place.takes(plan.variant.target) {
+        if place.takes(plan.variant.target, true) {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
         } else {
             workshop.renderer.kernel(plan).map(|source| Kernel::Source(source.text))

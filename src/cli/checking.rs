@@ -3,12 +3,52 @@
 use super::{CliError, Format, ui, ui::Progress};
 use crate::{
     check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
-    device::{DeviceKind, EmulatorKit, GpuInfo},
+    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo},
+    grid::Target,
+    plan,
     render::Templates,
     toolchain::{Cancel, HostCompiler, cache_dir},
 };
 use console::style;
 use std::time::Duration;
+
+/// The device that `--device` leads to on this machine.
+pub(super) struct Place {
+    /// `None`: the emulator.
+    pub gpu: Option<GpuInfo>,
+    /// The GPU was asked for by name: nothing goes to the emulator instead.
+    pub only_gpu: bool,
+}
+
+impl Place {
+    /// Everything goes to the emulator.
+    pub const EMULATOR: Self = Self { gpu: None, only_gpu: false };
+
+    /// Finds the device. With `auto`, a GPU that is there and cannot be used is told, and the emulator serves.
+    ///
+    /// # Errors
+    /// [`CliError::Environment`] where `gpu` is asked for and there is none.
+    pub fn find(choice: DeviceChoice) -> Result<Self, CliError> {
+        if choice == DeviceChoice::Only(DeviceKind::Emulator) {
+            return Ok(Self::EMULATOR);
+        }
+        let only_gpu = choice == DeviceChoice::Only(DeviceKind::Gpu);
+        match GpuInfo::probe() {
+            Ok(gpu) => Ok(Self { gpu: Some(gpu), only_gpu }),
+            Err(error) if only_gpu => Err(CliError::Environment(error.to_string())),
+            Err(DeviceError::NoGpu(_)) => Ok(Self::EMULATOR),
+            Err(error) => {
+                ui::note(&format!("the GPU cannot be used ({error}); checking on the emulator"));
+                Ok(Self::EMULATOR)
+            }
+        }
+    }
+
+    /// Whether kernels for `target`, built with or without `ptx`, go to the GPU.
+    pub fn takes(&self, target: Target, ptx: bool) -> bool {
+        self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || plan::runs_on(target, gpu.compute_capability, ptx))
+    }
+}
 
 /// Which cases, and how they are run; what [`CheckOptions`] holds besides is found here.
 pub(super) struct How {

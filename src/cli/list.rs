@@ -64,9 +64,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Human => ui::print(&table(&entries, with_plan))?,
         Format::Json => ui::print_json(&entries)?,
     }
-    if let Some(note) = selection.note(&grid) {
-        ui::note(&note);
-    }
+    selection.tell_note(&grid);
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
         let message = match entries.len() {

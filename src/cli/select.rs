@@ -1,6 +1,6 @@
 //! The selection flags every command shares, and the grid they select from.
 
-use super::{CliError, Global};
+use super::{CliError, Global, ui};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
 use crate::plan::{Plan, PlanError};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -84,13 +84,18 @@ impl SelectionArgs {
             targets: self.target.clone(),
             set: self.set.clone(),
             filter,
-            all: self.all,
         };
         grid.select(&selection).map_err(|error| usage(error.to_string()))
     }
 
-    /// What a user has to know of a selection that worked: that the set asked for names more than the grid declares.
-    pub fn note(&self, grid: &Grid) -> Option<String> {
+    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares.
+    pub fn tell_note(&self, grid: &Grid) {
+        if let Some(note) = self.note(grid) {
+            ui::note(&note);
+        }
+    }
+
+    fn note(&self, grid: &Grid) -> Option<String> {
         let set = grid.set(self.set.as_deref()?)?;
         let (size, declared) = (set.size? as usize, grid.members(set).count());
         let missing = size.checked_sub(declared).filter(|missing| *missing > 0)?;

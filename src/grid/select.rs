@@ -20,8 +20,6 @@ pub struct Selection {
     pub set: Option<String>,
     /// A further condition.
     pub filter: Option<Filter>,
-    /// The whole grid, said aloud. Narrows nothing, and lifts nothing the other fields say.
-    pub all: bool,
 }
 
 /// Why a selection gives no variants.
