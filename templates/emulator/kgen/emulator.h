@@ -57,8 +57,10 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 
-// Where all threads of a block meet.
+// Where all threads of a block meet, and where some of its warps do.
 void block_sync(source at);
+void barrier_arrive(int barrier, int threads, source at);
+void barrier_wait(int barrier, int threads, source at);
 
 // Shared memory. The address space starts above 0, so that an offset is never mistaken for an address.
 constexpr uint32_t SHARED_BASE = 1024;
@@ -73,6 +75,7 @@ void cp_async_wait(uint32_t pending);
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
+void add_global(float* pointer, float value, source at);
 
 // Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);

@@ -18,6 +18,22 @@ KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE float load_global(const float* pointer, KGEN_AT) {
+    float value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
+    words4 value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+// *pointer += value as one indivisible step, in no particular order among those of other threads. Nothing waits for it.
+KGEN_DEVICE void add_global(float* pointer, float value, KGEN_AT) { emulator::add_global(pointer, value, at); }
+
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

@@ -57,10 +57,10 @@ inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_
     return KGEN_SUCCESS;
 }
 
-// Copies the caller's structure into `params` and checks every documented range.
-inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
-    if (const int code = copy_fwd_params(given, self.name, params)) return code;
-
+// Checks the numbers that the structures of every pass have, each against what the variant was built for or its
+// documented range. Pointers are left to the caller.
+template <class Params>
+int check_numbers(const Params& params, uint32_t known_flags, const fwd_identity& self) {
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
     }
@@ -70,8 +70,8 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
         return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
     }
-    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", self.name, params.flags & ~KGEN_FLAG_CAUSAL);
+    if ((params.flags & ~known_flags) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", self.name, params.flags & ~known_flags);
     }
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
     if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
@@ -86,6 +86,13 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", self.name,
                     static_cast<double>(params.softmax_scale));
     }
+    return KGEN_SUCCESS;
+}
+
+// Copies the caller's structure into `params` and checks every documented range.
+inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
+    if (const int code = copy_fwd_params(given, self.name, params)) return code;
+    if (const int code = check_numbers(params, KGEN_FLAG_CAUSAL, self)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);
