@@ -45,18 +45,6 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     return bytes > 0 ? bytes : 16;
 }
 
-// Copies the caller's structure, of whatever version, into `params`. So far there is one, of ABI version 2.
-inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
-    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
-    const size_t size = given->struct_size;
-    if (size < sizeof(kgen_bwd_params)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; version %d of kgen_bwd_params has %zu bytes", name, size, KGEN_ABI_VERSION,
-                    sizeof(kgen_bwd_params));
-    }
-    params = *given;
-    return KGEN_SUCCESS;
-}
-
 // Everything but the pointers to tensors; `bytes` receives the size of the workspace.
 inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
