@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_has_no_template_names_what_has() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
-        assert!(error(Variant { kind: Kind::Bwd, ..D128 }).contains("`bwd` has no template yet; available: `fwd`"));
+        assert!(error(Variant { kind: Kind::FwdSplit, ..D128 }).contains("`fwd_split` has no template yet; available: `fwd`"));
         assert!(error(Variant { target: Target::Sm90, ..D128 }).contains("`sm80`, whose kernels run on `sm90` too"));
         assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("compute capability 8.0 and newer"));
         let fp8 = error(Variant { dtype: Dtype::Fp8, ..D128 });

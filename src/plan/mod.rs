@@ -1,6 +1,7 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
+mod bwd;
 mod compile;
 mod fwd;
 mod limits;
@@ -9,6 +10,7 @@ mod recipe;
 mod tensor_core;
 mod tile;
 
+pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use limits::Limits;
 
@@ -122,6 +124,8 @@ pub struct Plan {
     pub limits: Limits,
     /// What its machine code must hold.
     pub tensor_core: TensorCore,
+    /// What a backward kernel has besides.
+    pub backward: Option<Backward>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.

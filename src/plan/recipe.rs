@@ -1,7 +1,11 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
 //! which tiles, and what those cost.
 
-use super::{Panel, Region, RegisterEstimate, TensorCore, Tile, fwd::PortableForward};
+use super::{
+    Panel, Region, RegisterEstimate, TensorCore, Tile,
+    bwd::{Backward, PortableBackward},
+    fwd::PortableForward,
+};
 use crate::grid::{Kind, Target, Variant, check_head_dim};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that [`recipe_of`] gave it to.
@@ -33,6 +37,11 @@ pub(super) trait Recipe: Sync {
     /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
+
+    /// What a backward kernel has besides its tile.
+    fn backward(&self, _variant: Variant, _tile: &Tile) -> Option<Backward> {
+        None
+    }
 }
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
@@ -43,7 +52,8 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
     }
     match kind {
         Kind::Fwd => Ok(&PortableForward),
-        _ => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
+        Kind::Bwd => Ok(&PortableBackward),
+        _ => Err(format!("kind `{kind}` has no template yet; available: `{}`, `{}`", Kind::Fwd, Kind::Bwd)),
     }
 }
 
