@@ -1,6 +1,6 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
 
-use super::{Level, compare::Comparison, forward};
+use super::{Level, backward, compare::Comparison, forward};
 use crate::{
     device::{Call, Outputs},
     grid::{Kind, Variant},
@@ -33,6 +33,7 @@ pub struct Drawn {
 pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
     match variant.kind {
         Kind::Fwd => forward::cases(variant, level),
+        Kind::Bwd => backward::cases(variant, level),
         kind => Err(format!("no check for kind `{kind}` yet")),
     }
 }

@@ -3,10 +3,12 @@
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+mod backward;
 mod cases;
 mod compare;
 mod exam;
 mod forward;
+mod gradients;
 mod numbers;
 mod place;
 mod problem;

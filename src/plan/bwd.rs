@@ -19,6 +19,8 @@ const PAIRED: Tile = Tile { warps: 8, ..BASE };
 /// The winners of a sweep on an H100 (docs/results/sm80-backward-tiles.md) among the tiles that ptxas compiles without
 /// spills.
 const ROOMY: &[DefaultTiles] = &[
+    // Two blocks would spill here, whose rows are no whole panels.
+    DefaultTiles::same(24, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
     // Little to hold: two blocks of 128 registers hide each other's barriers.
     DefaultTiles::same(32, Tile { m: 64, n: 128, stages: 2, min_blocks_per_sm: 2, ..PAIRED }),
     DefaultTiles::same(128, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
@@ -40,7 +42,6 @@ const NARROW: &[DefaultTiles] = &[
     DefaultTiles::same(176, Tile { m: 64, n: 64, ..PAIRED }),
     DefaultTiles::same(224, Tile { m: 32, n: 64, ..PAIRED }),
     // Two pairs of warps: 32 keys.
-    DefaultTiles::same(240, Tile { m: 64, n: 32, ..BASE }),
     DefaultTiles::same(256, Tile { m: 32, n: 32, ..BASE }),
 ];
 
@@ -80,10 +81,12 @@ fn columns(variant: Variant) -> u32 {
 fn dq_warps_d(variant: Variant, tile: &Tile) -> u32 {
     let columns = columns(variant);
     let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
+    // Four of two columns each more spill a register of 255.
+    let tight = columns == 256 && (variant.head_dim < 256 || variant.target == Target::Sm100);
     match (tile.warps, tile.m) {
         (4, _) => 2,
         (_, 32) => 4,
-        _ if even => 4,
+        _ if even && !tight => 4,
         _ => 2,
     }
 }
@@ -187,8 +190,12 @@ impl Recipe for PortableBackward {
             // Unrolled, ptxas fetches so far ahead that head dim 128 spills as sm_90 code.
             by_panels: columns > 64 && columns.is_multiple_of(64),
             dq_m: 64,
-            // Q, dO, K and V of this many rows fit 99 KB.
-            dq_n: if columns <= 192 { 64 } else { 32 },
+            // Q, dO, K and V of this many rows fit 99 KB; rows of three panel widths need registers for more addresses.
+            dq_n: match variant.head_dim {
+                232 => 16,
+                168 | 176 | 200.. => 32,
+                _ => 64,
+            },
             dq_warps: 4,
         })
     }
