@@ -33,6 +33,11 @@ pub fn gpus_of_machine_code(target: Target) -> impl Iterator<Item = &'static Gpu
     GPUS.iter().filter(move |gpu| runs_on(target, gpu.capability, false))
 }
 
+/// Their compute capabilities as text: `12.0`, `12.1`.
+pub fn capabilities_of_machine_code(target: Target) -> Vec<String> {
+    gpus_of_machine_code(target).map(|gpu| capability_text(gpu.capability)).collect()
+}
+
 /// `8.0` for 80.
 pub fn capability_text(capability: u32) -> String {
     format!("{}.{}", capability / 10, capability % 10)
@@ -58,7 +63,7 @@ fn and_list(words: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn capabilities(target: Target) -> Vec<u32> {
+    fn numbers(target: Target) -> Vec<u32> {
         gpus_of_machine_code(target).map(|gpu| gpu.capability).collect()
     }
 
@@ -66,13 +71,13 @@ mod tests {
     /// the family's members that are not older, and architecture-specific code on its own capability.
     #[test]
     fn machine_code_runs_on_what_the_programming_guide_says() {
-        assert_eq!(capabilities(Target::Sm75), [75]);
-        assert_eq!(capabilities(Target::Sm80), [80, 86, 87, 89]);
-        assert_eq!(capabilities(Target::Sm89), [89]);
-        assert_eq!(capabilities(Target::Sm90), [90]);
-        assert_eq!(capabilities(Target::Sm100), [100, 103]);
-        assert_eq!(capabilities(Target::Sm120), [120, 121]);
-        assert_eq!(capabilities(Target::Sm121), [121], "12.1's own features are not in 12.0");
+        assert_eq!(numbers(Target::Sm75), [75]);
+        assert_eq!(numbers(Target::Sm80), [80, 86, 87, 89]);
+        assert_eq!(numbers(Target::Sm89), [89]);
+        assert_eq!(numbers(Target::Sm90), [90]);
+        assert_eq!(numbers(Target::Sm100), [100, 103]);
+        assert_eq!(numbers(Target::Sm120), [120, 121]);
+        assert_eq!(numbers(Target::Sm121), [121], "12.1's own features are not in 12.0");
     }
 
     #[test]

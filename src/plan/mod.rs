@@ -13,7 +13,7 @@ mod tensor_core;
 mod tile;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
-pub use gpus::{GPUS, Gpu, capability_text, gpus_of_machine_code, where_files_run};
+pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
 pub use limits::Limits;
 
 pub use tensor_core::TensorCore;
