@@ -346,6 +346,7 @@ void launches() {
     expect(!runs(nothing, 32, 1, 163 * 1024 + 16) && strstr(kgen_last_error(), "cudaErrorInvalidValue") != nullptr, "an A100 gives a block 163 KB");
     kgen_emulator_device(90);
     expect(device_capability() == 90 && runs(nothing, 1024, 1, 227 * 1024), "an H100 gives a block 227 KB");
+    expect(device_shared_memory() == 227 * 1024, "... and says so");
     kgen_emulator_device(80);
     expect(runs(nothing) && kgen_emulator_report()[0] == '\0', "a clean launch clears the report");
     static bool orders[2];

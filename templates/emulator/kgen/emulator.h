@@ -79,6 +79,7 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);
 
 int device_capability();
+int device_shared_memory();
 
 }  // namespace kgen::emulator
 
