@@ -29,24 +29,25 @@ KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
 }
 
 // Starts copying the box at (c0, c1, ..) into shared memory; its bytes count towards the current phase of `barrier`.
-// For one thread; each that calls it starts a copy of its own.
+// For one thread; each that calls it starts a copy of its own. The destination is named as shared::cta (PTX ISA 8.6): told that it
+// is shared::cluster, ptxas 13.0 calls a system function for every copy on sm_120, which has no clusters.
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
         : "memory");
 }
 
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
         : "memory");
 }
 
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
         : "memory");
 }
@@ -54,7 +55,7 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
 KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
                           int32_t c4) {
     asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
             destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
         : "memory");
