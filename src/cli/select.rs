@@ -2,7 +2,7 @@
 
 use super::{CliError, Global, ui};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
@@ -88,11 +88,12 @@ impl SelectionArgs {
         grid.select(&selection).map_err(|error| usage(error.to_string()))
     }
 
-    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares.
-    pub fn tell_note(&self, grid: &Grid) {
-        if let Some(note) = self.note(grid) {
-            ui::note(&note);
-        }
+    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares,
+    /// and where files of a target run that newer GPUs cannot load.
+    pub fn tell_notes(&self, grid: &Grid) {
+        let targets = self.target.iter().filter(|target| !target.carries_ptx());
+        let places = targets.map(|target| format!("`{target}` files run on {}", where_files_run(*target)));
+        self.note(grid).into_iter().chain(places).for_each(|note| ui::note(&note));
     }
 
     fn note(&self, grid: &Grid) -> Option<String> {

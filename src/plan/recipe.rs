@@ -1,7 +1,7 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
 //! which tiles, and what those cost.
 
-use super::{Panel, Region, RegisterEstimate, TensorCore, Tile, fwd::PortableForward};
+use super::{Panel, Region, RegisterEstimate, TensorCore, Tile, fwd::PortableForward, fwd_sm75::TuringForward};
 use crate::grid::{Kind, Target, Variant, check_head_dim};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that [`recipe_of`] gave it to.
@@ -16,7 +16,7 @@ pub(super) trait Recipe: Sync {
     /// The first rule of the kernel that `tile` breaks, in words.
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String>;
 
-    /// Shared memory of a block, in order; the sum is what a launch asks for.
+    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region>;
 
     /// Registers a thread needs.
@@ -37,11 +37,12 @@ pub(super) trait Recipe: Sync {
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String> {
-    let Variant { kind, head_dim, .. } = variant;
+    let Variant { kind, head_dim, target, .. } = variant;
     if kind.has_shape() {
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
     match kind {
+        Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
         _ => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
     }

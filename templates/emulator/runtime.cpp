@@ -40,6 +40,7 @@
 #include "runtime/tma.hpp"
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
+#include "runtime/mma_m16n8k8.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

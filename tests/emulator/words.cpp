@@ -16,7 +16,9 @@
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
+#include "kgen/mma_m16n8k8.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/staged_tile.cuh"
 #include "kgen/sync.cuh"
 #include "statements.hpp"
 
@@ -105,6 +107,25 @@ void products(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
+// The same with 8 of k.
+void products_of_depth_8(int) {
+    const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
+    const auto a_at = [](int i, int k) { return static_cast<float>(i) + static_cast<float>(k) / 4; };
+    const auto b_at = [](int k, int n) { return static_cast<float>(k - 2 * n); };
+    const uint32_t a0 = pack<fp16>(a_at(g, 2 * t), a_at(g, 2 * t + 1)), a1 = pack<fp16>(a_at(g + 8, 2 * t), a_at(g + 8, 2 * t + 1));
+    float d[4];
+    for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(2 * t + i % 2);
+    mma_m16n8k8(d, a0, a1, pack<fp16>(b_at(2 * t, g), b_at(2 * t + 1, g)));
+    bool right = true;
+    for (int i = 0; i < 4; ++i) {
+        const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+        float sum = static_cast<float>(column);
+        for (int k = 0; k < 8; ++k) sum += a_at(row, k) * b_at(k, column);
+        right = right && d[i] == sum;
+    }
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
 // Every finite half through the MMA: A's first 8 columns hold 128 of them at a time, B is the identity.
 void widened_halves(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4 * 2;
@@ -135,7 +156,26 @@ void meaning() {
     expect(runs(fragments) && all_ones(), "ldmatrix gives every lane its elements, plain and transposed");
     expect(runs(products<fp16>) && all_ones(), "mma of fp16 is a matrix product");
     expect(runs(widened_halves) && all_ones(), "mma of fp16 takes every finite half exactly, subnormals included");
+    expect(runs(products_of_depth_8) && all_ones(), "mma of fp16 with 8 of k is a matrix product");
     expect(runs(products<bf16>) && all_ones(), "mma of bf16 is a matrix product");
+}
+
+// A tile of 16 rows of 40 elements, 3 of them there, through the registers of 64 threads: columns 40 .. 48 are zeros.
+void staged_tiles(int) {
+    using tile = shared_tile<16, 48>;
+    staged_tile<tile, 64> staged;
+    fetch_tile<tile, 40>(staged, input, 64, 2, 5);
+    put_tile(shared_base(), staged);
+    block_sync();
+    bool right = true;
+    for (uint32_t chunk = 0; chunk < 6; ++chunk) {
+        const uint32_t row = thread_index() % 16;
+        const uint32_t offset = chunk < 4 ? swizzled<32>(row, chunk) : tile::panel_offset(32) + swizzled<16>(row, chunk - 4);
+        const words4 there = load_shared(shared_base() + offset);
+        const uint32_t first = row < 3 && chunk < 5 ? 8 * (row + 2) + chunk : 0;
+        right = right && there.x == (first | first << 16) && there.w == there.x;
+    }
+    store_global(output + thread_index(), right ? 1.0f : 0.0f);
 }
 
 void copies(int) {
@@ -150,6 +190,17 @@ void copies(int) {
     cp_async_wait<0>();
     const float expected = other % 2 == 0 ? static_cast<float>(other) : 0.0f;
     store_global(output + thread_index(), static_cast<float>(value.x & 0xffff) - expected);
+}
+
+void copies_through_registers() {
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
+    expect(runs(staged_tiles, 64) && all_ones(), "fetch_tile and put_tile bring a tile, with zeros where the tensor has no element");
+    expect(is_faulted("out of bounds", [](int) {
+               staged_tile<shared_tile<16, 16>, 32> staged;
+               fetch_tile<shared_tile<16, 16>, 16>(staged, input, 64, 8, 17);
+           }),
+           "a row that fetch_tile is told of and the tensor lacks is reported");
+    expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "16 bytes are loaded from a multiple of 16");
 }
 
 void asynchronous_copies() {
@@ -278,6 +329,7 @@ void launches() {
 int main() {
     numbers();
     meaning();
+    copies_through_registers();
     asynchronous_copies();
     races_and_order();
     deadlocks();

@@ -58,6 +58,7 @@ bool warp_any(bool value, source at);
 float shuffle_xor(float value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
 void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
+void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 
