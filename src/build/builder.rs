@@ -4,6 +4,7 @@ use super::{
     BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Unit,
     cache::Cache,
     compile::{Attempt, Shared},
+    inspect::Inspector,
     key::KeyHasher,
     memory::{self, Gate, Peaks},
 };
@@ -35,6 +36,10 @@ pub struct BuildOptions {
     pub cache_dir: PathBuf,
     /// Longest one compiler may take.
     pub time_limit: Duration,
+    /// Never use the network: machine code is not inspected where a disassembler would have to be installed.
+    pub offline: bool,
+    /// Whether a kernel that uses local memory is built all the same.
+    pub allow_spills: bool,
 }
 
 /// A build of one output folder, whose lock it holds as long as it lives.
@@ -45,6 +50,7 @@ pub struct Builder<'a> {
     pub(super) cancel: Cancel,
     pub(super) observer: &'a dyn Observer,
     pub(super) cache: Cache,
+    pub(super) inspector: Inspector,
     _lock: FolderLock,
 }
 
@@ -70,7 +76,7 @@ impl<'a> Builder<'a> {
         let lock_file = options.out_dir.join(".lock");
         let lock = FolderLock::acquire(&lock_file, &waiting, &|| cancel.requested());
         let lock = lock.map_err(BuildError::output("lock", lock_file))?.ok_or(BuildError::Cancelled)?;
-        Ok(Self { nvcc, host, options, cancel, observer, cache, _lock: lock })
+        Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), _lock: lock })
     }
 
     /// How this builder was asked to build.
@@ -122,6 +128,7 @@ impl<'a> Builder<'a> {
             artifacts: Vec::new(),
             failures: Vec::new(),
             library: None,
+            not_inspected: self.inspector.not_inspected(),
             interrupted: self.cancel.requested(),
             wall_seconds: start.elapsed().as_secs_f64(),
         };

@@ -92,7 +92,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{grid::Target, toolchain::NvccOrigin};
+    use crate::{
+        grid::{Dtype, Kind, Target, Variant},
+        plan::Plan,
+        toolchain::NvccOrigin,
+    };
 
     fn nvcc(path: &str, build: &str) -> Nvcc {
         let (path, library_dir) = (PathBuf::from(path), PathBuf::from(path));
@@ -104,7 +108,8 @@ mod tests {
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {
-        Unit::kernel("a", Path::new("a.cu"), text, Target::Sm80, ptx)
+        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, ptx)
     }
 
     #[test]

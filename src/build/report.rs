@@ -1,7 +1,8 @@
 //! What a build has made, as values that can be printed as JSON. Paths are relative to the output folder, so that the
 //! folder may be moved.
 
-use crate::grid::Target;
+use super::MachineCode;
+use crate::grid::{Kind, Target};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -35,6 +36,8 @@ pub struct Artifact {
     pub name: String,
     /// Target of a kernel; `None` for host code.
     pub target: Option<Target>,
+    /// Kind of a kernel; `None` for host code.
+    pub kind: Option<Kind>,
     /// The object: `obj/<name>.o`.
     pub object: PathBuf,
     /// Cache key (BLAKE3, hexadecimal).
@@ -43,6 +46,8 @@ pub struct Artifact {
     pub object_hash: String,
     /// ptxas's report, one entry a kernel; empty for host code.
     pub resources: Vec<KernelResources>,
+    /// What its machine code is made of; `None` for host code, and where it was not inspected.
+    pub machine_code: Option<MachineCode>,
     /// CPU time of the compiler (seconds), when it was compiled.
     pub cpu_seconds: f64,
     /// Time from start to end of the compiler (seconds), when it was compiled.
@@ -93,6 +98,8 @@ pub enum FailureKind {
     Compiler,
     /// The compiler died of a signal.
     Died,
+    /// Its machine code is not what its plan promised.
+    MachineCode,
     /// The compiler ran out of memory, also when it ran alone.
     Memory,
     /// The compiler ran past the time limit.
@@ -142,6 +149,8 @@ pub struct BuildReport {
     pub failures: Vec<BuildFailure>,
     /// The library, once linked.
     pub library: Option<Library>,
+    /// Why machine code was not inspected; `None` where all of it was.
+    pub not_inspected: Option<String>,
     /// Whether the user interrupted; units not begun are then in neither list.
     #[serde(skip)]
     pub interrupted: bool,

@@ -47,7 +47,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "PATH")]
     nvcc: Option<PathBuf>,
 
-    /// Never use the network: fail where nvcc would have to be installed.
+    /// Never use the network: fail where nvcc would have to be installed, and do without a disassembler.
     #[arg(long)]
     offline: bool,
 
@@ -58,6 +58,10 @@ pub(super) struct BuildArgs {
     /// Keep no PTX beside machine code: smaller, but newer GPUs than the target cannot run it.
     #[arg(long)]
     no_ptx: bool,
+
+    /// Build kernels whose machine code uses local memory, which is slow, instead of refusing them.
+    #[arg(long)]
+    allow_spills: bool,
 
     /// Memory all compilers together may take, for example 8G [default: what is available].
     #[arg(long, value_name = "SIZE")]
@@ -112,6 +116,8 @@ impl BuildArgs {
             generated_dir: self.generated.clone(),
             cache_dir: cache_dir()?,
             time_limit: Duration::from_secs(self.time_limit),
+            offline: self.offline,
+            allow_spills: self.allow_spills,
         })
     }
 }

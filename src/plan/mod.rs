@@ -4,10 +4,12 @@
 mod compile;
 mod limits;
 mod model;
+mod tensor_core;
 mod tile;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use limits::Limits;
+pub use tensor_core::TensorCore;
 pub use tile::Tile;
 
 use crate::grid::{TileOverride, Variant};
@@ -153,5 +155,12 @@ impl Plan {
     pub fn new(variant: Variant, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
         let tile = Tile::choose(&variant, tile_override)?;
         model::resolve(variant, tile)
+    }
+
+    /// The tensor-core instructions its machine code has to be made of.
+    pub fn tensor_core(&self) -> TensorCore {
+        match self.path {
+            InstructionPath::MmaSync => TensorCore::Hmma,
+        }
     }
 }
