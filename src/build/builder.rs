@@ -1,7 +1,7 @@
 //! Schedules a build: rayon under a jobs limit, memory tokens, and a second, solitary try for what ran out of memory.
 
 use super::{
-    BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Unit,
+    BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Share, Unit,
     cache::Cache,
     compile::{Attempt, Shared},
     inspect::Inspector,
@@ -14,6 +14,7 @@ use crate::{
 };
 use rayon::prelude::*;
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -127,6 +128,8 @@ impl<'a> Builder<'a> {
             host_compiler: self.host.version.clone(),
             artifacts: Vec::new(),
             failures: Vec::new(),
+            by_target: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
             library: None,
             not_inspected: self.inspector.not_inspected(),
             interrupted: self.cancel.requested(),
@@ -139,6 +142,8 @@ impl<'a> Builder<'a> {
                 Attempt::Interrupted => report.interrupted = true,
             }
         }
+        report.by_target = Share::by(&report.artifacts, |artifact| artifact.target);
+        report.by_kind = Share::by(&report.artifacts, |artifact| artifact.kind);
         Ok(report)
     }
 

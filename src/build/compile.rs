@@ -118,6 +118,7 @@ impl Builder<'_> {
             target: unit.target,
             kind: unit.kind,
             object,
+            flags: unit.flags.clone(),
             key,
             object_hash: entry.output_hash.clone(),
             resources: entry.resources.clone(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Version of `report.json`; grows when a field changes its meaning or goes away.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// What ptxas reports about one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub struct Artifact {
     pub kind: Option<Kind>,
     /// The object: `obj/<name>.o`.
     pub object: PathBuf,
+    /// nvcc's flags that decide what it is.
+    pub flags: Vec<String>,
     /// Cache key (BLAKE3, hexadecimal).
     pub key: String,
     /// BLAKE3 of the object, hexadecimal.
@@ -121,6 +123,35 @@ pub struct BuildFailure {
     pub log: Option<PathBuf>,
 }
 
+/// What some of the artifacts take together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Share {
+    /// How many there are.
+    pub variants: usize,
+    /// Size of their objects (bytes).
+    pub object_bytes: u64,
+    /// CPU time of the compiler for one of them, in the mean (seconds), when they were compiled.
+    pub mean_cpu_seconds: f64,
+    /// CPU time of the compiler for the slowest of them (seconds).
+    pub most_cpu_seconds: f64,
+}
+
+impl Share {
+    /// Sums up `artifacts` by what `name` says of each; `None` counts as `host`.
+    pub(super) fn by<T: ToString>(artifacts: &[Artifact], name: impl Fn(&Artifact) -> Option<T>) -> BTreeMap<String, Self> {
+        let mut shares: BTreeMap<String, Self> = BTreeMap::new();
+        for artifact in artifacts {
+            let share = shares.entry(name(artifact).map_or_else(|| "host".to_owned(), |n| n.to_string())).or_default();
+            let sum = share.mean_cpu_seconds * share.variants as f64 + artifact.cpu_seconds;
+            share.variants += 1;
+            share.object_bytes += artifact.size_bytes;
+            share.mean_cpu_seconds = sum / share.variants as f64;
+            share.most_cpu_seconds = share.most_cpu_seconds.max(artifact.cpu_seconds);
+        }
+        shares
+    }
+}
+
 /// The linked library.
 #[derive(Clone, Debug, Serialize)]
 pub struct Library {
@@ -128,8 +159,6 @@ pub struct Library {
     pub path: PathBuf,
     /// Its size (bytes).
     pub size_bytes: u64,
-    /// Size of the objects in it by target (bytes).
-    pub object_bytes_by_target: BTreeMap<String, u64>,
     /// Whether it was found in the cache.
     pub cached: bool,
 }
@@ -147,6 +176,10 @@ pub struct BuildReport {
     pub artifacts: Vec<Artifact>,
     /// What did not, in the order of the units.
     pub failures: Vec<BuildFailure>,
+    /// What the kernels of each target take; host code counts as `host`.
+    pub by_target: BTreeMap<String, Share>,
+    /// What the kernels of each kind take; host code counts as `host`.
+    pub by_kind: BTreeMap<String, Share>,
     /// The library, once linked.
     pub library: Option<Library>,
     /// Why machine code was not inspected; `None` where all of it was.

@@ -1,6 +1,7 @@
 //! `kgen build`: render, compile, link. What `kgen build-all` does too, before it checks.
 
 pub(super) mod made;
+mod totals;
 
 use super::{
     CliError, Format, Global,
