@@ -238,7 +238,10 @@ fn a_compiler_killed_for_memory_is_tried_again_alone() {
     let log = bench.take_log();
     let again = log.iter().rposition(|l| l.starts_with(&format!("start {ONE} "))).expect("a second try");
     assert_eq!(log.iter().filter(|l| l.starts_with(&format!("start {ONE} "))).count(), 2);
-    assert!(log[again + 1..].iter().all(|l| *l == format!("end {ONE}") || l == "link" || l == "disassemble"), "it was not alone: {log:?}");
+    assert!(
+        log[again + 1..].iter().all(|l| *l == format!("end {ONE}") || l == "link" || l == "disassemble"),
+        "it was not alone: {log:?}"
+    );
 }
 
 #[test]
@@ -342,9 +345,8 @@ fn a_disassembler_that_cannot_read_the_code_stops_no_build() {
 fn sizes_are_told_by_target_and_kind_and_lie_beside_the_library() {
     let bench = Bench::new();
     bench.build(&[]).assert().success();
-    let read = |path: &str| -> serde_json::Value {
-        serde_json::from_slice(&fs::read(bench.path(path)).expect("a file")).expect("JSON")
-    };
+    let read =
+        |path: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(bench.path(path)).expect("a file")).expect("JSON") };
     let (report, manifest) = (read("build/report.json"), read("build/lib/manifest.json"));
     let bytes: u64 = ["bf16", "fp16"]
         .iter()

@@ -116,6 +116,7 @@ impl Builder<'_> {
         Ok(Attempt::Built(Artifact {
             name: unit.name.clone(),
             target: unit.target,
+            compiled_for: unit.compiled_for,
             kind: unit.kind,
             object,
             flags: unit.flags.clone(),

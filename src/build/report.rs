@@ -36,6 +36,8 @@ pub struct Artifact {
     pub name: String,
     /// Target of a kernel; `None` for host code.
     pub target: Option<Target>,
+    /// The target whose flags it was compiled with: its own, or the one it is to run as; `None` for host code.
+    pub compiled_for: Option<Target>,
     /// Kind of a kernel; `None` for host code.
     pub kind: Option<Kind>,
     /// The object: `obj/<name>.o`.

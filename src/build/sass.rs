@@ -73,6 +73,7 @@ pub(super) fn word(promised: TensorCore) -> Option<&'static str> {
         TensorCore::Qmma => Some("QMMA"),
         TensorCore::QmmaSf => Some("QMMA.SF"),
         TensorCore::Hgmma => Some("HGMMA"),
+        TensorCore::Qgmma => Some("QGMMA"),
     }
 }
 

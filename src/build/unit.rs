@@ -17,6 +17,8 @@ pub struct Unit {
     pub text: String,
     /// Target of a kernel; `None` for host code such as the dispatcher.
     pub target: Option<Target>,
+    /// The target whose flags it is compiled with: its own, or the one it is to run as.
+    pub compiled_for: Option<Target>,
     /// Kind of a kernel; `None` for host code.
     pub kind: Option<Kind>,
     /// What a kernel's machine code has to be made of; `None` for host code, which has none.
@@ -32,16 +34,16 @@ impl Unit {
     /// The kernel of `plan` with the plan's flags; `ptx` keeps PTX beside machine code where the target allows it.
     /// ptxas is asked for its resource report.
     pub fn kernel(plan: &Plan, path: &Path, text: &str, ptx: bool) -> Self {
-        let target = plan.variant.target;
-        let mut flags = plan::nvcc_flags(target, ptx);
+        let mut flags = plan::nvcc_flags(plan.compiled_for(), ptx);
         flags.extend(["-Xptxas", "-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
         Self {
             name: plan.variant.name(),
             path: path.into(),
             text: text.into(),
-            target: Some(target),
+            target: Some(plan.variant.target),
+            compiled_for: Some(plan.compiled_for()),
             kind: Some(plan.variant.kind),
-            promised: Some(plan.tensor_core()),
+            promised: Some(plan.tensor_core),
             flags,
         }
     }
@@ -50,6 +52,15 @@ impl Unit {
     pub fn dispatcher(name: &str, path: &Path, text: &str, ptx: bool) -> Self {
         let no_ptx = (!ptx).then_some("-DKGEN_NO_PTX");
         let flags = ["-O2", "-std=c++17"].into_iter().chain(COMMON_FLAGS).chain(no_ptx).map(String::from).collect();
-        Self { name: name.into(), path: path.into(), text: text.into(), target: None, kind: None, promised: None, flags }
+        Self {
+            name: name.into(),
+            path: path.into(),
+            text: text.into(),
+            target: None,
+            compiled_for: None,
+            kind: None,
+            promised: None,
+            flags,
+        }
     }
 }

@@ -55,14 +55,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let python = toolchain::python();
     let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_| ());
     let disassembler = disassembler(found.as_ref().ok(), python.is_ok())?;
-    let findings = [
-        nvcc(found, python.is_ok()),
-        disassembler,
-        host_compiler(),
-        pip(python),
-        gpu(),
-        cache(),
-    ];
+    let findings = [nvcc(found, python.is_ok()), disassembler, host_compiler(), pip(python), gpu(), cache()];
     match global.format {
         Format::Human => ui::print(&findings.iter().map(line).collect::<String>())?,
         Format::Json => ui::print_json(&findings)?,
@@ -113,7 +106,9 @@ fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CliEr
         Ok(Some(found)) => (State::Found, format!("{} at `{}`", found.version, found.nvdisasm.display())),
         Ok(None) | Err(ToolchainError::NoDisassembler { .. }) => match own()? {
             Some(own) => (State::Found, format!("`{}`", own.program(DISASSEMBLER.program).display())),
-            None if can_install => (State::Absent, "`kgen build` will install it; it reads the machine code of each kernel".into()),
+            None if can_install => {
+                (State::Absent, "`kgen build` will install it; it reads the machine code of each kernel".into())
+            }
             None => (State::Absent, "machine code is not inspected without it, and there is no pip to install it with".into()),
         },
         Err(other) => (State::Absent, other.to_string()),

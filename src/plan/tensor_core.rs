@@ -1,19 +1,21 @@
-//! What a plan promises of the machine code it will become.
+//! What a plan promises of its machine code, and the build looks for in it.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// The family of tensor-core instructions a kernel is made of, as a disassembler names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The tensor-core instructions of a kernel's machine code, by the names disassemblers give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorCore {
     /// None: the kernel multiplies no matrices.
     None,
-    /// `HMMA`: fp16 and bf16 `mma.sync`, and FP8 where it is emulated.
+    /// `HMMA`: `mma.sync` on fp16 and bf16; on Hopper also what FP8 `mma.sync` is turned into.
     Hmma,
-    /// `QMMA`: FP8 `mma.sync`.
+    /// `QMMA`: `mma.sync` on FP8.
     Qmma,
-    /// `QMMA.SF`: FP8 `mma.sync` with block scales.
+    /// `QMMA.SF`: block-scaled `mma.sync` on FP8.
     QmmaSf,
-    /// `HGMMA`: fp16 and bf16 `wgmma`.
+    /// `HGMMA`: `wgmma` on fp16 and bf16.
     Hgmma,
+    /// `QGMMA`: `wgmma` on FP8.
+    Qgmma,
 }

@@ -109,7 +109,8 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
     download(bundle, &python, &downloads, cancel)?;
 
     let tree = scratch.path().join("tree");
-    let files = bundle.wheels.iter().map(|w| Ok((w, find_download(&downloads, w)?))).collect::<Result<Vec<_>, ToolchainError>>()?;
+    let files =
+        bundle.wheels.iter().map(|w| Ok((w, find_download(&downloads, w)?))).collect::<Result<Vec<_>, ToolchainError>>()?;
     files.par_iter().try_for_each(|(wheel, file)| {
         verify(file, wheel.sha256(architecture))?;
         unpack(file, wheel, &tree)
