@@ -342,6 +342,48 @@ fn a_disassembler_that_cannot_read_the_code_stops_no_build() {
 }
 
 #[test]
+fn what_is_built_to_run_elsewhere_lies_apart_and_says_what_it_is() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    let before = fs::read(bench.path("generated/manifest.json")).expect("a manifest");
+    let library = fs::read(bench.path("build/lib/manifest.json")).expect("a manifest");
+    bench.build(&["--run-as", "hopper"]).assert().success().stdout(contains("build/run-as-sm90/lib/libkgen.so"));
+    let read = |path: &str| fs::read_to_string(bench.path("build/run-as-sm90").join(path)).expect("a file");
+    assert!(read(&format!("generated/{ONE}.cu")).contains("// Built to run as sm90: "));
+    assert!(read(&format!("log/{ONE}.log")).contains("arch=compute_90a,code=sm_90a"));
+    assert!(read("lib/manifest.json").contains("\"compiled_for\": \"sm90\""));
+    assert_eq!(fs::read(bench.path("generated/manifest.json")).expect("a manifest"), before);
+    assert_eq!(fs::read(bench.path("build/lib/manifest.json")).expect("a manifest"), library);
+}
+
+#[test]
+fn a_kernel_without_a_portable_form_is_refused_with_the_reason() {
+    let bench = Bench::new();
+    let build = bench.build(&["--run-as", "sm75"]).assert().code(2);
+    build.stderr(contains("`sm75` has neither `cp.async` nor m16n8k16"));
+    assert_eq!(starts(&bench.take_log()), 0);
+    bench.build(&["--run-as", "sm90", "--generated", "elsewhere"]).assert().code(2).stderr(contains("--generated"));
+}
+
+#[test]
+fn nvcc_and_the_keys_of_its_objects_use_one_host_compiler() {
+    let bench = Bench::new();
+    let compiler = bench.path("my g++");
+    let version = |version: &str| {
+        fs::write(&compiler, format!("#!/bin/sh\necho 'g++ {version}'\n")).expect("written");
+        make_executable(&compiler);
+    };
+    version("1");
+    bench.build(&[]).env("CXX", &compiler).env("MOCK_NVCC_CCBIN_LOG", bench.path("ccbin")).assert().success();
+    let used = fs::read_to_string(bench.path("ccbin")).expect("it was told");
+    assert_eq!(used.lines().collect::<Vec<_>>(), vec![compiler.to_str().expect("text"); 6], "five compiles and a link");
+    bench.take_log();
+    version("2");
+    bench.build(&[]).env("CXX", &compiler).assert().success();
+    assert_eq!(starts(&bench.take_log()), 5, "another compiler made what is in the cache");
+}
+
+#[test]
 fn sizes_are_told_by_target_and_kind_and_lie_beside_the_library() {
     let bench = Bench::new();
     bench.build(&[]).assert().success();

@@ -178,9 +178,8 @@ impl Builder<'_> {
             command
         };
         command.args(flags).env("LC_ALL", "C");
-        if self.host.named {
-            command.arg("-ccbin").arg(&self.host.path);
-        }
+        // Always, so that the compiler whose version is in the key is the one that is used.
+        command.arg("-ccbin").arg(&self.host.path);
         command
     }
 

@@ -14,7 +14,7 @@ use std::{
 const SCHEME: &str = "kgen-object-2";
 
 /// Variables nvcc reads flags from; they change objects as flags do.
-const FLAG_VARIABLES: [&str; 3] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"];
+const FLAG_VARIABLES: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
 
 /// Hashes everything the objects of one build share; each unit and the link add their own.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn host(version: &str) -> HostCompiler {
-        HostCompiler { path: "g++".into(), version: version.into(), named: false }
+        HostCompiler { path: "g++".into(), version: version.into() }
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {

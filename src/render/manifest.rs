@@ -67,7 +67,7 @@ fn entry(source: &Source) -> Entry<'_> {
         tile: source.plan.tile,
         threads: source.plan.threads,
         shared_memory_bytes: source.plan.shared_memory_bytes,
-        nvcc_flags: plan::nvcc_flags(target, true),
+        nvcc_flags: plan::nvcc_flags(source.plan.compiled_for(), true),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
-    grid::Variant,
+    grid::{Target, Variant},
     plan::Plan,
     render::{self, Folder, Prune, Templates},
     toolchain::Cancel,
@@ -63,7 +63,7 @@ pub(in crate::cli) fn make(
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
     selection.tell_note(&workshop.grid);
-    let (plans, refused) = plan_all(&workshop, &variants);
+    let (plans, refused) = plan_all(&workshop, &variants, args.run_as);
     if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
         return Err(CliError::Usage(first.message.clone()));
     }
@@ -74,7 +74,11 @@ pub(in crate::cli) fn make(
     // Held while compilers read the folder.
     let folder = Folder::open(&options.generated_dir, &|message| progress.say(message), &|| cancel.requested());
     let folder = folder.map_err(unwritable(FLAG))?;
-    let (_, files) = workshop.folder_files(&options.generated_dir, &variants, plans.clone(), folder.held())?;
+    let files = match args.run_as {
+        None => workshop.folder_files(&options.generated_dir, &variants, plans.clone(), folder.held())?.1,
+        // What an earlier run tried there is of no use to anybody.
+        Some(_) => render::tree(&workshop.renderer, &workshop.templates, &plans)?,
+    };
     // A kernel that cannot be planned any more keeps the file an earlier run made.
     let prune = if refused.is_empty() { Prune::Yes } else { Prune::No };
     folder.write(&files, prune).map_err(unwritable(FLAG))?;
@@ -110,9 +114,10 @@ pub(in crate::cli) fn make(
 }
 
 /// Plans every variant; one without a plan becomes a failure and stops no other.
-fn plan_all(workshop: &Workshop, variants: &[Variant]) -> (Vec<Plan>, Vec<BuildFailure>) {
+fn plan_all(workshop: &Workshop, variants: &[Variant], run_as: Option<Target>) -> (Vec<Plan>, Vec<BuildFailure>) {
     let refusal = |name, message| BuildFailure { name, kind: FailureKind::Plan, message, log: None };
-    variants.iter().map(|v| workshop.plan(*v).map_err(|error| refusal(v.name(), error))).partition_result()
+    let plan = |v: &Variant| workshop.plan_to_run_as(*v, run_as).map_err(|error| refusal(v.name(), error));
+    variants.iter().map(plan).partition_result()
 }
 
 /// Columns a command adds to the table of variants.
