@@ -138,7 +138,8 @@ impl BuildArgs {
             cache_dir: cache_dir()?,
             time_limit: Duration::from_secs(self.time_limit),
             offline: self.offline,
-            allow_spills: self.allow_spills,
+            // Tiles are chosen for a kernel's own target; what is tried on another need not be its best.
+            allow_spills: self.allow_spills || self.run_as.is_some(),
         })
     }
 }

@@ -47,7 +47,7 @@ pub struct Args {
     #[command(flatten)]
     check: CheckArgs,
 
-    /// Variants at once on the emulator [default: one for each core]; a GPU takes one at a time.
+    /// Variants at once [default: one for each core on the emulator, one on a GPU].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
@@ -132,7 +132,7 @@ impl CheckArgs {
     }
 
     /// Which cases, and how they are run.
-    fn how(&self, jobs: usize, gpu: Option<GpuInfo>) -> How {
+    fn how(&self, jobs: usize, gpu_jobs: usize, gpu: Option<GpuInfo>) -> How {
         How {
             level: self.level(),
             filter: self.case.clone(),
@@ -140,6 +140,7 @@ impl CheckArgs {
             time_limit: self.time_limit.map(Duration::from_secs),
             fresh: self.fresh,
             jobs,
+            gpu_jobs,
             gpu,
         }
     }
@@ -169,8 +170,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         kernel(plan).map(|kernel| CheckRequest { variant: plan.variant, compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
+    let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    let how = check.how(jobs, place.gpu);
+    let how = check.how(jobs, gpu_jobs, place.gpu);
     let host = || Ok(host_compiler()?);
     let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
     match global.format {
