@@ -36,6 +36,7 @@
 #include "runtime/async_copy.hpp"
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
+#include "runtime/fp8_words.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 
