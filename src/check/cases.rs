@@ -1,7 +1,10 @@
 //! The lists of cases. Every length is chosen against the tiles: 1 and 17 are less than any, 64 and 128 fill some
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
-use super::problem::{Inputs, Layout, Lengths, Part, Problem, Scale};
+use super::{
+    descale::Descales,
+    problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
+};
 use serde::{Deserialize, Serialize};
 
 /// How much is checked.
@@ -30,6 +33,14 @@ pub fn forward(level: Level) -> Vec<Problem> {
         Level::Smoke => smoke(),
         Level::Thorough => thorough(),
     }
+}
+
+/// The same problems in FP8, each way of giving descales in turn, and two that have only those to get wrong.
+pub fn forward_fp8(level: Level) -> Vec<Problem> {
+    let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
+    let turned = forward(level).into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
+    let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
+    turned.chain(small).collect()
 }
 
 /// Lengths whose pairs `--thorough` runs.
@@ -118,7 +129,7 @@ mod tests {
     fn every_case_of_a_level_has_its_own_name() {
         for level in [Level::Smoke, Level::Thorough] {
             let mut names = HashSet::new();
-            for case in forward(level) {
+            for case in forward(level).into_iter().chain(forward_fp8(level).into_iter().filter(|case| !case.name(true).ends_with("normal"))) {
                 assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
             }
         }

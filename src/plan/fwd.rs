@@ -65,9 +65,6 @@ impl Recipe for PortableForward {
                 format!("target `{target}` has no template yet; available: `sm80`, whose kernels run on `{target}` too")
             });
         }
-        if variant.dtype == Dtype::Fp8 {
-            return Err("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`".to_owned());
-        }
         DefaultTiles::find(SM80, variant)
     }
 
