@@ -88,7 +88,7 @@ impl Problem {
         let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);
         let (heads, dim) = (heads as i64, head_dim as i64);
         // Elements in 16 bytes, and a row in whole such pieces.
-        let piece = if self.fp8.is_some() && tensor < 3 { 16 } else { 8 };
+        let piece: i64 = if self.fp8.is_some() && tensor < 3 { 16 } else { 8 };
         let whole = |elements: i64| elements.unsigned_abs().next_multiple_of(piece.unsigned_abs()).cast_signed();
         let (mut batch, mut row, head, mut lead);
         match self.layout {

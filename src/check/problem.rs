@@ -80,6 +80,8 @@ pub enum Inputs {
     OneHot,
     /// Every element of a head is the same: LSE counts the visible keys.
     Constant,
+    /// The same but for V, whose every element is 448, the largest of E4M3.
+    Widest,
     /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
     Large,
     /// Logits rise along the keys.
@@ -94,6 +96,7 @@ impl Inputs {
             Self::Normal => "normal",
             Self::OneHot => "one-hot",
             Self::Constant => "constant",
+            Self::Widest => "widest",
             Self::Large => "large",
             Self::Rising => "rising",
             Self::Falling => "falling",

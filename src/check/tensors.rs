@@ -200,9 +200,10 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
                 Tensor::V => into[(7 * at.row + at.head) % dim] = 1.0 + (at.row % 5) as f32 / 4.0,
             }
         }
-        Inputs::Constant => into.fill(match at.tensor {
+        Inputs::Constant | Inputs::Widest => into.fill(match at.tensor {
             Tensor::Q => 0.5,
             Tensor::K => 0.25,
+            Tensor::V if inputs == Inputs::Widest => 448.0,
             Tensor::V => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
         Inputs::Large if at.tensor == Tensor::V => fill_normal(into, rng),
