@@ -5,6 +5,7 @@
 
 mod cases;
 mod compare;
+mod descale;
 mod exam;
 mod forward;
 mod numbers;

@@ -41,6 +41,7 @@
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
 #include "runtime/mma_m16n8k8.hpp"
+#include "runtime/fp8_words.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

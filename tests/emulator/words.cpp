@@ -9,14 +9,17 @@
 #include <vector>
 
 #include "kgen.h"
+#include "kgen/bytes.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
+#include "kgen/ldmatrix_b8.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
 #include "kgen/mma_m16n8k8.cuh"
+#include "kgen/mma_fp8.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/staged_tile.cuh"
 #include "kgen/sync.cuh"
@@ -325,6 +328,8 @@ void launches() {
     expect(orders[0] && orders[1], "the seed decides which warp runs first");
 }
 
+#include "words_fp8.hpp"
+
 }  // namespace
 
 int main() {
@@ -335,6 +340,7 @@ int main() {
     races_and_order();
     deadlocks();
     device_memory();
+    fp8();
     launches();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;

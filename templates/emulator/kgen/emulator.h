@@ -61,6 +61,16 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
 void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at);
+
+// The scales that a lane brings to an MMA, of a row of A and a column of B, and which lanes of four bring those that count.
+struct block_scales {
+    uint32_t a, b;
+    uint32_t pair_a, lane_b;
+};
+void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
 // Where all threads of a block meet.
 void block_sync(source at);
@@ -71,7 +81,7 @@ void store_shared(uint32_t address, const void* value, uint32_t bytes, source at
 void load_shared(uint32_t address, void* value, uint32_t bytes, source at);
 
 // Asynchronous copies.
-void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at);
+void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, source at);
 void cp_async_commit();
 void cp_async_wait(uint32_t pending);
 

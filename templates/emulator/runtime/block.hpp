@@ -14,7 +14,8 @@ constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
 // A copy that has been issued and has not landed.
 struct pending_copy {
     uint32_t destination;  // offset in shared memory
-    const void* from;      // NULL: zeros
+    const void* from;
+    uint32_t bytes;  // that come from there; the rest of the chunk becomes zeros
     uint32_t group;
     use issued;
     uint32_t interval;  // block barriers passed when it was issued

@@ -41,10 +41,11 @@ class tensor_table {
     void add(tensor t) { tensors_.push_back(std::move(t)); }
 
     // True if `size` bytes at `pointer` may be read (or written) by the running thread; otherwise it is reported.
-    bool allows(const void* pointer, uint32_t size, bool writes, const use& used) {
+    // `alignment` is `size` unless given.
+    bool allows(const void* pointer, uint32_t size, bool writes, const use& used, uint32_t alignment = 0) {
         const auto address = reinterpret_cast<uintptr_t>(pointer);
-        if (address % size != 0) {
-            complain("misaligned", used, address, size, nullptr, "not a multiple of its size");
+        if (address % (alignment == 0 ? size : alignment) != 0) {
+            complain("misaligned", used, address, size, nullptr, alignment == 0 ? "not a multiple of its size" : "not a multiple of 16");
             return false;
         }
         if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) return true;
