@@ -18,6 +18,14 @@ KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE float load_global(const float* pointer, KGEN_AT) {
+    float value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

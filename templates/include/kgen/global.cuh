@@ -10,7 +10,11 @@ KGEN_DEVICE int32_t load_global(const int32_t* pointer) { return __ldg(pointer);
 
 KGEN_DEVICE uint16_t load_global(const uint16_t* pointer) { return __ldg(pointer); }
 
+KGEN_DEVICE float load_global(const float* pointer) { return __ldg(pointer); }
+
 KGEN_DEVICE void store_global(float* pointer, float value) { *pointer = value; }
+
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value) { *pointer = value; }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value) { *pointer = value; }
 
