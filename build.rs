@@ -1,6 +1,36 @@
-//! Rebuilds kgen when a file is added to or removed from what it embeds; cargo itself only sees edits.
+//! Rebuilds kgen when a file is added to or removed from what it embeds (cargo itself only sees edits), and gives it the
+//! hash of the code that judges kernels, which is part of every kept verdict's key.
 
-fn main() {
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The rooms that draw inputs, run kernels and judge what they leave.
+const JUDGES: [&str; 2] = ["src/check", "src/device"];
+
+fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=templates");
     println!("cargo:rerun-if-changed=variants.toml");
+    let mut files = Vec::new();
+    for room in JUDGES {
+        println!("cargo:rerun-if-changed={room}");
+        collect(Path::new(room), &mut files)?;
+    }
+    files.sort();
+    let mut hasher = blake3::Hasher::new();
+    for file in files {
+        hasher.update(&fs::read(file)?);
+    }
+    println!("cargo:rustc-env=KGEN_JUDGE={}", hasher.finalize());
+    Ok(())
+}
+
+/// Every file below `folder`.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { collect(&path, files)? } else { files.push(path) }
+    }
+    Ok(())
 }

@@ -19,7 +19,7 @@ import torch
 from fwd_vs_fa2 import card_state, measure
 from kgen_ctypes import Library
 
-# m, n, warps, kv_stages, q_in_registers, min_blocks_per_sm, rescale_threshold
+# m, n, warps, stages, q_in_registers, min_blocks_per_sm, rescale_threshold
 CANDIDATES = {
     32: [(128, 64, 4, 2, 0, 3, 8), (128, 64, 4, 2, 1, 2, 8), (128, 128, 4, 2, 1, 2, 8), (128, 128, 4, 1, 1, 2, 8)],
     64: [(128, 128, 4, 1, 0, 2, 8), (128, 128, 4, 2, 0, 2, 8), (128, 64, 4, 2, 1, 2, 8), (128, 80, 4, 2, 1, 2, 8), (128, 128, 4, 1, 0, 2, 0)],
@@ -47,7 +47,7 @@ measured = "candidate of benches/sweep_tiles.py"
 m = {m}
 n = {n}
 warps = {warps}
-kv_stages = {stages}
+stages = {stages}
 q_in_registers = {q}
 min_blocks_per_sm = {blocks}
 rescale_threshold = {threshold}

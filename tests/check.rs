@@ -39,7 +39,11 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
         .status()
         .expect("a C++ compiler");
     assert!(status.success());
-    CheckRequest { variant: VARIANT, kernel: Kernel::Library { device: DeviceKind::Emulator, path } }
+    CheckRequest {
+        variant: VARIANT,
+        compiled_for: VARIANT.target,
+        kernel: Kernel::Library { device: DeviceKind::Emulator, path },
+    }
 }
 
 fn options(cache: &Path) -> CheckOptions {

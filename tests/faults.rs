@@ -82,7 +82,9 @@ impl Laboratory {
             gpu: None,
             program: PathBuf::from(env!("CARGO_BIN_EXE_kgen")),
         };
-        run(&[CheckRequest { variant, kernel: Kernel::Source(text) }], &options, &()).pop().expect("one verdict")
+        run(&[CheckRequest { variant, compiled_for: variant.target, kernel: Kernel::Source(text) }], &options, &())
+            .pop()
+            .expect("one verdict")
     }
 
     /// The kernel with the fault in it; `None` where the fault does not concern it. A fault in a header is planted in

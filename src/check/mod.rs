@@ -5,6 +5,8 @@
 
 mod cases;
 mod compare;
+mod exam;
+mod forward;
 mod numbers;
 mod place;
 mod problem;
@@ -17,9 +19,10 @@ mod verdict_cache;
 mod worker;
 
 pub use cases::Level;
+pub use exam::{Case, selected_cases};
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
 pub use verdict::{Status, Verdict, Worst};
-pub use worker::{selected_cases, serve as serve_worker};
+pub use worker::serve as serve_worker;
 
 /// Seed of inputs and thread order where none is asked for: fixed, so that a failure seen once is seen again.
 pub const DEFAULT_SEED: u64 = 1;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     device::{DeviceKind, EmulatorKit, GpuInfo},
-    grid::Variant,
+    grid::{Target, Variant},
 };
 use rayon::prelude::*;
 use std::{
@@ -33,6 +33,8 @@ const QUOTED_BYTES: usize = 2000;
 pub struct CheckRequest {
     /// The kernel's identity.
     pub variant: Variant,
+    /// The GPU it was compiled for; on the emulator, the one to be emulated.
+    pub compiled_for: Target,
     /// The kernel itself.
     pub kernel: Kernel,
 }
@@ -132,6 +134,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     let mut message = Request {
         version: PROTOCOL,
         variant: request.variant,
+        compiled_for: request.compiled_for,
         device,
         library: PathBuf::new(),
         level: options.level,

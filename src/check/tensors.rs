@@ -5,7 +5,7 @@ use super::{
     place::{Placement, Side},
     problem::{Inputs, Problem},
 };
-use crate::device::{Call, Element, Image};
+use crate::device::{Call, Element, FwdParams, Image, Params};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -118,36 +118,50 @@ impl Tensors {
             }
             image
         });
-        let integers = |wanted: bool, values: Vec<usize>| {
-            wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
-        };
-        let starts = |side| {
-            let plan = problem.rows(side);
-            plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
-        };
+        let tensors = [("q", image(0, Some(&self.q))), ("k", image(1, Some(&self.k))), ("v", image(2, Some(&self.v)))];
+        let total_rows =
+            [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
         Call {
-            q: image(0, Some(&self.q)),
-            k: image(1, Some(&self.k)),
-            v: image(2, Some(&self.v)),
-            o: image(3, None),
-            lse,
-            strides: places.map(|place| place.strides),
-            lse_strides: [place_lse.strides.batch, place_lse.strides.head],
-            cu_seqlens_q: integers(problem.is_packed(Side::Query), starts(Side::Query)),
-            cu_seqlens_k: integers(problem.is_packed(Side::Key), starts(Side::Key)),
-            seqused_q: integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect()),
-            seqused_k: integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect()),
-            batch: problem.sequences.len() as i32,
-            num_heads: problem.heads as i32,
-            num_heads_k: problem.heads_k as i32,
-            seqlen_q: problem.rows(Side::Query).bound as i32,
-            seqlen_k: problem.rows(Side::Key).bound as i32,
-            head_dim: head_dim as i32,
-            dtype: number.code(),
-            causal,
-            softmax_scale: problem.softmax_scale(head_dim),
+            inputs: tensors.into_iter().chain(lengths(problem)).collect(),
+            outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
+            scratch: false,
+            params: Params::Fwd(FwdParams {
+                strides: places.map(|place| place.strides),
+                lse_strides: [place_lse.strides.batch, place_lse.strides.head],
+                descale_strides: [[0; 2]; 3],
+                batch: problem.sequences.len() as i32,
+                num_heads: problem.heads as i32,
+                num_heads_k: problem.heads_k as i32,
+                seqlen_q: problem.rows(Side::Query).bound as i32,
+                seqlen_k: problem.rows(Side::Key).bound as i32,
+                total_rows,
+                num_splits: 0,
+                concurrent_blocks: 0,
+                head_dim: head_dim as i32,
+                dtype: number.code(),
+                causal,
+                softmax_scale: problem.softmax_scale(head_dim),
+            }),
         }
     }
+}
+
+/// The tensors that give the lengths of the sequences, those that the problem wants.
+pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+    let integers = |wanted: bool, values: Vec<usize>| {
+        wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
+    };
+    let starts = |side| {
+        let plan = problem.rows(side);
+        plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
+    };
+    let lengths = [
+        ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
+        ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
+        ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
+        ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
+    ];
+    lengths.into_iter().filter_map(|(name, image)| Some((name, image?)))
 }
 
 /// Side and heads of Q, K, V, O by number.
@@ -249,14 +263,16 @@ mod tests {
         let problem = Problem::new(&[(3, 2), (1, 4)], 2, 1).layout(Layout::Unaligned).lengths(Lengths::Used);
         let tensors = Tensors::draw(&problem, 16, Number::Fp16, 1);
         let call = tensors.call(&problem, 16, Number::Fp16, false);
-        let [q, k, ..] = call.strides;
-        let value = |offset| Number::Fp16.widen(call.q.bits(offset) as u16);
+        let Params::Fwd(FwdParams { strides: [q, k, ..], seqlen_q, seqlen_k, .. }) = call.params else {
+            unreachable!("a forward call")
+        };
+        let value = |offset| Number::Fp16.widen(call.inputs[0].1.bits(offset) as u16);
         assert_eq!(value(q.head + 2 * q.row + 7), tensors.q.head(0, 1)[2 * 16 + 7]);
         assert_eq!(value(q.batch + 15), tensors.q.head(1, 0)[15]);
-        let unused = call.k.bits(2 * k.row);
+        let unused = call.inputs[1].1.bits(2 * k.row);
         assert!(Number::Fp16.widen(unused as u16).is_nan(), "rows of K behind the used ones are poison");
-        assert_eq!((call.seqlen_q, call.seqlen_k), (6, 7), "bounds count the unused rows");
-        assert!([&call.q, &call.k, &call.v, &call.o].iter().all(|image| image.first_damage().is_none()));
+        assert_eq!((seqlen_q, seqlen_k), (6, 7), "bounds count the unused rows");
+        assert!(call.inputs.iter().chain(&call.outputs).all(|(_, image)| image.first_damage().is_none()));
     }
 
     #[test]

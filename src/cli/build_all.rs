@@ -75,13 +75,13 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
     let compiled = |(plan, unit): (&Plan, &Unit)| {
         made.report.artifact(&unit.name)?;
         let kernel = match &library {
-            Some(path) if place.takes(plan.variant.target, args.ptx()) => {
+            Some(path) if place.takes(plan.compiled_for(), args.ptx()) => {
                 Kernel::Library { device: DeviceKind::Gpu, path: path.clone() }
             }
             None if place.only_gpu => return None,
             _ => Kernel::Source(unit.text.clone()),
         };
-        Some(CheckRequest { variant: plan.variant, kernel })
+        Some(CheckRequest { variant: plan.variant, compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).filter_map(compiled).collect();
     let how = How {

@@ -132,14 +132,24 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{InstructionPath, Limits, Occupancy, RegisterEstimate, Tile};
+    use crate::grid::{CopyPath, Fp8Mma};
+    use crate::plan::{Limits, Occupancy, RegisterEstimate, TensorCore, Tile};
 
     const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
 
     /// A plan of made-up numbers: what is tested is where they are printed.
     fn plan() -> Plan {
-        let tile =
-            Tile { m: 128, n: 64, warps: 4, kv_stages: 2, q_in_registers: false, min_blocks_per_sm: 2, rescale_threshold: 0 };
+        let tile = Tile {
+            m: 128,
+            n: 64,
+            warps: 4,
+            stages: 2,
+            q_in_registers: false,
+            min_blocks_per_sm: 2,
+            rescale_threshold: 0,
+            copy: CopyPath::CpAsync,
+            fp8_mma: Fp8Mma::Fp32,
+        };
         let limits = Limits {
             shared_memory_per_block: 166_912,
             shared_memory_per_sm: 167_936,
@@ -151,7 +161,8 @@ mod tests {
         };
         Plan {
             variant: VARIANT,
-            path: InstructionPath::MmaSync,
+            run_as: None,
+            template: "fwd_sm80.cu.tera",
             tile,
             threads: 128,
             rows_per_warp: 32,
@@ -162,6 +173,7 @@ mod tests {
             registers: RegisterEstimate { output: 1, scores: 2, query: 3, other: 4, total: 210 },
             occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
             limits,
+            tensor_core: TensorCore::Hmma,
         }
     }
 

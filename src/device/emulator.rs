@@ -66,25 +66,31 @@ impl Device for Emulator {
         "emulator".to_owned()
     }
 
-    fn run_fwd(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError> {
+    fn run(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError> {
         // Inputs are copied too, so that a kernel that writes to one is caught and cannot spoil the next run.
-        let mut inputs: Vec<(&'static str, Image)> = call.inputs().map(|(name, image)| (name, image.clone())).collect();
-        let mut outputs: Vec<(&'static str, Image)> = vec![("o", call.o.clone())];
-        outputs.extend(call.lse.clone().map(|lse| ("lse", lse)));
+        let (mut inputs, mut outputs) = (call.inputs.clone(), call.outputs.clone());
+        let mut scratch = Vec::new();
+        if call.scratch {
+            let bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
+            scratch.push(("workspace", Image::scratch(bytes)));
+        }
+        let workspace_bytes =
+            scratch.iter().chain(&outputs).chain(&inputs).find(|(name, _)| *name == "workspace").map_or(0, |(_, i)| i.span_bytes());
 
         // SAFETY: the function takes any seed.
         unsafe { (self.reset)(seed) };
         let mut origins = Vec::new();
-        for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true)] {
+        for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true), (&mut scratch, true)] {
             for (name, image) in tensors {
                 let memory = image.memory_mut().as_mut_ptr();
                 self.declare(name, memory.cast(), image, writable);
                 origins.push((*name, memory.wrapping_add(image.origin_bytes())));
             }
         }
-        let params = call.params(|name| {
+        let address = |name: &'static str| {
             origins.iter().find(|(known, _)| *known == name).map_or(ptr::null_mut(), |(_, pointer)| pointer.cast())
-        });
+        };
+        let params = call.params.structure(&address, workspace_bytes);
 
         // SAFETY: every pointer leads into an image above, which lives to the end of this function, and the call's
         // strides and lengths are those the images were laid out with.
@@ -94,12 +100,11 @@ impl Device for Emulator {
             return Err(DeviceError::Violation(report));
         }
         launched?;
-        for ((name, original), (_, after)) in call.inputs().zip(&inputs) {
+        for ((name, original), (_, after)) in call.inputs.iter().zip(&inputs) {
             if original != after {
                 return Err(DeviceError::InputWritten(name));
             }
         }
-        let mut outputs = outputs.into_iter().map(|(_, image)| image);
-        Ok(Outputs { o: outputs.next().expect("O is the first output"), lse: outputs.next() })
+        Ok(Outputs(outputs))
     }
 }

@@ -126,37 +126,39 @@ impl Device for Gpu {
         self.info.to_string()
     }
 
-    fn run_fwd(&mut self, call: &Call, _seed: u64) -> Result<Outputs, DeviceError> {
-        let outputs = [("o", Some(&call.o)), ("lse", call.lse.as_ref())];
-        let outputs = outputs.into_iter().filter_map(|(name, image)| Some((name, image?)));
-        let tensors = call
-            .inputs()
-            .chain(outputs)
-            .map(|(name, image)| Ok((name, image, DeviceCopy::of(image)?)))
-            .collect::<Result<Vec<_>, DeviceError>>()?;
-        let params = call.params(|name| {
-            tensors.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(_, image, copy)| {
+    fn run(&mut self, call: &Call, _seed: u64) -> Result<Outputs, DeviceError> {
+        let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceCopy::of(image)?));
+        let mut tensors = call.inputs.iter().chain(&call.outputs).map(copied).collect::<Result<Vec<_>, DeviceError>>()?;
+        let given = call.outputs.iter().chain(&call.inputs).find(|(name, _)| *name == "workspace");
+        let mut workspace_bytes = given.map_or(0, |(_, image)| image.span_bytes());
+        if call.scratch {
+            workspace_bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
+            tensors.push(copied(&("workspace", Image::scratch(workspace_bytes)))?);
+        }
+        let address = |name: &'static str| {
+            tensors.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(_, origin, copy)| {
                 // Device addresses are as wide as pointers here; the launcher takes them as such.
-                ptr::without_provenance_mut(copy.0 as usize + image.origin_bytes())
+                ptr::without_provenance_mut(copy.0 as usize + origin)
             })
-        });
+        };
+        let params = call.params.structure(&address, workspace_bytes);
 
         // SAFETY: every pointer leads into an allocation above, which lives past the synchronisation below, and the
         // call's strides and lengths are those the images were laid out with.
         unsafe { self.library.launch(&params) }?;
         result::ctx::synchronize().map_err(|e| DeviceError::Fault(words(e)))?;
 
-        let mut results = Vec::new();
-        for (name, image, copy) in &tensors {
-            let mut after = (*image).clone();
+        let after = |((name, image), (.., copy)): (&(&'static str, Image), &(&'static str, usize, DeviceCopy))| {
+            let mut after = image.clone();
             copy.back_into(&mut after)?;
-            if matches!(*name, "o" | "lse") {
-                results.push(after);
-            } else if after != **image {
-                return Err(DeviceError::InputWritten(name));
+            Ok((*name, after))
+        };
+        let (inputs, outputs) = tensors.split_at(call.inputs.len());
+        for (before, copy) in call.inputs.iter().zip(inputs) {
+            if after((before, copy))?.1 != before.1 {
+                return Err(DeviceError::InputWritten(before.0));
             }
         }
-        let mut results = results.into_iter();
-        Ok(Outputs { o: results.next().expect("O is the first output"), lse: results.next() })
+        Ok(Outputs(call.outputs.iter().zip(outputs).map(after).collect::<Result<_, DeviceError>>()?))
     }
 }

@@ -42,6 +42,8 @@ pub struct Image {
     element: Element,
     /// Elements from the start of the memory to element (0, 0, 0).
     origin: usize,
+    /// Elements from the first to the last, gaps included.
+    span: usize,
     /// One entry an element: 1 where it is part of the tensor, 0 in gaps and guard zones.
     map: Vec<u8>,
 }
@@ -56,6 +58,7 @@ impl Image {
             lines: vec![Line([POISON; 128]); bytes / size_of::<Line>()],
             element,
             origin: GUARD_BYTES / element.bytes() + origin,
+            span,
             map: vec![0; bytes / element.bytes()],
         }
     }
@@ -67,6 +70,20 @@ impl Image {
             image.put(offset as i64, value.cast_unsigned());
         }
         image
+    }
+
+    /// Poisoned memory of `bytes` bytes, rounded up to whole 32-bit words, that a kernel may use as it likes.
+    pub fn scratch(bytes: usize) -> Self {
+        let mut image = Self::poisoned(Element::Bits32, bytes.div_ceil(4), 0);
+        for word in 0..image.span {
+            image.mark(word as i64);
+        }
+        image
+    }
+
+    /// Bytes from the first element to the last, gaps included and guard zones not.
+    pub fn span_bytes(&self) -> usize {
+        self.span * self.element.bytes()
     }
 
     /// Writes the bits of the element at `offset` and marks it as part of the tensor.

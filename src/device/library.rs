@@ -3,7 +3,7 @@
 
 use super::{
     DeviceError,
-    abi::{self, FwdParams, LastError, Launcher},
+    abi::{self, LastError, Launcher, Structure, Workspace},
 };
 use libloading::{Library, Symbol};
 use std::{
@@ -16,6 +16,7 @@ use std::{
 pub(super) struct KernelLibrary {
     library: Library,
     path: PathBuf,
+    name: String,
     launcher: Launcher,
 }
 
@@ -26,7 +27,7 @@ impl KernelLibrary {
         let library =
             unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
         let launcher = symbol(&library, path, name)?;
-        Ok(Self { library, path: path.to_owned(), launcher })
+        Ok(Self { library, path: path.to_owned(), name: name.to_owned(), launcher })
     }
 
     /// The function `name`, of the type that the C declaration has.
@@ -39,13 +40,20 @@ impl KernelLibrary {
     /// # Safety
     /// The pointers in `params` must lead to memory of the device the launcher runs on, large enough for the strides
     /// and lengths beside them, until the launch has finished.
-    pub(super) unsafe fn launch(&self, params: &FwdParams) -> Result<(), DeviceError> {
+    pub(super) unsafe fn launch(&self, params: &Structure) -> Result<(), DeviceError> {
         // SAFETY: `params` is a valid structure for the call; the rest is the caller's promise.
-        let code = unsafe { (self.launcher)(params, ptr::null_mut()) };
+        let code = unsafe { (self.launcher)(params.as_ptr(), ptr::null_mut()) };
         if code == 0 {
             return Ok(());
         }
         Err(DeviceError::Launcher { code, word: abi::code_word(code), message: self.last_error() })
+    }
+
+    /// Bytes of workspace that a launch with `params` needs.
+    pub(super) fn workspace_bytes(&self, params: &Structure) -> Result<usize, DeviceError> {
+        let workspace: Workspace = self.function(&format!("{}_workspace", self.name))?;
+        // SAFETY: `params` is a valid structure, and the function follows none of its pointers.
+        Ok(unsafe { workspace(params.as_ptr()) })
     }
 
     /// `kgen_last_error()`, empty where the library lacks it.

@@ -3,13 +3,15 @@
 //! references or terminals. The only room with `unsafe` code but for `toolchain/process`.
 
 mod abi;
+mod call;
 mod emulator;
 mod emulator_kit;
 mod gpu;
 mod image;
 mod library;
 
-pub use abi::{Call, DTYPE_BF16, DTYPE_FP16, Strides};
+pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, FwdParams, Params, Strides};
+pub use call::{Call, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
 pub use gpu::{Gpu, GpuInfo};
@@ -23,21 +25,12 @@ pub trait Device {
     /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;
 
-    /// Runs forward attention once, on fresh copies of the call's tensors, and waits for it. `seed` chooses the order
+    /// Runs the kernel once, on fresh copies of the call's tensors, and waits for it. `seed` chooses the order
     /// in which threads take turns where the device leaves that open (the emulator); a GPU ignores it.
     ///
     /// # Errors
     /// [`DeviceError`]: the launcher refused, the device faulted, or the emulator saw a rule of the machine broken.
-    fn run_fwd(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError>;
-}
-
-/// What a launch left in the output tensors, gaps and guard zones included.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outputs {
-    /// O.
-    pub o: Image,
-    /// The log-sum-exp, where the call asked for it.
-    pub lse: Option<Image>,
+    fn run(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError>;
 }
 
 /// Which kind of device.

@@ -116,7 +116,7 @@ const CASES: &[Case] = &[
         "remove it",
     ),
     case("measured = \"run 1\"", EMPTY, "`measured` is missing", 17, "[[tile]]", "the run these numbers come from"),
-    case("\nn = 64", EMPTY, "this tile changes nothing", 17, "[[tile]]", "`kv_stages`"),
+    case("\nn = 64", EMPTY, "this tile changes nothing", 17, "[[tile]]", "`stages`"),
     case("filter = \"full\"", "filter = \"\"", "a condition is missing", 24, "filter = \"\"", "hdim >= 128"),
     case("size = 10", "size = 3", "holds 4 variants, more than its size of 3", 25, "size = 3", "correct `size`"),
 ];

@@ -256,14 +256,15 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         m: entry.m,
         n: entry.n,
         warps: entry.warps,
-        kv_stages: entry.kv_stages,
+        stages: entry.stages,
         q_in_registers: entry.q_in_registers,
         min_blocks_per_sm: entry.min_blocks_per_sm,
         rescale_threshold: entry.rescale_threshold,
+        copy: entry.copy,
+        fp8_mma: entry.fp8_mma,
     };
     if tile == TileOverride::default() {
-        let help =
-            "set at least one of `m`, `n`, `warps`, `kv_stages`, `q_in_registers`, `min_blocks_per_sm`, `rescale_threshold`";
+        let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));
         return Err(Finding::new("this tile changes nothing", place, "no tile key is set", help));
     }
     let span = entry.when.span();

@@ -129,15 +129,7 @@ impl Grid {
     /// where none matches. Holds for variants outside the grid too.
     pub fn tile_override(&self, variant: &Variant) -> Option<TileOverride> {
         let matching = self.declarations.tiles.iter().filter(|rule| rule.filter.matches(variant));
-        matching.map(|rule| rule.tile.clone()).reduce(|earlier, later| TileOverride {
-            m: later.m.or(earlier.m),
-            n: later.n.or(earlier.n),
-            warps: later.warps.or(earlier.warps),
-            kv_stages: later.kv_stages.or(earlier.kv_stages),
-            q_in_registers: later.q_in_registers.or(earlier.q_in_registers),
-            min_blocks_per_sm: later.min_blocks_per_sm.or(earlier.min_blocks_per_sm),
-            rescale_threshold: later.rescale_threshold.or(earlier.rescale_threshold),
-        })
+        matching.map(|rule| rule.tile.clone()).reduce(|earlier, later| later.over(earlier))
     }
 
     /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]` that

@@ -1,7 +1,6 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use super::finding::Finding;
-use super::words;
+use super::{CopyPath, Fp8Mma, finding::Finding, words};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -62,10 +61,12 @@ pub(super) struct TileEntry {
     pub m: Option<u32>,
     pub n: Option<u32>,
     pub warps: Option<u32>,
-    pub kv_stages: Option<u32>,
+    pub stages: Option<u32>,
     pub q_in_registers: Option<bool>,
     pub min_blocks_per_sm: Option<u32>,
     pub rescale_threshold: Option<u32>,
+    pub copy: Option<CopyPath>,
+    pub fp8_mma: Option<Fp8Mma>,
 }
 
 /// `[sets.<name>]`.

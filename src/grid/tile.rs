@@ -2,22 +2,70 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Changes to the plan's default tile; what is absent stays as the plan chooses it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TileOverride {
+/// How a tile of K or V gets from device to shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyPath {
+    /// Each thread copies its 16-byte pieces: `cp.async` where the target has it, registers where not.
+    #[default]
+    CpAsync,
+    /// One thread asks the Tensor Memory Accelerator for a whole tile: sm90 and newer.
+    Tma,
+}
+
+/// The instruction that multiplies FP8 operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fp8Mma {
+    /// `mma.sync` m16n8k32 with an fp32 accumulator.
+    #[default]
+    Fp32,
+    /// The same with an fp16 accumulator: twice the rate on Ada.
+    Fp16,
+    /// `mma.sync` `kind::mxf8f6f4.block_scale` with unit scales: the full rate on sm120 and sm121.
+    BlockScaled,
+}
+
+/// Writes down the keys of a tile once: the structure, their names, and how a later entry changes an earlier one.
+macro_rules! tile_keys {
+    ($($(#[$doc:meta])* $key:ident: $type:ty,)+) => {
+        /// Changes to the plan's default tile; what is absent stays as the plan chooses it.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct TileOverride {
+            $($(#[$doc])* pub $key: Option<$type>,)+
+        }
+
+        impl TileOverride {
+            /// Every key, in the order documentation lists them.
+            pub const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+
+            /// These changes, and those of `earlier` where these say nothing.
+            #[must_use]
+            pub fn over(self, earlier: Self) -> Self {
+                Self { $($key: self.$key.or(earlier.$key),)+ }
+            }
+        }
+    };
+}
+
+tile_keys! {
     /// Queries a block.
-    pub m: Option<u32>,
+    m: u32,
     /// Keys a step.
-    pub n: Option<u32>,
+    n: u32,
     /// Warps of a block.
-    pub warps: Option<u32>,
-    /// Buffers each for K and V: 1 or 2.
-    pub kv_stages: Option<u32>,
+    warps: u32,
+    /// Buffers for each tensor that is walked over.
+    stages: u32,
     /// Keep Q fragments in registers instead of re-reading them from shared memory each step.
-    pub q_in_registers: Option<bool>,
+    q_in_registers: bool,
     /// Second argument of `__launch_bounds__`: caps registers so that this many blocks fit.
-    pub min_blocks_per_sm: Option<u32>,
+    min_blocks_per_sm: u32,
     /// Powers of two a row maximum may grow before O is rescaled; 0 rescales at every growth.
-    pub rescale_threshold: Option<u32>,
+    rescale_threshold: u32,
+    /// How tiles reach shared memory.
+    copy: CopyPath,
+    /// The instruction of FP8 kernels.
+    fp8_mma: Fp8Mma,
 }

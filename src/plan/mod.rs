@@ -2,33 +2,24 @@
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
 mod compile;
+mod fwd;
+mod helpers;
 mod limits;
 mod model;
+mod recipe;
+mod split;
+mod tensor_core;
 mod tile;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use limits::Limits;
+
+pub use tensor_core::TensorCore;
 pub use tile::Tile;
 
-use crate::grid::{TileOverride, Variant};
+use crate::grid::{Target, TileOverride, Variant};
+use recipe::Recipe;
 use serde::Serialize;
-
-/// The instruction family a kernel is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InstructionPath {
-    /// `mma.sync` m16n8k16, `cp.async`, `ldmatrix`: `sm_80` and everything newer.
-    MmaSync,
-}
-
-impl InstructionPath {
-    /// File stem of its template below `templates/flash/` for forward attention: `fwd_<stem>.cu.tera`.
-    pub fn template_stem(self) -> &'static str {
-        match self {
-            Self::MmaSync => "sm80",
-        }
-    }
-}
 
 /// A run of columns of a shared-memory tile, stored as a block of its own: rows of 128, 64 or 32 bytes, each with
 /// the swizzle that makes eight consecutive rows of one 16-byte column hit eight different bank groups.
@@ -53,7 +44,22 @@ pub struct Region {
     pub bytes: u32,
 }
 
+impl Region {
+    /// Regions one behind the other, from their names, sizes in bytes and constants.
+    fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
+        let mut offset = 0;
+        let place = |(name, bytes, constant): (_, u32, _)| {
+            let region = Self { name: Into::into(name), constant, offset, bytes };
+            offset += bytes;
+            region
+        };
+        regions.map(place).collect()
+    }
+}
+
 /// Estimated 32-bit registers a thread needs, by what they hold.
+///
+/// In a backward kernel `output` are the accumulators of the gradients and `scores` those of S and dP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RegisterEstimate {
     /// fp32 output accumulator.
@@ -66,6 +72,13 @@ pub struct RegisterEstimate {
     pub other: u32,
     /// Sum of the above.
     pub total: u32,
+}
+
+impl RegisterEstimate {
+    /// The estimate of these parts.
+    fn sum(output: u32, scores: u32, query: u32, other: u32) -> Self {
+        Self { output, scores, query, other, total: output + scores + query + other }
+    }
 }
 
 /// How many blocks share one multiprocessor, and what stops more.
@@ -84,8 +97,11 @@ pub struct Occupancy {
 pub struct Plan {
     /// What is asked for.
     pub variant: Variant,
-    /// Instruction family.
-    pub path: InstructionPath,
+    /// The GPU it is compiled for where that is not the variant's target: portable instructions only, to be tried on
+    /// hardware at hand.
+    pub run_as: Option<Target>,
+    /// Its template, a file below `templates/flash/`.
+    pub template: &'static str,
     /// Tile sizes and pipeline choices.
     pub tile: Tile,
     /// Threads of a block.
@@ -106,6 +122,8 @@ pub struct Plan {
     pub occupancy: Occupancy,
     /// Limits of the target the plan was checked against.
     pub limits: Limits,
+    /// What its machine code must hold.
+    pub tensor_core: TensorCore,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.
@@ -151,7 +169,29 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] when the target cannot run it or a resource is exceeded.
     pub fn new(variant: Variant, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
-        let tile = Tile::choose(&variant, tile_override)?;
-        model::resolve(variant, tile)
+        let recipe = recipe(variant)?;
+        let tile = Tile::choose(variant, recipe, tile_override)?;
+        model::resolve(variant, None, recipe, tile)
     }
+
+    /// The same kernel compiled for `target` instead of its own, as near to this plan as the instructions that both have
+    /// allow.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the kernel has no such form, or does not fit there.
+    pub fn to_run_as(&self, target: Target) -> Result<Self, PlanError> {
+        let recipe = recipe(self.variant)?;
+        let tile = recipe.portable(self.variant, self.tile, target);
+        let tile = tile.map_err(|reason| PlanError::Unsupported { variant: self.variant.name(), reason })?;
+        model::resolve(self.variant, Some(target), recipe, tile)
+    }
+
+    /// The target whose compiler flags make it, and whose GPUs run it.
+    pub fn compiled_for(&self) -> Target {
+        self.run_as.unwrap_or(self.variant.target)
+    }
+}
+
+fn recipe(variant: Variant) -> Result<&'static dyn Recipe, PlanError> {
+    recipe::recipe_of(variant).map_err(|reason| PlanError::Unsupported { variant: variant.name(), reason })
 }

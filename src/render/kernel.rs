@@ -55,12 +55,12 @@ impl Renderer {
     /// As [`kernel`](Self::kernel).
     pub fn kernel_in_file(&self, plan: &Plan, file_name: &str) -> Result<Source, RenderError> {
         let name = plan.variant.name();
-        let template = format!("{}_{}.cu.tera", plan.variant.kind, plan.path.template_stem());
+        let template = plan.template;
         let mut context = Context::new();
         context.insert("plan", plan);
         context.insert("name", &name);
-        context.insert("target", &TargetWords::of(plan.variant.target));
-        context.insert("template", &template);
+        context.insert("target", &TargetWords::of(plan.compiled_for()));
+        context.insert("template", template);
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype));
         let text = self.render(&format!("flash/{template}"), context)?;
@@ -102,7 +102,7 @@ pub fn file_name(plan: &Plan) -> String {
 /// The one line that compiles `file_name` alone, typed in the folder that holds it and `include/`.
 pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
     let mut words = vec!["nvcc".to_owned()];
-    words.extend(plan::nvcc_flags(plan.variant.target, true));
+    words.extend(plan::nvcc_flags(plan.compiled_for(), true));
     words.extend(["-Iinclude".to_owned(), "-c".to_owned(), file_name.to_owned()]);
     plan::shell_words(&words)
 }
@@ -161,13 +161,13 @@ mod tests {
     fn every_head_dim_dtype_mask_and_pipeline_renders_to_tidy_text() {
         let renderer = renderer();
         for head_dim in (16..=256).step_by(8) {
-            for (dtype, causal, kv_stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
+            for (dtype, causal, stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
                 let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
                 let narrow = TileOverride {
                     m: Some(64),
                     n: Some(32),
                     warps: Some(4),
-                    kv_stages: Some(kv_stages),
+                    stages: Some(stages),
                     min_blocks_per_sm: Some(1),
                     ..TileOverride::default()
                 };
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn only_first_stage_regions_become_constants() {
         let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
-        let two = TileOverride { n: Some(64), kv_stages: Some(2), ..TileOverride::default() };
+        let two = TileOverride { n: Some(64), stages: Some(2), ..TileOverride::default() };
         let text = renderer().kernel(&Plan::new(variant, Some(&two)).expect("fits")).expect("renders").text;
         for constant in ["Q_OFFSET", "K_OFFSET", "V_OFFSET"] {
             assert_eq!(text.matches(&format!("constexpr uint32_t {constant} = ")).count(), 1, "{constant}");

@@ -6,7 +6,7 @@ use super::{
     manifest,
 };
 use crate::{
-    grid::Target,
+    grid::{Kind, Target},
     plan::{self, Plan},
 };
 use itertools::Itertools;
@@ -92,6 +92,8 @@ fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 struct Row {
     name: String,
     kind_constant: &'static str,
+    /// Whether its launcher takes `kgen_bwd_params`.
+    backward: bool,
     head_dim: u32,
     dtype_constant: &'static str,
     causal: bool,
@@ -125,18 +127,19 @@ fn row(plan: &Plan) -> Row {
     Row {
         name: variant.name(),
         kind_constant: kind_constant(variant.kind),
+        backward: variant.kind == Kind::Bwd,
         head_dim: variant.head_dim,
         dtype_constant: dtype_constant(variant.dtype),
         causal: variant.causal,
-        target: variant.target.compute_capability(),
-        newest_for_machine_code: plan::newest_for_machine_code(variant.target),
-        newest_with_ptx: plan::newest_with_ptx(variant.target),
+        target: plan.compiled_for().compute_capability(),
+        newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
+        newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),
     }
 }
 
 fn groups(plans: &[Plan]) -> Vec<Group> {
     let of = |target: Target| {
-        let files = plans.iter().filter(|plan| plan.variant.target == target).map(file_name).collect_vec();
+        let files = plans.iter().filter(|plan| plan.compiled_for() == target).map(file_name).collect_vec();
         Group { target: target.name(), flags: plan::nvcc_flags(target, true).join(" "), files }
     };
     Target::ALL.iter().map(|target| of(*target)).filter(|group| !group.files.is_empty()).collect()

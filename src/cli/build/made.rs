@@ -83,7 +83,7 @@ pub(in crate::cli) fn make(
     let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
     let kernel = |plan: &Plan| {
         let file = render::file_name(plan);
-        Unit::kernel(&plan.variant.name(), Path::new(&file), text(&file), plan.variant.target, args.ptx())
+        Unit::kernel(&plan.variant.name(), Path::new(&file), text(&file), plan.compiled_for(), args.ptx())
     };
     let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
     units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, args.ptx()));

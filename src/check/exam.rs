@@ -1,0 +1,48 @@
+//! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
+
+use super::{Level, compare::Comparison, forward};
+use crate::{
+    device::{Call, Outputs},
+    grid::{Kind, Variant},
+};
+use std::fmt::Debug;
+
+/// One case of one variant.
+pub trait Case: Debug {
+    /// Its stable name, which tells all of it.
+    fn name(&self) -> String;
+
+    /// Draws its inputs.
+    fn draw(&self, seed: u64) -> Drawn;
+}
+
+/// A case with its inputs.
+pub struct Drawn {
+    /// What to run.
+    pub call: Call,
+    /// Compares what a run left with the reference, which is computed here.
+    pub judge: Box<dyn Fn(&Outputs) -> Comparison>,
+    /// The outputs that a second run may leave with other bits; they are judged again.
+    pub may_differ: &'static [&'static str],
+}
+
+/// The cases of a variant at a level, in order.
+///
+/// # Errors
+/// Where its kind or dtype has no reference.
+pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+    match variant.kind {
+        Kind::Fwd => forward::cases(variant, level),
+        kind => Err(format!("no check for kind `{kind}` yet")),
+    }
+}
+
+/// Those whose name contains `part`.
+///
+/// # Errors
+/// As [`cases`].
+pub fn selected_cases(variant: Variant, level: Level, part: Option<&str>) -> Result<Vec<Box<dyn Case>>, String> {
+    let mut cases = cases(variant, level)?;
+    cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));
+    Ok(cases)
+}

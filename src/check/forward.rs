@@ -1,0 +1,178 @@
+//! Forward attention: its cases, each with the reference that judges it.
+
+use super::{
+    Level, cases,
+    compare::{Comparison, Tally},
+    exam::{Case, Drawn},
+    numbers::Number,
+    place::Side,
+    problem::Problem,
+    reference::Reference,
+    tensors::Tensors,
+};
+use crate::{device::Outputs, grid::Variant};
+
+/// One problem, for one variant.
+#[derive(Debug)]
+struct ForwardCase {
+    problem: Problem,
+    number: Number,
+    head_dim: usize,
+    causal: bool,
+}
+
+/// The cases of a forward variant.
+///
+/// # Errors
+/// Where its dtype has no reference.
+pub(super) fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+    let Variant { head_dim, dtype, causal, .. } = variant;
+    let number = Number::of(dtype).ok_or_else(|| format!("no check for dtype `{dtype}` yet"))?;
+    let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal };
+    Ok(cases::forward(level).into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect())
+}
+
+impl Case for ForwardCase {
+    fn name(&self) -> String {
+        self.problem.name(self.causal)
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let Self { ref problem, number, head_dim, causal } = *self;
+        let tensors = Tensors::draw(problem, head_dim, number, seed);
+        let call = tensors.call(problem, head_dim, number, causal);
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| {
+            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            compare(&problem, head_dim, number, &reference, outputs)
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+}
+
+/// Compares O and LSE with the reference.
+fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Reference, outputs: &Outputs) -> Comparison {
+    let tolerance = reference.tolerance;
+    if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
+        return Comparison::impossible("O", tolerance.o);
+    }
+    let Some(image_o) = outputs.get("o") else { unreachable!("every forward call has O") };
+    let mut o = Tally::new("O", tolerance.o);
+    let mut lse = Tally::new("LSE", tolerance.lse);
+    let plan = problem.rows(Side::Query);
+    let place_lse = problem.place_lse();
+    let place_o = problem.place(3, Side::Query, problem.heads, head_dim);
+    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+        for head in 0..problem.heads {
+            let expected = reference.head(sequence, head);
+            for row in 0..rows {
+                let masked = expected.lse[row] == f64::NEG_INFINITY;
+                let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
+                for d in 0..head_dim {
+                    let got = number.widen(image_o.bits(start + d as i64) as u16);
+                    o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim + d], masked);
+                }
+                if let Some(image) = outputs.get("lse") {
+                    let offset = problem.offset(&place_lse, Side::Query, &plan, sequence, row, head);
+                    lse.see([sequence, head, row, 0], f64::from(f32::from_bits(image.bits(offset))), expected.lse[row], masked);
+                }
+            }
+        }
+    }
+    let images: Vec<_> =
+        [("O", outputs.get("o")), ("LSE", outputs.get("lse"))].into_iter().filter_map(|(n, i)| Some((n, i?))).collect();
+    Comparison::of(&[o, lse], &images)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::problem::{Layout, Lengths},
+        device::{Call, FwdParams, Image, POISON, Params},
+    };
+
+    const DIM: usize = 16;
+
+    /// A case, the call for it, its reference, and outputs that hold the rounded reference.
+    fn perfect(causal: bool) -> (Problem, Call, Reference, Outputs) {
+        let problem = Problem::new(&[(5, 3), (2, 4)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
+        let tensors = Tensors::draw(&problem, DIM, Number::Bf16, 1);
+        let call = tensors.call(&problem, DIM, Number::Bf16, causal);
+        let reference = Reference::compute(&problem, &tensors, DIM, Number::Bf16, causal);
+        let mut outputs = Outputs(call.outputs.clone());
+        let plan = problem.rows(Side::Query);
+        for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+            for (head, row) in itertools::iproduct!(0..2, 0..rows) {
+                let answer = reference.head(sequence, head);
+                let offset = problem.offset(&problem.place(3, Side::Query, 2, DIM), Side::Query, &plan, sequence, row, head);
+                for d in 0..DIM {
+                    o(&mut outputs).put(offset + d as i64, Number::Bf16.round(answer.o[row * DIM + d] as f32).into());
+                }
+                let offset = problem.offset(&problem.place_lse(), Side::Query, &plan, sequence, row, head);
+                lse(&mut outputs).put(offset, (answer.lse[row] as f32).to_bits());
+            }
+        }
+        (problem, call, reference, outputs)
+    }
+
+    fn o(outputs: &mut Outputs) -> &mut Image {
+        outputs.get_mut("o").expect("every call has O")
+    }
+
+    fn lse(outputs: &mut Outputs) -> &mut Image {
+        outputs.get_mut("lse").expect("this one has LSE")
+    }
+
+    /// The complaint after `spoil` has changed perfect outputs.
+    fn complaint(causal: bool, spoil: impl FnOnce(&mut Outputs)) -> Option<String> {
+        let (problem, _, reference, mut outputs) = perfect(causal);
+        spoil(&mut outputs);
+        compare(&problem, DIM, Number::Bf16, &reference, &outputs).complaint
+    }
+
+    #[test]
+    fn the_rounded_reference_passes() {
+        assert_eq!(complaint(false, |_| {}), None);
+        assert_eq!(complaint(true, |_| {}), None);
+    }
+
+    #[test]
+    fn an_unwritten_element_fails() {
+        let said = complaint(false, |outputs| o(outputs).put(0, POISON.into())).expect("it fails");
+        assert!(said.contains("1 NaN") && said.contains("[sequence 0, head 0, row 0, d 0]"), "{said}");
+    }
+
+    #[test]
+    fn nan_and_infinity_never_pass() {
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(complaint(false, |all| o(all).put(3, Number::Bf16.round(wrong).into())).is_some(), "O {wrong}");
+            assert!(complaint(false, |all| lse(all).put(1, wrong.to_bits())).is_some(), "LSE {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_fully_masked_row_must_be_exactly_zero_with_lse_minus_infinity() {
+        // Sequence 0 has 5 queries and 3 keys: its first two rows see nothing.
+        assert!(complaint(true, |all| o(all).put(0, Number::Bf16.round(1e-30).into())).is_some());
+        assert!(complaint(true, |all| lse(all).put(0, (-1e30_f32).to_bits())).is_some());
+    }
+
+    #[test]
+    fn an_error_beyond_the_tolerance_fails_and_says_where() {
+        let said = complaint(false, |all| {
+            let wrong = Number::Bf16.widen(o(all).bits(5) as u16) + 0.5;
+            o(all).put(5, Number::Bf16.round(wrong).into());
+        });
+        assert!(said.expect("it fails").contains("O: 1 of 224 elements are wrong; first [sequence 0, head 0, row 0, d 5]"));
+    }
+
+    #[test]
+    fn a_write_to_a_row_that_takes_no_part_fails() {
+        let said = complaint(false, |outputs| {
+            let Params::Fwd(FwdParams { strides, .. }) = perfect(false).1.params else { unreachable!("a forward call") };
+            o(outputs).scribble(5 * strides[3].row, 7);
+        });
+        assert!(said.expect("it fails").contains("memory that is no part of it was written"));
+    }
+}

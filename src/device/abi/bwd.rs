@@ -1,0 +1,103 @@
+//! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
+
+use super::{Address, FLAG_CAUSAL, FLAG_DETERMINISTIC, Strides};
+use std::ffi::c_void;
+
+/// What a backward launcher is told besides tensors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BwdParams {
+    /// Strides of Q, K, V, O, dO, dQ, dK and dV.
+    pub strides: [Strides; 8],
+    /// Batch and head stride of the log-sum-exp.
+    pub lse_strides: [i64; 2],
+    /// Sequences.
+    pub batch: i32,
+    /// Query heads.
+    pub num_heads: i32,
+    /// Key heads.
+    pub num_heads_k: i32,
+    /// Rows of Q, or a bound on them.
+    pub seqlen_q: i32,
+    /// Rows of K, or a bound on them.
+    pub seqlen_k: i32,
+    /// Rows of packed Q; 0: not told.
+    pub total_q: i32,
+    /// Elements of a row.
+    pub head_dim: i32,
+    /// `KGEN_DTYPE_*`.
+    pub dtype: i32,
+    /// Causal mask.
+    pub causal: bool,
+    /// The same inputs give the same bits.
+    pub deterministic: bool,
+    /// Factor on Q Kᵀ.
+    pub softmax_scale: f32,
+}
+
+impl BwdParams {
+    /// The structure to pass.
+    pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
+        let flag = |set, flag| if set { flag } else { 0 };
+        Structure {
+            struct_size: size_of::<Structure>() as u32,
+            flags: flag(self.causal, FLAG_CAUSAL) | flag(self.deterministic, FLAG_DETERMINISTIC),
+            tensors: ["q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace"].map(address),
+            workspace_bytes,
+            tensor_strides: self.strides.map(|s| [s.batch, s.row, s.head]),
+            lse_strides: self.lse_strides,
+            lengths: ["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"].map(address),
+            batch: self.batch,
+            num_heads: self.num_heads,
+            num_heads_k: self.num_heads_k,
+            seqlen_q: self.seqlen_q,
+            seqlen_k: self.seqlen_k,
+            total_q: self.total_q,
+            head_dim: self.head_dim,
+            dtype: self.dtype,
+            softmax_scale: self.softmax_scale,
+        }
+    }
+}
+
+/// `kgen_bwd_params`. Pointers to Q, K, V, O, dO, LSE, dQ, dK, dV and the workspace; strides in the order batch, row, head.
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::device) struct Structure {
+    struct_size: u32,
+    flags: u32,
+    tensors: [*mut c_void; 10],
+    workspace_bytes: usize,
+    tensor_strides: [[i64; 3]; 8],
+    lse_strides: [i64; 2],
+    lengths: [*mut c_void; 4],
+    batch: i32,
+    num_heads: i32,
+    num_heads_k: i32,
+    seqlen_q: i32,
+    seqlen_k: i32,
+    total_q: i32,
+    head_dim: i32,
+    dtype: i32,
+    softmax_scale: f32,
+}
+
+/// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.
+#[cfg(test)]
+pub(super) fn layout() -> (Vec<(&'static str, usize)>, usize) {
+    use std::mem::offset_of;
+    let fields = vec![
+        ("q", offset_of!(Structure, tensors)),
+        ("dout", offset_of!(Structure, tensors) + 4 * 8),
+        ("workspace", offset_of!(Structure, tensors) + 9 * 8),
+        ("workspace_bytes", offset_of!(Structure, workspace_bytes)),
+        ("q_batch_stride", offset_of!(Structure, tensor_strides)),
+        ("dv_head_stride", offset_of!(Structure, tensor_strides) + 23 * 8),
+        ("lse_batch_stride", offset_of!(Structure, lse_strides)),
+        ("cu_seqlens_q", offset_of!(Structure, lengths)),
+        ("seqused_k", offset_of!(Structure, lengths) + 3 * 8),
+        ("batch", offset_of!(Structure, batch)),
+        ("total_q", offset_of!(Structure, total_q)),
+        ("softmax_scale", offset_of!(Structure, softmax_scale)),
+    ];
+    (fields, size_of::<Structure>())
+}

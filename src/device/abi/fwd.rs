@@ -1,0 +1,138 @@
+//! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
+
+use super::{Address, FLAG_CAUSAL, Strides};
+use std::ffi::c_void;
+
+/// What a forward launcher is told besides tensors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FwdParams {
+    /// Strides of Q, K, V and O.
+    pub strides: [Strides; 4],
+    /// Batch and head stride of the log-sum-exp.
+    pub lse_strides: [i64; 2],
+    /// Batch and head stride of the descales of Q, K and V.
+    pub descale_strides: [[i64; 2]; 3],
+    /// Sequences.
+    pub batch: i32,
+    /// Query heads.
+    pub num_heads: i32,
+    /// Key heads.
+    pub num_heads_k: i32,
+    /// Rows of Q, or a bound on them.
+    pub seqlen_q: i32,
+    /// Rows of K, or a bound on them.
+    pub seqlen_k: i32,
+    /// Rows of packed Q and K; 0: not told.
+    pub total_rows: [i32; 2],
+    /// Most splits of the keys; 0: the library chooses.
+    pub num_splits: i32,
+    /// Blocks that run at once, as `prepare_scheduler` is to assume; 0: two a multiprocessor.
+    pub concurrent_blocks: i32,
+    /// Elements of a row.
+    pub head_dim: i32,
+    /// `KGEN_DTYPE_*`.
+    pub dtype: i32,
+    /// Causal mask.
+    pub causal: bool,
+    /// Factor on Q Kᵀ.
+    pub softmax_scale: f32,
+}
+
+impl FwdParams {
+    /// The structure to pass.
+    pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
+        let [q, k, v, o] = self.strides;
+        Structure {
+            struct_size: size_of::<Structure>() as u32,
+            flags: if self.causal { FLAG_CAUSAL } else { 0 },
+            q: address("q"),
+            k: address("k"),
+            v: address("v"),
+            o: address("o"),
+            lse: address("lse"),
+            tensor_strides: [q, k, v, o].map(|s| [s.batch, s.row, s.head]),
+            lse_strides: self.lse_strides,
+            cu_seqlens_q: address("cu_seqlens_q"),
+            cu_seqlens_k: address("cu_seqlens_k"),
+            seqused_q: address("seqused_q"),
+            seqused_k: address("seqused_k"),
+            batch: self.batch,
+            num_heads: self.num_heads,
+            num_heads_k: self.num_heads_k,
+            seqlen_q: self.seqlen_q,
+            seqlen_k: self.seqlen_k,
+            head_dim: self.head_dim,
+            dtype: self.dtype,
+            softmax_scale: self.softmax_scale,
+            descales: ["q_descale", "k_descale", "v_descale"].map(|name| address(name).cast_const()),
+            descale_strides: self.descale_strides,
+            total_rows: self.total_rows,
+            num_splits: self.num_splits,
+            concurrent_blocks: self.concurrent_blocks,
+            split_counts: address("split_counts"),
+            workspace: address("workspace"),
+            workspace_bytes,
+        }
+    }
+}
+
+/// `kgen_fwd_params`, version 2. Twelve strides of Q, K, V, O in the order batch, row, head each.
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::device) struct Structure {
+    struct_size: u32,
+    flags: u32,
+    q: *const c_void,
+    k: *const c_void,
+    v: *const c_void,
+    o: *mut c_void,
+    lse: *mut c_void,
+    tensor_strides: [[i64; 3]; 4],
+    lse_strides: [i64; 2],
+    cu_seqlens_q: *const c_void,
+    cu_seqlens_k: *const c_void,
+    seqused_q: *const c_void,
+    seqused_k: *const c_void,
+    batch: i32,
+    num_heads: i32,
+    num_heads_k: i32,
+    seqlen_q: i32,
+    seqlen_k: i32,
+    head_dim: i32,
+    dtype: i32,
+    softmax_scale: f32,
+    descales: [*const c_void; 3],
+    descale_strides: [[i64; 2]; 3],
+    total_rows: [i32; 2],
+    num_splits: i32,
+    concurrent_blocks: i32,
+    split_counts: *mut c_void,
+    workspace: *mut c_void,
+    workspace_bytes: usize,
+}
+
+/// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.
+#[cfg(test)]
+pub(super) fn layout() -> (Vec<(&'static str, usize)>, usize) {
+    use std::mem::offset_of;
+    let fields = vec![
+        ("q", offset_of!(Structure, q)),
+        ("lse", offset_of!(Structure, lse)),
+        ("q_batch_stride", offset_of!(Structure, tensor_strides)),
+        ("o_head_stride", offset_of!(Structure, tensor_strides) + 11 * 8),
+        ("lse_batch_stride", offset_of!(Structure, lse_strides)),
+        ("cu_seqlens_q", offset_of!(Structure, cu_seqlens_q)),
+        ("seqused_k", offset_of!(Structure, seqused_k)),
+        ("batch", offset_of!(Structure, batch)),
+        ("dtype", offset_of!(Structure, dtype)),
+        ("softmax_scale", offset_of!(Structure, softmax_scale)),
+        ("q_descale", offset_of!(Structure, descales)),
+        ("v_descale_head_stride", offset_of!(Structure, descale_strides) + 5 * 8),
+        ("total_k", offset_of!(Structure, total_rows) + 4),
+        ("num_splits", offset_of!(Structure, num_splits)),
+        ("concurrent_blocks", offset_of!(Structure, concurrent_blocks)),
+        ("split_counts", offset_of!(Structure, split_counts)),
+        ("workspace_bytes", offset_of!(Structure, workspace_bytes)),
+    ];
+    (fields, size_of::<Structure>())
+}

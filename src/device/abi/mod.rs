@@ -1,0 +1,127 @@
+//! The structures and functions of `kgen.h`, as Rust sees them.
+
+mod bwd;
+mod fwd;
+
+pub use bwd::BwdParams;
+pub use fwd::FwdParams;
+
+use std::ffi::{c_char, c_void};
+
+/// `KGEN_FLAG_CAUSAL`.
+const FLAG_CAUSAL: u32 = 1;
+
+/// `KGEN_FLAG_DETERMINISTIC`.
+const FLAG_DETERMINISTIC: u32 = 2;
+
+/// `KGEN_DTYPE_FP16`.
+pub const DTYPE_FP16: i32 = 0;
+
+/// `KGEN_DTYPE_BF16`.
+pub const DTYPE_BF16: i32 = 1;
+
+/// `KGEN_DTYPE_FP8_E4M3`.
+pub const DTYPE_FP8_E4M3: i32 = 2;
+
+/// Element strides of one tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Strides {
+    /// From one batch entry to the next; not read where `cu_seqlens` is given.
+    pub batch: i64,
+    /// From one token to the next.
+    pub row: i64,
+    /// From one head to the next.
+    pub head: i64,
+}
+
+/// What a launcher is told besides tensors; which of the two depends on the kind of kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Params {
+    /// `kgen_fwd_params`.
+    Fwd(FwdParams),
+    /// `kgen_bwd_params`.
+    Bwd(BwdParams),
+}
+
+/// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
+type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
+
+/// A structure of `kgen.h`, ready to be passed.
+pub(super) enum Structure {
+    Fwd(fwd::Structure),
+    Bwd(bwd::Structure),
+}
+
+impl Params {
+    /// The structure to pass, with `address` in place of tensors.
+    pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
+        match self {
+            Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes)),
+            Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes)),
+        }
+    }
+}
+
+impl Structure {
+    /// What a launcher takes.
+    pub(super) fn as_ptr(&self) -> *const c_void {
+        match self {
+            Self::Fwd(structure) => std::ptr::from_ref(structure).cast(),
+            Self::Bwd(structure) => std::ptr::from_ref(structure).cast(),
+        }
+    }
+}
+
+/// `kgen_fwd_launcher` or `kgen_bwd_launcher`: parameters and stream in, `KGEN_*` code out.
+pub(super) type Launcher = unsafe extern "C" fn(*const c_void, *mut c_void) -> i32;
+
+/// `<name>_workspace`: parameters in, bytes out.
+pub(super) type Workspace = unsafe extern "C" fn(*const c_void) -> usize;
+
+/// `kgen_last_error`.
+pub(super) type LastError = unsafe extern "C" fn() -> *const c_char;
+
+/// What a launcher's code means.
+pub(super) fn code_word(code: i32) -> &'static str {
+    match code {
+        0 => "KGEN_SUCCESS",
+        1 => "KGEN_ERROR_INVALID_VALUE",
+        2 => "KGEN_ERROR_MISMATCH",
+        3 => "KGEN_ERROR_NO_VARIANT",
+        4 => "KGEN_ERROR_LAUNCH",
+        _ => "no code of kgen.h",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{path::Path, process::Command};
+
+    /// Compiles a C file that includes the real header and asserts our offsets and numbers: the two can never drift apart.
+    #[test]
+    fn structures_and_constants_are_those_of_the_c_header() {
+        let mut facts: Vec<(String, usize)> = (0..=4).map(|code| (code_word(code).to_owned(), code as usize)).collect();
+        for (name, value) in [
+            ("KGEN_FLAG_CAUSAL", FLAG_CAUSAL as usize),
+            ("KGEN_FLAG_DETERMINISTIC", FLAG_DETERMINISTIC as usize),
+            ("KGEN_DTYPE_FP16", DTYPE_FP16 as usize),
+            ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
+            ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
+        ] {
+            facts.push((name.to_owned(), value));
+        }
+        for (structure, (fields, size)) in [("kgen_fwd_params", fwd::layout()), ("kgen_bwd_params", bwd::layout())] {
+            facts.push((format!("sizeof({structure})"), size));
+            facts.extend(fields.into_iter().map(|(field, offset)| (format!("offsetof({structure}, {field})"), offset)));
+        }
+        let asserts = facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n"));
+        let text = format!("#include \"kgen.h\"\n{}", asserts.collect::<String>());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("layout.c");
+        std::fs::write(&file, text).expect("the folder is writable");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/include");
+        let output = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(include).arg(&file).output().expect("a C compiler");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

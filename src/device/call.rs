@@ -1,0 +1,34 @@
+//! A call of a launcher with tensors in place of pointers, and what it leaves behind.
+
+use super::{Image, Params};
+
+/// One call of a launcher: the tensors by value, so that each run starts from the same memory.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What the kernel reads, by its name in `kgen.h`; an absent one is NULL.
+    pub inputs: Vec<(&'static str, Image)>,
+    /// What it writes, poisoned, by its name in `kgen.h`; an absent one is NULL.
+    pub outputs: Vec<(&'static str, Image)>,
+    /// Whether the device asks the kernel (`<name>_workspace`) how much memory it needs and hands it that much. Without,
+    /// a workspace is one of the outputs or NULL.
+    pub scratch: bool,
+    /// Everything that is no tensor.
+    pub params: Params,
+}
+
+/// What a launch left in the output tensors, gaps and guard zones included, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outputs(pub Vec<(&'static str, Image)>);
+
+impl Outputs {
+    /// The output of that name, where the call asked for it.
+    pub fn get(&self, name: &str) -> Option<&Image> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, image)| image)
+    }
+
+    /// The same, to spoil it.
+    #[cfg(test)]
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Image> {
+        self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, image)| image)
+    }
+}

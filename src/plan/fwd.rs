@@ -1,0 +1,306 @@
+//! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
+
+use super::{
+    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    tile::{BASE, DefaultTiles},
+};
+use crate::grid::{CopyPath, Dtype, Target, Variant};
+
+/// The family of `templates/flash/fwd_sm80.cu.tera`.
+pub(super) struct PortableForward;
+
+/// Default tiles of forward attention on sm80: the first row whose head dim is not below the variant's.
+///
+/// Four warps split the queries only; the wider O gets, the fewer query rows and keys a warp can hold beside it in
+/// 255 registers. The winners of sweeps on an H100 and an H200 (docs/results/sm80-forward-tiles.md) among the tiles
+/// that ptxas compiles without spills; where two were equal, the one that leaves two blocks on an A100's SM.
+const SM80: &[DefaultTiles] = &[
+    // Little O to hold: three blocks of 168 registers hide the exponentials, which outweigh the MMAs here.
+    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..BASE }),
+    // 64 registers of O leave room for 128 scores; causal wants the smaller key tile at its diagonal, and Q kept.
+    DefaultTiles {
+        widest: 64,
+        full: Tile { m: 128, n: 128, min_blocks_per_sm: 2, ..BASE },
+        causal: Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
+    },
+    DefaultTiles::same(80, Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE }),
+    // 80 keys spill two registers at 88 and none at 96, whose rows are whole panels.
+    DefaultTiles::same(88, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles {
+        widest: 96,
+        full: Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE },
+        causal: Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE },
+    },
+    // Rows of three panel widths need more addresses than 128: 64 keys would spill a register or two.
+    DefaultTiles::same(120, Tile { m: 128, n: 48, min_blocks_per_sm: 2, ..BASE }),
+    // 128 registers of O and 64 of scores; 64 KB, so two blocks hide each other's waits.
+    DefaultTiles::same(128, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
+    DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    // Q, K and V take more than half of an A100's shared memory: one block there, two on a Hopper SM.
+    DefaultTiles {
+        widest: 224,
+        full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },
+        causal: Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE },
+    },
+    DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
+/// 4 of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters.
+/// Fitted by hand to ptxas's figures for the default tiles; it errs on the high side.
+const OTHER_REGISTERS: u32 = 40;
+
+impl Recipe for PortableForward {
+    fn template(&self) -> &'static str {
+        "fwd_sm80.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        let target = variant.target;
+        if target != Target::Sm80 {
+            return Err(if target < Target::Sm80 {
+                format!("target `{target}` has no template yet; available: `sm80` (compute capability 8.0 and newer)")
+            } else {
+                format!("target `{target}` has no template yet; available: `sm80`, whose kernels run on `{target}` too")
+            });
+        }
+        if variant.dtype == Dtype::Fp8 {
+            return Err("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`".to_owned());
+        }
+        DefaultTiles::find(SM80, variant)
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
+        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the swizzle's phase of 8 rows.
+        if !matches!(warps, 2 | 4 | 8) {
+            return Some(format!("`warps` is {warps}; it must be 2, 4 or 8"));
+        }
+        // One or two 16-row MMA tiles a warp.
+        if m != 16 * warps && m != 32 * warps {
+            let (low, high) = (16 * warps, 32 * warps);
+            return Some(format!("`m` is {m}; {warps} warps of 16 or 32 rows each make it {low} or {high}"));
+        }
+        // P V consumes keys 16 at a time, the K of the MMA.
+        if n == 0 || !n.is_multiple_of(16) || n > 256 {
+            return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
+        }
+        if !matches!(stages, 1 | 2) {
+            return Some(format!("`stages` is {stages}; it must be 1 or 2"));
+        }
+        if tile.copy == CopyPath::Tma {
+            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        }
+        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
+        if rescale_threshold > most {
+            return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
+        }
+        None
+    }
+
+    /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
+    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
+        let first = [("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
+        let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
+        let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
+        let regions = std::iter::once(q).chain(stages);
+        Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
+    }
+
+    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
+    /// packed register as it goes, so P needs no term of its own.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let m_tiles = tile.m / tile.warps / 16;
+        let output = m_tiles * (variant.head_dim / 8) * 4;
+        let scores = m_tiles * (tile.n / 8) * 4;
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(16) * 4 } else { 0 };
+        RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Hmma
+    }
+
+    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        if target < Target::Sm80 {
+            return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
+        }
+        Ok(tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::{Occupancy, Panel, Plan, PlanError},
+    };
+
+    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+
+    fn plan(head_dim: u32, change: &TileOverride) -> Result<Plan, PlanError> {
+        Plan::new(Variant { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
+    }
+
+    fn reason(variant: Variant, change: &TileOverride) -> String {
+        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
+        plan.shared_memory.iter().map(|r| (r.name.as_str(), r.offset, r.bytes)).collect()
+    }
+
+    /// The tile these tests compute by hand, whatever the defaults become.
+    fn fixed() -> TileOverride {
+        TileOverride {
+            m: Some(128),
+            n: Some(64),
+            warps: Some(4),
+            stages: Some(1),
+            q_in_registers: Some(false),
+            min_blocks_per_sm: Some(2),
+            rescale_threshold: Some(8),
+            copy: None,
+            fp8_mma: None,
+        }
+    }
+
+    #[test]
+    fn every_head_dim_from_16_to_256_has_a_default() {
+        for head_dim in (16..=256).step_by(8) {
+            assert!(Plan::new(Variant { head_dim, ..D128 }, None).is_ok(), "{head_dim}");
+        }
+    }
+
+    #[test]
+    fn a_head_dim_outside_the_range_is_refused_with_the_range() {
+        for head_dim in [0, 8, 20, 100, 264] {
+            let error = Plan::new(Variant { head_dim, ..D128 }, None).expect_err("impossible").to_string();
+            assert!(
+                error.contains(&format!("impossible head dim `{head_dim}`: head dims are multiples of 8 from 16 to 256")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_template_names_what_has() {
+        let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
+        assert!(error(Variant { kind: Kind::Bwd, ..D128 }).contains("`bwd` has no template yet; available: `fwd`"));
+        assert!(error(Variant { target: Target::Sm90, ..D128 }).contains("`sm80`, whose kernels run on `sm90` too"));
+        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("compute capability 8.0 and newer"));
+        let fp8 = error(Variant { dtype: Dtype::Fp8, ..D128 });
+        assert!(fp8.contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"), "{fp8}");
+    }
+
+    #[test]
+    fn an_override_changes_what_it_names_and_nothing_else() {
+        let default = Plan::new(D128, None).expect("has a default").tile;
+        let change = TileOverride { n: Some(32), stages: Some(2), ..TileOverride::default() };
+        assert_eq!(Plan::new(D128, Some(&change)).expect("fits").tile, Tile { n: 32, stages: 2, ..default });
+    }
+
+    #[test]
+    fn a_broken_rule_is_named_with_its_number() {
+        let none = TileOverride::default();
+        assert!(reason(D128, &TileOverride { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
+        assert!(reason(D128, &TileOverride { m: Some(192), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D128, &TileOverride { n: Some(40), ..none.clone() }).contains("`n` is 40"));
+        assert!(reason(D128, &TileOverride { n: Some(0), ..none.clone() }).contains("`n` is 0"));
+        assert!(reason(D128, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D128, &TileOverride { min_blocks_per_sm: Some(0), ..none.clone() }).contains("at least 1"));
+    }
+
+    #[test]
+    fn p_stays_finite_in_fp16_under_every_accepted_threshold() {
+        let threshold =
+            |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..TileOverride::default() };
+        assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
+        assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
+        let bf16 = Variant { dtype: Dtype::Bf16, ..D128 };
+        assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
+        assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_128_are_exact() {
+        let plan = plan(128, &fixed()).expect("fits");
+        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (128, 32, 128));
+        assert_eq!(map(&plan), [("Q (then O)", 0, 32_768), ("K", 32_768, 16_384), ("V", 49_152, 16_384)]);
+        assert_eq!(plan.shared_memory_bytes, 65_536);
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (128, 64, 0));
+        assert_eq!(plan.registers.total, 128 + 64 + OTHER_REGISTERS);
+        assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 2, warps_per_sm: 8, limited_by: "registers" });
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_72_pad_shared_memory_to_80_but_not_the_output() {
+        let plan = plan(72, &fixed()).expect("fits");
+        assert_eq!(plan.head_dim_padded, 80);
+        assert_eq!(plan.panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
+        assert_eq!(map(&plan), [("Q (then O)", 0, 20_480), ("K", 20_480, 10_240), ("V", 30_720, 10_240)]);
+        assert_eq!(plan.registers.output, 2 * 9 * 4, "O has 72 columns");
+    }
+
+    #[test]
+    fn a_second_stage_follows_the_first_and_has_no_constant() {
+        let plan = plan(64, &TileOverride { stages: Some(2), ..fixed() }).expect("fits");
+        let names: Vec<_> = plan.shared_memory.iter().map(|r| (r.name.as_str(), r.constant)).collect();
+        let q = ("Q (then O)", Some("Q_OFFSET"));
+        let first = [("K", Some("K_OFFSET")), ("V", Some("V_OFFSET"))];
+        assert_eq!(names, [q, first[0], first[1], ("K (second stage)", None), ("V (second stage)", None)]);
+        let stage_bytes = 2 * 64 * 64 * 2;
+        assert_eq!(plan.shared_memory[3].offset, plan.shared_memory[1].offset + stage_bytes);
+        assert_eq!(plan.shared_memory_bytes, 128 * 64 * 2 + 2 * stage_bytes);
+    }
+
+    #[test]
+    fn every_default_plan_fits_and_reaches_the_occupancy_it_promises() {
+        for head_dim in (16..=256).step_by(8) {
+            let plan = Plan::new(Variant { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, None).expect("a default fits");
+            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
+            assert!(plan.registers.total <= 255, "{head_dim}");
+        }
+    }
+
+    #[test]
+    fn too_much_shared_memory_is_refused_with_the_number() {
+        let change = TileOverride { n: Some(128), stages: Some(2), min_blocks_per_sm: Some(1), ..fixed() };
+        let error = plan(256, &change).expect_err("64 KB of Q and 256 KB of K and V");
+        let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
+        assert_eq!((resource, needed, available), ("shared memory", 327_680, 166_912));
+    }
+
+    #[test]
+    fn blocks_that_cannot_share_a_multiprocessor_are_refused_with_the_number() {
+        let change = TileOverride { m: Some(64), n: Some(64), ..fixed() };
+        let error = plan(256, &change).expect_err("two blocks of 97 KB").to_string();
+        assert!(error.contains("198656 of 167936 bytes a multiprocessor"), "{error}");
+        assert!(error.contains("`min_blocks_per_sm` from 2"), "{error}");
+    }
+
+    #[test]
+    fn too_many_registers_are_refused_with_the_number_and_the_levers() {
+        let change = TileOverride { n: Some(128), q_in_registers: Some(true), min_blocks_per_sm: Some(1), ..fixed() };
+        let error = plan(128, &change).expect_err("128 + 128 + 64 registers and more").to_string();
+        assert!(error.contains(&format!("registers needs {} of 255 a thread", 320 + OTHER_REGISTERS)), "{error}");
+        assert!(error.contains("lower `n` or give each warp 16 rows") && error.contains("`q_in_registers`"), "{error}");
+    }
+
+    #[test]
+    fn occupancy_names_what_stops_more_blocks() {
+        let small = TileOverride { m: Some(64), n: Some(32), min_blocks_per_sm: Some(1), ..fixed() };
+        // Registers: 8 * 4 + 4 * 4 + other = 88, so 5 blocks of 128 threads; shared memory would hold 9.
+        let registers = plan(64, &small).expect("fits").occupancy;
+        assert_eq!((registers.limited_by, registers.blocks_per_sm), ("registers", 5));
+        let wide = TileOverride { m: Some(64), n: Some(64), min_blocks_per_sm: Some(1), ..fixed() };
+        let shared = plan(256, &wide).expect("fits").occupancy;
+        assert_eq!((shared.limited_by, shared.blocks_per_sm), ("shared memory", 1));
+    }
+}

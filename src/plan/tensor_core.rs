@@ -1,0 +1,21 @@
+//! What a plan promises of its machine code, and the build looks for in it.
+
+use serde::Serialize;
+
+/// The tensor-core instructions of a kernel's machine code, by the names disassemblers give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorCore {
+    /// None: the kernel multiplies no matrices.
+    None,
+    /// `HMMA`: `mma.sync` on fp16 and bf16; on Hopper also what FP8 `mma.sync` is turned into.
+    Hmma,
+    /// `QMMA`: `mma.sync` on FP8.
+    Qmma,
+    /// `QMMA.SF`: block-scaled `mma.sync` on FP8.
+    QmmaSf,
+    /// `HGMMA`: `wgmma` on fp16 and bf16.
+    Hgmma,
+    /// `QGMMA`: `wgmma` on FP8.
+    Qgmma,
+}
