@@ -63,16 +63,43 @@ inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// How many splits the keys of sequences of equal length gain from: `tiles` row tiles in all, `units` pieces of SPLIT_KEYS keys
-// in each, `blocks` blocks at once. The rule of prepare_scheduler, but that a batch that fills the GPU is not split.
-inline int32_t even_split_count(int64_t tiles, int64_t units, int64_t blocks) {
-    if (tiles <= 0 || units <= 0 || tiles >= blocks) return 1;
-    const int64_t most = blocks / tiles;                     // splits that still run at once
+// Row tiles of one sequence of seqlen_q queries, over all key heads.
+inline int64_t split_tiles(const kgen_fwd_params& p) {
+    const int64_t rows = static_cast<int64_t>(p.seqlen_q) * (p.num_heads / p.num_heads_k);
+    return (rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k;
+}
+
+// How many splits sequences of equal length gain from, where `blocks` tiles run at once. The rule of prepare_scheduler, but
+// that a batch that fills the GPU is not split.
+inline int32_t even_split_count(const kgen_fwd_params& p, int64_t blocks) {
+    const int64_t tiles = split_tiles(p) * p.batch, units = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    if (tiles >= blocks) return 1;
+    const int64_t most = blocks / tiles;                // splits that still run at once
     const int64_t at_once = (units + most - 1) / most;  // units of each, then
     int64_t units_a_split = 2 * at_once * blocks <= 3 * tiles * units ? at_once : tiles * units / (2 * blocks);
     if (units_a_split < SPLIT_LEAST) units_a_split = SPLIT_LEAST;
     const int64_t splits = (units + units_a_split - 1) / units_a_split;
     return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
+}
+
+// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not take the GPU more
+// than once.
+inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
+    const int64_t tiles = split_tiles(p);
+    const int64_t at_once = tiles < blocks ? blocks / tiles : 1;
+    const int64_t worthwhile = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
+    const int64_t splits = at_once < worthwhile ? at_once : worthwhile;
+    return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
+}
+
+// Whether the split path beats the one forward kernel, by what is known beforehand: the keys must outlast a second launch;
+// and either the queries are so few that tiles of 16 rows of all heads are a quarter or less of tiles of 128 rows of one,
+// or the forward kernel would leave three quarters of the multiprocessors idle.
+inline bool splitting_gains(const kgen_fwd_params& p, int32_t multiprocessors) {
+    constexpr int64_t SHORTEST = 512, FORWARD_ROWS = 128;
+    const int64_t forward_tiles = (p.seqlen_q + FORWARD_ROWS - 1) / FORWARD_ROWS * p.num_heads;
+    return p.seqlen_k >= SHORTEST &&
+           (4 * split_tiles(p) * SPLIT_TILE_ROWS <= forward_tiles * FORWARD_ROWS || 4 * forward_tiles * p.batch <= multiprocessors);
 }
 
 }  // namespace kgen
