@@ -7,9 +7,11 @@ mod fwd;
 mod fwd_sm75;
 mod fwd_tiles;
 mod gpus;
+mod helpers;
 mod limits;
 mod model;
 mod recipe;
+mod split;
 mod tensor_core;
 mod tile;
 

@@ -2,7 +2,12 @@
 //! which tiles, and what those cost.
 
 use super::{
-    Fp8Choices, Panel, Region, RegisterEstimate, TensorCore, Tile, fp8::Fp8Forward, fwd::PortableForward, fwd_sm75::TuringForward,
+    Fp8Choices, Panel, Region, RegisterEstimate, TensorCore, Tile,
+    fp8::Fp8Forward,
+    fwd::PortableForward,
+    fwd_sm75::TuringForward,
+    helpers::{COMBINE, PREPARE},
+    split::SplitForward,
 };
 use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
 
@@ -52,7 +57,10 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
         Kind::Fwd if dtype == Dtype::Fp8 => Ok(&Fp8Forward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
-        _ => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
+        Kind::FwdSplit => Ok(&SplitForward),
+        Kind::FwdCombine => Ok(&COMBINE),
+        Kind::PrepareScheduler => Ok(&PREPARE),
+        Kind::Bwd => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
     }
 }
 

@@ -24,6 +24,9 @@ const char* kgen_emulator_report(void);
 // The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
 void kgen_emulator_device(int capability);
 
+// How many multiprocessors the emulated device claims to have, 108 unless set. Only launchers ask; blocks run one by one.
+void kgen_emulator_multiprocessors(int count);
+
 }
 
 // Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
@@ -56,6 +59,7 @@ uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
 float shuffle_xor(float value, int mask, source at);
+int64_t shuffle_xor(int64_t value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
 void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
 void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
@@ -121,6 +125,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
 
 int device_capability();
 int device_shared_memory();
+int multiprocessor_count();
 
 }  // namespace kgen::emulator
 

@@ -37,6 +37,8 @@ KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
