@@ -3,6 +3,7 @@
 
 use super::{
     backward::BackwardProblem,
+    descale::Descales,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,16 @@ pub fn forward(level: Level) -> Vec<Problem> {
         Level::Smoke => smoke(),
         Level::Thorough => thorough(),
     }
+}
+
+/// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
+/// as they can be, which fp16 holds only of a P that is kept small.
+pub fn forward_fp8(level: Level) -> Vec<Problem> {
+    let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
+    let turned = forward(level).into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
+    let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
+    let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
+    turned.chain(small).chain([widest]).collect()
 }
 
 /// Lengths whose pairs `--thorough` runs.
@@ -128,7 +139,10 @@ pub fn backward(level: Level) -> Vec<BackwardProblem> {
         plain(Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd)),
         // Unequal lengths, both ways of giving them, an empty side among them.
         plain(Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded)),
-        BackwardProblem { total_q: true, ..plain(Problem::new(&[(17, 64), (65, 113), (0, 3), (4, 0)], 2, 2).lengths(Lengths::Packed)) },
+        BackwardProblem {
+            total_q: true,
+            ..plain(Problem::new(&[(17, 64), (65, 113), (0, 3), (4, 0)], 2, 2).lengths(Lengths::Packed))
+        },
         deterministic(Problem::new(&[(17, 64), (65, 17)], 2, 1).lengths(Lengths::Packed)),
         // Element-wise loads and stores.
         plain(Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned)),
@@ -147,7 +161,9 @@ pub fn backward(level: Level) -> Vec<BackwardProblem> {
         cases.push(plain(Problem::new(&[(17, 17)].repeat(batch), heads, heads).layout(Layout::UnalignedPart(tensor, part))));
     }
     if level == Level::Thorough {
-        cases.extend(thorough_backward().into_iter().map(|(problem, deterministic)| BackwardProblem { deterministic, ..plain(problem) }));
+        cases.extend(
+            thorough_backward().into_iter().map(|(problem, deterministic)| BackwardProblem { deterministic, ..plain(problem) }),
+        );
     }
     cases
 }
@@ -203,6 +219,18 @@ mod tests {
                 assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
             }
         }
+    }
+
+    #[test]
+    fn every_case_in_fp8_has_its_own_name_and_every_way_of_giving_descales_is_there() {
+        let cases = forward_fp8(Level::Thorough);
+        let names: HashSet<String> = cases.iter().map(|case| case.name(false)).collect();
+        assert_eq!(names.len(), cases.len());
+        for descales in [Descales::Uniform, Descales::ByHead] {
+            let several = |case: &&Problem| case.sequences.len() > 1 && case.heads_k > 1 && case.heads > case.heads_k;
+            assert!(cases.iter().filter(several).any(|case| case.fp8 == Some(descales)), "{descales:?}");
+        }
+        assert!(cases.iter().any(|case| case.fp8 == Some(Descales::Absent)));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 mod backward;
 mod cases;
+mod combine;
 mod compare;
+mod descale;
 mod exam;
 mod forward;
 mod gradients;
@@ -14,6 +16,8 @@ mod place;
 mod problem;
 mod reference;
 mod run;
+mod scheduler;
+mod split;
 mod tensors;
 mod tolerance;
 mod verdict;

@@ -127,7 +127,9 @@ impl Recipe for PortableBackward {
         }
         if m == 32 && warps == 8 && columns(variant) % 64 == 48 {
             let columns = columns(variant);
-            return Some(format!("`m` is 32; eight warps cannot share out 32 queries of {columns} columns: set `m` to 64 or `warps` to 4"));
+            return Some(format!(
+                "`m` is 32; eight warps cannot share out 32 queries of {columns} columns: set `m` to 64 or `warps` to 4"
+            ));
         }
         if !matches!(stages, 1 | 2) {
             return Some(format!("`stages` is {stages}; it must be 1 or 2"));
