@@ -29,11 +29,11 @@ pub struct Drawn {
 /// The cases of a variant at a level, in order.
 ///
 /// # Errors
-/// Where its kind or dtype has no reference.
+/// Where its kind has no reference.
 pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
     match variant.kind {
-        Kind::Fwd => forward::cases(variant, level),
-        Kind::FwdSplit => split::cases(variant, level),
+        Kind::Fwd => Ok(forward::cases(variant, level)),
+        Kind::FwdSplit => Ok(split::cases(variant, level)),
         Kind::FwdCombine => Ok(combine::cases(level)),
         Kind::PrepareScheduler => Ok(scheduler::cases(level)),
         kind @ Kind::Bwd => Err(format!("no check for kind `{kind}` yet")),

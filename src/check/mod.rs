@@ -6,6 +6,7 @@
 mod cases;
 mod combine;
 mod compare;
+mod descale;
 mod exam;
 mod forward;
 mod numbers;

@@ -103,6 +103,9 @@ struct Row {
     /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
+    /// Shared memory of a block, and what a block may have on the GPUs that the plan was made for (bytes).
+    shared_memory_bytes: u32,
+    made_for_shared_memory: u32,
 }
 
 /// The kernels of one target, which share their flags.
@@ -137,6 +140,8 @@ fn row(plan: &Plan) -> Row {
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),
+        shared_memory_bytes: plan.shared_memory_bytes,
+        made_for_shared_memory: plan.limits.shared_memory_per_block,
     }
 }
 

@@ -30,6 +30,8 @@ inline uint32_t shared_memory_limit(int capability) {
     }
 }
 
+int device_shared_memory() { return static_cast<int>(shared_memory_limit(settings.capability)); }
+
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call) {
     const std::lock_guard<std::mutex> turn(settings.one_launch);
     self.violations.clear();

@@ -31,4 +31,13 @@ inline int multiprocessor_count() {
     return 0;
 }
 
+// Shared memory (bytes) that a block may have on the calling thread's current device; 0 when CUDA gives none.
+inline int device_shared_memory() {
+    int device = 0, bytes = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) cudaGetLastError();  // who asks is told that nothing fits
+    return error == cudaSuccess ? bytes : 0;
+}
+
 }  // namespace kgen

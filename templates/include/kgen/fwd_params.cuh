@@ -31,6 +31,11 @@ KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t bat
     return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
 }
 
+// One of an FP8 tensor's factors: that of a batch entry and key head; 1 where the caller gave none.
+KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_t batch_stride, int64_t head_stride) {
+    return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
+}
+
 // What a variant was built for, as its launcher compares it with a request.
 struct fwd_identity {
     const char* name;
@@ -84,15 +89,16 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     return KGEN_SUCCESS;
 }
 
-// Whether pointer and strides (elements of 2 bytes) let every row be moved in 16-byte pieces.
-inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
-    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * 2)) & 15) == 0;
+// Whether pointer and strides (elements of `bytes` bytes) let every row be moved in 16-byte pieces.
+inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
+    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * bytes)) & 15) == 0;
 }
 
-inline bool fwd_is_aligned(const kgen_fwd_params& p) {
-    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride) &&
-           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride) &&
-           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride) &&
+// `bytes`: of an element of Q, K and V; O's have 2.
+inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes = 2) {
+    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride, bytes) &&
+           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, bytes) &&
+           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride, bytes) &&
            rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
 }
 
