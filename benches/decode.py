@@ -208,7 +208,7 @@ def peers_of(problem):
 
 
 def graph_of(runner):
-    """A graph of one round over the copies, after a warm-up on a side stream; None where it cannot be captured."""
+    """A graph of one round over the copies, after a warm-up on a side stream."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

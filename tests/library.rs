@@ -153,29 +153,6 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
     );
 }
 
-#[test]
-fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_given() {
-    let library = &*SPLIT_LIBRARY;
-    let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
-    let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 30 blocks run at once: 5 splits of each of 6 tiles, or at most 12
-    // of 128 keys where lengths are unequal, and then 3 counts.
-    let expected = [
-        "equal: 62400 bytes, split, equal",
-        "four asked for: 49920 bytes, split, equal",
-        "a byte too little: 49920 bytes, not split, equal",
-        "one asked for: 0 bytes, not split, equal",
-        "unequal: 149772 bytes, split, equal",
-        "four asked for: 49932 bytes, split, equal",
-        "a byte too little: 49932 bytes, not split, equal",
-        "counts given: 49920 bytes, split, equal",
-        "one asked for: 0 bytes, not split, equal",
-        "short: 0 bytes",
-        "no split variant: 0 bytes",
-    ];
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
-}
-
 /// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
 fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
     let variant = |target| Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
@@ -224,4 +201,27 @@ fn without_machine_code_the_ptx_made_for_the_devices_shared_memory_is_chosen() {
     let without_89 = choices("ptx-80", &[Target::Sm75, Target::Sm80], &newer);
     assert_eq!(without_89, ["sm80"; 5], "never Turing's instructions where Ampere's are there");
     assert_eq!(choices("ptx-75", &[Target::Sm75], &newer), ["sm75"; 5]);
+}
+
+#[test]
+fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_given() {
+    let library = &*SPLIT_LIBRARY;
+    let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
+    let said = run(&mut Command::new(program));
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 30 blocks run at once: 5 splits of each of 6 tiles, or at most 12
+    // of 128 keys where lengths are unequal, and then 3 counts.
+    let expected = [
+        "equal: 62400 bytes, split, equal",
+        "four asked for: 49920 bytes, split, equal",
+        "a byte too little: 49920 bytes, not split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "unequal: 149772 bytes, split, equal",
+        "four asked for: 49932 bytes, split, equal",
+        "a byte too little: 49932 bytes, not split, equal",
+        "counts given: 49920 bytes, split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "short: 0 bytes",
+        "no split variant: 0 bytes",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -121,7 +121,8 @@ fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
     };
     let work: Vec<(u64, u64)> = problem.sequences.iter().map(work).collect();
     let load: u64 = work.iter().map(|(tiles, units)| tiles * units).sum();
-    let blocks_with = |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * units.div_ceil(units_a_split)).sum() };
+    let blocks_with =
+        |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * units.div_ceil(units_a_split)).sum() };
     let longest = work.iter().map(|(_, units)| *units).max().unwrap_or(0).max(1);
     let at_once = (1..=longest).find(|&units| blocks_with(units) <= blocks).filter(|units| 2 * units * blocks <= 3 * load);
     let units_a_split = at_once.unwrap_or(load / (2 * blocks)).max(LEAST_UNITS);

@@ -77,12 +77,15 @@ struct SplitCase {
 }
 
 /// The cases of a split-KV variant.
-pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
+///
+/// # Errors
+/// Where its dtype has no reference.
+pub(super) fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
     let Variant { head_dim, dtype, causal, .. } = variant;
     let number = Number::of(dtype);
     let case = |(problem, splits, counts)| SplitCase { problem, splits, counts, number, head_dim: head_dim as usize, causal };
     let list = if level == Level::Smoke { smoke() } else { thorough() };
-    list.into_iter().map(|listed| Box::new(case(listed)) as Box<dyn Case>).collect()
+    Ok(list.into_iter().map(|listed| Box::new(case(listed)) as Box<dyn Case>).collect())
 }
 
 /// A problem, `num_splits` and `split_counts`.
@@ -234,9 +237,8 @@ fn judge(
             if splits == 0 && keys > 0 {
                 continue; // a count of 0 where there are keys: nobody attends, and there is nothing to judge
             }
-            let (merged_o, merged_lse) = merge(&parts, head_dim, |split, d| {
-                number(workspace.o(split, sequence, row, head) + d as i64)
-            });
+            let (merged_o, merged_lse) =
+                merge(&parts, head_dim, |split, d| number(workspace.o(split, sequence, row, head) + d as i64));
             let expected = reference.head(sequence, head);
             let masked = expected.lse[row] == f64::NEG_INFINITY;
             for (d, got) in merged_o.into_iter().enumerate() {
@@ -289,7 +291,7 @@ mod tests {
             causal: true,
             target: crate::grid::Target::Sm80,
         };
-        let names = |level| -> Vec<String> { cases(variant, level).iter().map(|case| case.name()).collect() };
+        let names = |level| -> Vec<String> { cases(variant, level).expect("fp16").iter().map(|case| case.name()).collect() };
         let (few, all) = (names(Level::Smoke), names(Level::Thorough));
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert_eq!(few, all[..few.len()]);

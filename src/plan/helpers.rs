@@ -1,10 +1,6 @@
 //! The two helper kernels of split-KV, which have no head dim, dtype or mask: nothing about them is tuned.
 
-use super::{
-    Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    split::check_target,
-    tile::BASE,
-};
+use super::{Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
 use crate::grid::{Target, Variant};
 
 /// The family of one helper.

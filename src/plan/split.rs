@@ -136,7 +136,8 @@ mod tests {
         plan::{Plan, PlanError},
     };
 
-    const D128: Variant = Variant { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const D128: Variant =
+        Variant { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
 
     fn reason(change: &TileOverride) -> String {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()

@@ -16,9 +16,15 @@ KGEN_DEVICE words4 load_global(const words4* pointer) {
     asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer));
     return value;
 }
+
 KGEN_DEVICE float load_global(const float* pointer) { return __ldg(pointer); }
 
 KGEN_DEVICE uint8_t load_global(const uint8_t* pointer) { return __ldg(pointer); }
+
+// *pointer += value as one indivisible step, in no particular order among those of other threads. Nothing waits for it.
+KGEN_DEVICE void add_global(float* pointer, float value) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(pointer), "f"(value) : "memory");
+}
 
 KGEN_DEVICE void store_global(float* pointer, float value) { *pointer = value; }
 
