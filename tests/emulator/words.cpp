@@ -12,6 +12,7 @@
 #include "kgen/bytes.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
+#include "kgen/floats.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
@@ -267,7 +268,7 @@ void races_and_order() {
     expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "lanes may write the two halves of a word");
     expect(is_faulted("race", [](int) {
                store_shared(shared_base() + thread_index() * 4, thread_index());
-               shuffle_xor(0, 1);
+               shuffle_xor(0.0f, 1);
                load_shared(shared_base() + thread_index() / 4 * 16);
            }),
            "a shuffle does not make a lane's write visible to another");
@@ -306,7 +307,7 @@ void deadlocks() {
                if (lane_index() < 16) {
                    warp_sync();
                } else {
-                   shuffle_xor(0, 1);
+                   shuffle_xor(0.0f, 1);
                }
            }),
            "lanes that meet in different words are a deadlock");
@@ -397,6 +398,7 @@ void launches() {
 }
 
 #include "words_fp8.hpp"
+#include "words_split.hpp"
 
 }  // namespace
 
@@ -410,6 +412,7 @@ int main() {
     named_barriers();
     device_memory();
     fp8();
+    partial_results();
     launches();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
