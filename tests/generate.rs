@@ -183,7 +183,9 @@ fn two_runs_at_once_leave_a_whole_folder_of_both() {
     std::thread::scope(|scope| {
         for head_dim in [32, 64, 96, 128] {
             let place = &place;
-            scope.spawn(move || place.kgen(&format!("generate --kind fwd --target sm80 --head-dim {head_dim} --dtype bf16 --full")).success());
+            scope.spawn(move || {
+                place.kgen(&format!("generate --kind fwd --target sm80 --head-dim {head_dim} --dtype bf16 --full")).success()
+            });
         }
     });
     assert_eq!(place.kernels("generated").len(), 4);
@@ -202,7 +204,8 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     assert!(place.read("a.cu").starts_with("// changed by me"));
 
     fs::write(&template, format!("{{{{ no_such_word }}}}\n{text}")).expect("written");
-    let refused = place.kgen("--templates templates generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output b.cu").code(2);
+    let refused =
+        place.kgen("--templates templates generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output b.cu").code(2);
     refused.stderr(contains("template `flash/fwd_sm80.cu.tera`").and(contains("no_such_word")));
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));

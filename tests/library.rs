@@ -156,7 +156,8 @@ fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String>
     });
     let text: String = ["#include \"kgen/launch.cuh\"\n".to_owned()].into_iter().chain(launchers).collect();
     std::fs::write(folder.join("launchers.cpp"), text).expect("written");
-    let objects = ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
+    let objects =
+        ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
     let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end").clone();
     let library = Library {
         kernels: vec![objects[0].clone(), runtime],

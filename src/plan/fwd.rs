@@ -19,7 +19,9 @@ impl Recipe for PortableForward {
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
         if variant.dtype == Dtype::Fp8 && target < Target::Sm89 {
-            return Err(format!("{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"));
+            return Err(format!(
+                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
+            ));
         }
         if variant.dtype == Dtype::Fp8 {
             return Err("`fp8` has no template yet; available: `fp16`, `bf16`".to_owned());
@@ -119,7 +121,9 @@ mod tests {
 
     #[test]
     fn gpus_of_100_kb_hold_two_blocks_up_to_head_dim_192() {
-        for (target, head_dim) in [Target::Sm89, Target::Sm120, Target::Sm121].into_iter().cartesian_product((16..=192).step_by(8)) {
+        for (target, head_dim) in
+            [Target::Sm89, Target::Sm120, Target::Sm121].into_iter().cartesian_product((16..=192).step_by(8))
+        {
             let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("fits");
             assert!(plan.occupancy.blocks_per_sm >= 2, "{target} {head_dim}: {:?}", plan.occupancy);
         }
