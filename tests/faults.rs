@@ -75,6 +75,7 @@ impl Laboratory {
             filter: case.map(str::to_owned),
             seed: DEFAULT_SEED,
             jobs: 1,
+            gpu_jobs: 1,
             time_limit: Duration::from_secs(60),
             fresh: true,
             cache: self.cache.clone(),

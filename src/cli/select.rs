@@ -128,9 +128,9 @@ pub fn plan(grid: &Grid, variant: Variant) -> Result<Plan, String> {
 
 /// Reads the words of an axis, canonical names and aliases; completions offer the canonical names.
 #[derive(Debug, Clone, Copy)]
-struct Words<T>(PhantomData<T>);
+pub(super) struct Words<T>(PhantomData<T>);
 
-fn words<T: AxisWord>() -> Words<T> {
+pub(super) fn words<T: AxisWord>() -> Words<T> {
     Words(PhantomData)
 }
 

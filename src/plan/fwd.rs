@@ -11,6 +11,11 @@ pub(super) struct PortableForward;
 /// Fitted by hand to ptxas's figures for the default tiles; it errs on the high side.
 const OTHER_REGISTERS: u32 = 40;
 
+/// What tiles that TMA brings start at a multiple of: the widest swizzle repeats every 8 rows of 128 bytes.
+const TMA_TILE_ALIGNMENT: u32 = 1024;
+
+const MBARRIER_BYTES: u32 = 8;
+
 impl Recipe for PortableForward {
     fn template(&self) -> &'static str {
         "fwd_sm80.cu.tera"
@@ -47,8 +52,9 @@ impl Recipe for PortableForward {
         if !matches!(stages, 1 | 2) {
             return Some(format!("`stages` is {stages}; it must be 1 or 2"));
         }
-        if tile.copy == CopyPath::Tma {
-            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        if tile.copy == CopyPath::Tma && variant.target < Target::Sm90 {
+            let target = variant.target;
+            return Some(format!("`copy` is \"tma\"; {target} has no Tensor Memory Accelerator, sm90 and newer have, use \"cp_async\""));
         }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
@@ -59,15 +65,21 @@ impl Recipe for PortableForward {
     }
 
     /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
-    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line.
+    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address and
+    /// wants 1024; its mbarriers, one for each tile of K and V, come last.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
         let first = [("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
-        let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
+        let tma = tile.copy == CopyPath::Tma;
+        let second = [("K (second stage)", tile.n, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", tile.n, None)];
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
-        let regions = std::iter::once(q).chain(stages);
-        Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
+        let tiles = std::iter::once(q).chain(stages).map(|(name, rows, constant)| (name, rows * row_bytes, constant));
+        if !tma {
+            return Region::lay_out(tiles);
+        }
+        let mbarriers = ("mbarriers", tile.stages * 2 * MBARRIER_BYTES, Some("BARRIERS_OFFSET"));
+        Region::lay_out_aligned(tiles.chain(std::iter::once(mbarriers)), TMA_TILE_ALIGNMENT)
     }
 
     /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
@@ -88,7 +100,8 @@ impl Recipe for PortableForward {
         if target < Target::Sm80 {
             return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
         }
-        Ok(tile)
+        let copy = if target < Target::Sm90 { CopyPath::CpAsync } else { tile.copy };
+        Ok(Tile { copy, ..tile })
     }
 }
 

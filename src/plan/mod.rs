@@ -49,11 +49,19 @@ pub struct Region {
 impl Region {
     /// Regions one behind the other, from their names, sizes in bytes and constants.
     fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
-        let mut offset = 0;
+        Self::lay_out_aligned(regions, 1)
+    }
+
+    /// The same, each at a multiple of `alignment` bytes.
+    fn lay_out_aligned(
+        regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
+        alignment: u32,
+    ) -> Vec<Self> {
+        let mut end: u32 = 0;
         let place = |(name, bytes, constant): (_, u32, _)| {
-            let region = Self { name: Into::into(name), constant, offset, bytes };
-            offset += bytes;
-            region
+            let offset = end.next_multiple_of(alignment);
+            end = offset + bytes;
+            Self { name: Into::into(name), constant, offset, bytes }
         };
         regions.map(place).collect()
     }
@@ -116,7 +124,7 @@ pub struct Plan {
     pub panels: Vec<Panel>,
     /// Shared-memory map.
     pub shared_memory: Vec<Region>,
-    /// Sum of the map (bytes of dynamic shared memory a launch asks for).
+    /// End of the map (bytes of dynamic shared memory a launch asks for).
     pub shared_memory_bytes: u32,
     /// Register model.
     pub registers: RegisterEstimate,

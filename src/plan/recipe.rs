@@ -16,7 +16,7 @@ pub(super) trait Recipe: Sync {
     /// The first rule of the kernel that `tile` breaks, in words.
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String>;
 
-    /// Shared memory of a block, in order; the sum is what a launch asks for.
+    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region>;
 
     /// Registers a thread needs.

@@ -29,6 +29,10 @@ void kgen_emulator_device(int capability);
 // Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
 #pragma GCC visibility push(hidden)
 
+namespace kgen {
+struct tensor_map;
+}
+
 namespace kgen::emulator {
 
 // Where in the kernel's text a word was used: the last parameter of every word whose misuse can be reported.
@@ -70,6 +74,33 @@ void load_shared(uint32_t address, void* value, uint32_t bytes, source at);
 void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at);
 void cp_async_commit();
 void cp_async_wait(uint32_t pending);
+
+// Barriers that count arrivals and bytes.
+void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at);
+void fence_mbarrier_init();
+void mbarrier_arrive(uint32_t barrier, source at);
+void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at);
+bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, source at);
+bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at);
+void mbarrier_wait(uint32_t barrier, uint32_t parity, source at);
+
+// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
+constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
+struct tensor_map_contents {
+    uint64_t mark;  // what tells a map from other bytes
+    const void* base;
+    uint64_t extents[5];
+    uint64_t strides[5];
+    uint16_t box[5];
+    uint8_t rank;
+    uint8_t element_bytes;
+    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
+};
+
+// Copies of whole tiles. `map` is a kgen::tensor_map, wherever it lies.
+void fence_proxy_async();
+void tma_prefetch_map(const tensor_map& map, source at);
+void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at);
 
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
