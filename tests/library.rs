@@ -15,7 +15,7 @@ use std::{
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A generated folder of two variants and its objects for the host, compiled once for all tests.
+/// A generated folder of a few variants and its objects for the host, compiled once for all tests.
 struct Library {
     folder: PathBuf,
     /// The emulator and the kernels.
@@ -24,19 +24,32 @@ struct Library {
     dispatcher_without_ptx: PathBuf,
 }
 
-static LIBRARY: LazyLock<Library> = LazyLock::new(Library::new);
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    Library::new("library", &[variant(Kind::Fwd, 64, Dtype::Bf16, true), variant(Kind::Fwd, 40, Dtype::Fp16, false)])
+});
+
+/// What splits requests of head dim 64, bf16, causal, beside two kernels that do not.
+static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let helpers = [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| variant(kind, 0, Dtype::Fp16, false));
+    let shaped = [
+        variant(Kind::Fwd, 64, Dtype::Bf16, true),
+        variant(Kind::Fwd, 40, Dtype::Fp16, false),
+        variant(Kind::FwdSplit, 64, Dtype::Bf16, true),
+    ];
+    Library::new("split_library", &[&shaped[..], &helpers[..]].concat())
+});
+
+fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Variant {
+    Variant { kind, head_dim, dtype, causal, target: Target::Sm80 }
+}
 
 impl Library {
-    fn new() -> Self {
-        let variant = |head_dim, dtype, causal| {
-            let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
-            Plan::new(variant, None).expect("fits")
-        };
-        let plans = [variant(64, Dtype::Bf16, true), variant(40, Dtype::Fp16, false)];
+    fn new(folder: &str, variants: &[Variant]) -> Self {
+        let plans: Vec<Plan> = variants.iter().map(|variant| Plan::new(*variant, None).expect("fits")).collect();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
         let files = tree(&renderer, &templates, &plans).expect("renders");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         write_tree(&folder, &files, Prune::Yes).expect("written");
 
         let compile = |file: &Path, name: &str, flags: &[&str]| compile_cpp(&folder, file, name, flags);
@@ -188,4 +201,27 @@ fn without_machine_code_the_ptx_made_for_the_devices_shared_memory_is_chosen() {
     let without_89 = choices("ptx-80", &[Target::Sm75, Target::Sm80], &newer);
     assert_eq!(without_89, ["sm80"; 5], "never Turing's instructions where Ampere's are there");
     assert_eq!(choices("ptx-75", &[Target::Sm75], &newer), ["sm75"; 5]);
+}
+
+#[test]
+fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_given() {
+    let library = &*SPLIT_LIBRARY;
+    let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
+    let said = run(&mut Command::new(program));
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 30 blocks run at once: 5 splits of each of 6 tiles, or at most 12
+    // of 128 keys where lengths are unequal, and then 3 counts.
+    let expected = [
+        "equal: 62400 bytes, split, equal",
+        "four asked for: 49920 bytes, split, equal",
+        "a byte too little: 49920 bytes, not split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "unequal: 149772 bytes, split, equal",
+        "four asked for: 49932 bytes, split, equal",
+        "a byte too little: 49932 bytes, not split, equal",
+        "counts given: 49920 bytes, split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "short: 0 bytes",
+        "no split variant: 0 bytes",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -98,6 +98,8 @@ struct Row {
     dtype_constant: &'static str,
     causal: bool,
     target: u32,
+    /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
+    split_tiles_per_sm: u32,
     /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
@@ -134,6 +136,7 @@ fn row(plan: &Plan) -> Row {
         head_dim: variant.head_dim,
         dtype_constant: dtype_constant(variant.dtype),
         causal: variant.causal,
+        split_tiles_per_sm: if variant.kind == Kind::FwdSplit { plan.tile.min_blocks_per_sm * plan.tile.m / 16 } else { 0 },
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),

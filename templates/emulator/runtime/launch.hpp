@@ -6,12 +6,15 @@ namespace kgen::emulator {
 struct session {
     uint64_t seed = 0;
     int capability = 80;
+    int multiprocessors = 108;
     std::mutex one_launch;
 };
 
 static session settings;
 
 int device_capability() { return settings.capability; }
+
+int multiprocessor_count() { return settings.multiprocessors; }
 
 // Shared memory that a block may have, in bytes (CUDA C++ programming guide, "Technical specifications").
 inline uint32_t shared_memory_limit(int capability) {
