@@ -34,6 +34,7 @@ def main():
     parser.add_argument("--kgen", default="target/release/kgen")
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--head-dim", type=int, nargs="+", help="only these")
+    parser.add_argument("--dtype", default="fp16,bf16")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
 
@@ -42,7 +43,7 @@ def main():
     print("| target | kernels | spill | most registers | CPU s a kernel |\n|---|---|---|---|---|")
     for target in args.target:
         head_dims = [d for d in TARGETS[target] if args.head_dim is None or d in args.head_dim]
-        artifacts = build(kgen, target, head_dims, "fp16" if target == "sm75" else "fp16,bf16", args.jobs)
+        artifacts = build(kgen, target, head_dims, "fp16" if target == "sm75" else args.dtype, args.jobs)
         bad = [
             a["name"]
             for a in artifacts
