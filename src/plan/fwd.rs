@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::{
         grid::{Kind, TileOverride},
-        plan::{Occupancy, Panel, Plan, PlanError},
+        plan::{Limits, Occupancy, Panel, Plan, PlanError},
     };
     use itertools::Itertools;
 
@@ -123,6 +123,16 @@ mod tests {
 
     fn targets() -> impl Iterator<Item = Target> + Clone {
         Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80)
+    }
+
+    /// Their machine code is what 8.6 and 8.9 get where there is no other, and PTX what every newer GPU gets.
+    #[test]
+    fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
+        let smallest = Limits::of(Target::Sm89).shared_memory_per_block;
+        for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
+            let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
+            assert!(plan.shared_memory_bytes <= smallest, "{head_dim}: {}", plan.shared_memory_bytes);
+        }
     }
 
     #[test]
