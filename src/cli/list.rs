@@ -179,6 +179,8 @@ mod tests {
             occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
             limits,
             tensor_core: TensorCore::Hmma,
+            fp8: None,
+            backward: None,
         }
     }
 

@@ -85,6 +85,8 @@ mod tests {
         let both = "compute capability 12.0 (RTX PRO 6000, RTX 50) and 12.1 (GB10), and no other";
         assert_eq!(where_files_run(Target::Sm120), both);
         assert_eq!(where_files_run(Target::Sm121), "compute capability 12.1 (GB10), and no other");
-        assert!(where_files_run(Target::Sm80).ends_with("8.7 (Jetson Orin) and 8.9 (L4, L40S, RTX 40); newer GPUs compile their PTX"));
+        assert!(
+            where_files_run(Target::Sm80).ends_with("8.7 (Jetson Orin) and 8.9 (L4, L40S, RTX 40); newer GPUs compile their PTX")
+        );
     }
 }

@@ -1,18 +1,24 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
+mod bwd;
 mod compile;
+mod fp8;
 mod fwd;
 mod fwd_sm75;
 mod fwd_tiles;
 mod gpus;
+mod helpers;
 mod limits;
 mod model;
 mod recipe;
+mod split;
 mod tensor_core;
 mod tile;
 
+pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
+pub use fp8::{ByteTransposition, Fp8Choices};
 pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
 pub use limits::Limits;
 
@@ -118,7 +124,7 @@ pub struct Plan {
     pub threads: u32,
     /// Query rows each warp owns.
     pub rows_per_warp: u32,
-    /// `head_dim` rounded up to the MMA's K (16): the width of Q, K and V tiles in shared memory.
+    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q, K and V tiles in shared memory.
     pub head_dim_padded: u32,
     /// Column panels of every tile in shared memory.
     pub panels: Vec<Panel>,
@@ -134,6 +140,11 @@ pub struct Plan {
     pub limits: Limits,
     /// What its machine code must hold.
     pub tensor_core: TensorCore,
+    /// FP8 kernels only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Fp8Choices>,
+    /// What a backward kernel has besides.
+    pub backward: Option<Backward>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.

@@ -1,8 +1,16 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
 //! which tiles, and what those cost.
 
-use super::{Panel, Region, RegisterEstimate, TensorCore, Tile, fwd::PortableForward, fwd_sm75::TuringForward};
-use crate::grid::{Kind, Target, Variant, check_head_dim};
+use super::{
+    Fp8Choices, Panel, Region, RegisterEstimate, TensorCore, Tile,
+    bwd::{Backward, PortableBackward},
+    fp8::Fp8Forward,
+    fwd::PortableForward,
+    fwd_sm75::TuringForward,
+    helpers::{COMBINE, PREPARE},
+    split::SplitForward,
+};
+use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that [`recipe_of`] gave it to.
 pub(super) trait Recipe: Sync {
@@ -30,21 +38,35 @@ pub(super) trait Recipe: Sync {
         16
     }
 
+    /// What FP8 kernels decide besides; `None` for others.
+    fn fp8(&self, _tile: &Tile, _compiled_for: Target) -> Option<Fp8Choices> {
+        None
+    }
+
     /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
+
+    /// What a backward kernel has besides its tile.
+    fn backward(&self, _variant: Variant, _tile: &Tile) -> Option<Backward> {
+        None
+    }
 }
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String> {
-    let Variant { kind, head_dim, target, .. } = variant;
+    let Variant { kind, head_dim, dtype, target, .. } = variant;
     if kind.has_shape() {
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
     match kind {
+        Kind::Fwd if dtype == Dtype::Fp8 => Ok(&Fp8Forward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
-        _ => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
+        Kind::FwdSplit => Ok(&SplitForward),
+        Kind::FwdCombine => Ok(&COMBINE),
+        Kind::PrepareScheduler => Ok(&PREPARE),
+        Kind::Bwd => Ok(&PortableBackward),
     }
 }
 

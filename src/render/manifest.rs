@@ -71,7 +71,7 @@ fn entry(source: &Source) -> Entry<'_> {
         tile: source.plan.tile,
         threads: source.plan.threads,
         shared_memory_bytes: source.plan.shared_memory_bytes,
-        nvcc_flags: plan::nvcc_flags(target, true),
+        nvcc_flags: plan::nvcc_flags(source.plan.compiled_for(), true),
         runs_on: plan::capabilities_of_machine_code(source.plan.compiled_for()),
         newer_by_ptx: source.plan.compiled_for().carries_ptx(),
     }

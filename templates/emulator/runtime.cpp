@@ -32,6 +32,7 @@
 #include "runtime/report.hpp"
 #include "runtime/block.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/named_barrier.hpp"
 #include "runtime/race.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/global_memory.hpp"
@@ -41,6 +42,7 @@
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
 #include "runtime/mma_m16n8k8.hpp"
+#include "runtime/fp8_words.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

@@ -24,6 +24,9 @@ const char* kgen_emulator_report(void);
 // The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
 void kgen_emulator_device(int capability);
 
+// How many multiprocessors the emulated device claims to have, 108 unless set. Only launchers ask; blocks run one by one.
+void kgen_emulator_multiprocessors(int count);
+
 }
 
 // Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
@@ -56,14 +59,27 @@ uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
 float shuffle_xor(float value, int mask, source at);
+int64_t shuffle_xor(int64_t value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
 void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
 void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at);
 
-// Where all threads of a block meet.
+// The scales that a lane brings to an MMA, of a row of A and a column of B, and which lanes of four bring those that count.
+struct block_scales {
+    uint32_t a, b;
+    uint32_t pair_a, lane_b;
+};
+void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
+
+// Where all threads of a block meet, and where some of its warps do.
 void block_sync(source at);
+void barrier_arrive(int barrier, int threads, source at);
+void barrier_wait(int barrier, int threads, source at);
 
 // Shared memory. The address space starts above 0, so that an offset is never mistaken for an address.
 constexpr uint32_t SHARED_BASE = 1024;
@@ -71,7 +87,7 @@ void store_shared(uint32_t address, const void* value, uint32_t bytes, source at
 void load_shared(uint32_t address, void* value, uint32_t bytes, source at);
 
 // Asynchronous copies.
-void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at);
+void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, source at);
 void cp_async_commit();
 void cp_async_wait(uint32_t pending);
 
@@ -105,11 +121,14 @@ void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, con
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
+void add_global(float* pointer, float value, source at);
 
 // Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);
 
 int device_capability();
+int device_shared_memory();
+int multiprocessor_count();
 
 }  // namespace kgen::emulator
 

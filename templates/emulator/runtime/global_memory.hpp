@@ -41,10 +41,11 @@ class tensor_table {
     void add(tensor t) { tensors_.push_back(std::move(t)); }
 
     // True if `size` bytes at `pointer` may be read (or written) by the running thread; otherwise it is reported.
-    bool allows(const void* pointer, uint32_t size, bool writes, const use& used) {
+    // `alignment` is `size` unless given.
+    bool allows(const void* pointer, uint32_t size, bool writes, const use& used, uint32_t alignment = 0) {
         const auto address = reinterpret_cast<uintptr_t>(pointer);
-        if (address % size != 0) {
-            complain("misaligned", used, address, size, nullptr, "not a multiple of its size");
+        if (address % (alignment == 0 ? size : alignment) != 0) {
+            complain("misaligned", used, address, size, nullptr, alignment == 0 ? "not a multiple of its size" : "not a multiple of 16");
             return false;
         }
         if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) return true;
@@ -118,6 +119,10 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
     if (tensors.allows(pointer, bytes, true, {word::store_global, at})) memcpy(pointer, value, bytes);
+}
+
+void add_global(float* pointer, float value, source at) {
+    if (tensors.allows(pointer, sizeof value, true, {word::add_global, at})) *pointer += value;
 }
 
 }  // namespace kgen::emulator

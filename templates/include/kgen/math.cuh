@@ -56,4 +56,19 @@ KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
     return packed;
 }
 
+// The two values of a packed pair, exactly.
+template <class T>
+KGEN_DEVICE void unpack(uint32_t packed, float& low, float& high);
+
+template <>
+KGEN_DEVICE void unpack<bf16>(uint32_t packed, float& low, float& high) {
+    low = __uint_as_float(packed << 16);
+    high = __uint_as_float(packed & 0xffff0000u);
+}
+
+template <>
+KGEN_DEVICE void unpack<fp16>(uint32_t packed, float& low, float& high) {
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(low), "=f"(high) : "r"(packed));
+}
+
 }  // namespace kgen
