@@ -441,6 +441,20 @@ void order_of_threads() {
     producer_waits = false;
     expect(is_faulted("race", pipeline, 64), "so is a producer that does not wait until the buffer is empty");
 
+    use_map(64, tma_swizzle::span_128);
+    expect(runs([](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               if (warp_index() == 0) {
+                   mbarrier_wait(FULL, 0);
+                   barrier_arrive(1, 64);
+               } else {
+                   barrier_wait(1, 64);
+                   load_shared(TILE);
+               }
+           }, 64),
+           "a named barrier passes on what a warp has waited for");
+
     const body hand_over = [](int) {
         make_barriers();
         if (thread_index() == 0) {
