@@ -131,18 +131,28 @@ fn unharmed_kernels_pass() {
     }
 }
 
-/// Runs `words.cpp`: each word of the device vocabulary, and each rule of the machine, by itself.
-#[test]
-fn every_word_of_the_emulator_means_what_its_test_says() {
+/// Compiles and runs a program of `tests/emulator/` that states what words of the device vocabulary, and rules of the
+/// machine, mean.
+fn assert_all_statements_hold(statements: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("words");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
     let mut compiler = Command::new(host_compiler().expect("a host compiler").path);
     compiler.args(["-std=c++17", "-ffp-contract=off", "-O1", "-Wall", "-Wextra", "-Werror"]);
     compiler.arg("-I").arg(root.join("templates/emulator")).arg("-I").arg(root.join("templates/include"));
-    compiler.args(["tests/emulator/words.cpp", "templates/emulator/runtime.cpp"].map(|file| root.join(file)));
+    compiler.arg(root.join(format!("tests/emulator/{statements}.cpp"))).arg(root.join("templates/emulator/runtime.cpp"));
     assert!(compiler.arg("-o").arg(&program).status().expect("it starts").success());
     let done = Command::new(&program).output().expect("it starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
+#[test]
+fn every_word_of_the_emulator_means_what_its_test_says() {
+    assert_all_statements_hold("words");
+}
+
+#[test]
+fn mbarriers_and_copies_by_tma_mean_what_their_test_says() {
+    assert_all_statements_hold("tma_words");
 }
 
 /// Declares a test for each fault, and one that all of them are declared.
@@ -181,6 +191,29 @@ faults! {
     epilogue_no_warp_sync_between_writing_o_to_shared_memory_and_reading_it: "epilogue: no warp_sync between writing O to shared memory and reading it",
     a_shuffle_in_half_of_the_lanes: "a shuffle in half of the lanes",
     one_warp_leaves_before_the_barriers: "one warp leaves before the barriers",
+    tma_nobody_waits_for_k: "TMA: nobody waits for K",
+    tma_nobody_waits_for_v: "TMA: nobody waits for V",
+    tma_a_wait_for_ks_mbarrier_where_v_is_wanted: "TMA: a wait for K's mbarrier where V is wanted",
+    tma_the_wrong_phase: "TMA: the wrong phase",
+    tma_the_phase_never_changes: "TMA: the phase never changes",
+    tma_half_of_a_tiles_bytes_are_expected: "TMA: half of a tile's bytes are expected",
+    tma_more_bytes_are_expected_than_come: "TMA: more bytes are expected than come",
+    tma_a_panel_is_not_fetched: "TMA: a panel is not fetched",
+    tma_every_warp_fetches: "TMA: every warp fetches",
+    tma_v_is_counted_by_ks_mbarrier: "TMA: V is counted by K's mbarrier",
+    tma_a_last_tile_by_cp_async_ends_no_phase: "TMA: a last tile by cp.async ends no phase",
+    tma_one_stage_a_tile_of_v_is_not_fetched: "TMA: one stage: a tile of V is not fetched",
+    tma_one_stage_no_barrier_before_v_is_fetched_where_v_lies: "TMA: one stage: no barrier before V is fetched where V lies",
+    tma_one_stage_no_barrier_before_k_is_fetched_where_k_lies: "TMA: one stage: no barrier before K is fetched where K lies",
+    tma_two_stages_no_barrier_before_a_tile_is_fetched_where_one_lies: "TMA: two stages: no barrier before a tile is fetched where one lies",
+    tma_no_barrier_behind_the_mbarriers_initialisation: "TMA: no barrier behind the mbarriers' initialisation",
+    tma_the_asynchronous_proxy_does_not_know_of_the_mbarriers: "TMA: the asynchronous proxy does not know of the mbarriers",
+    tma_tiles_are_fetched_over_what_cp_async_has_brought_without_a_fence: "TMA: tiles are fetched over what cp.async has brought without a fence",
+    tma_what_follows_a_sequence_is_used: "TMA: what follows a sequence is used",
+    tma_a_packed_sequences_first_row_is_forgotten: "TMA: a packed sequence's first row is forgotten",
+    tma_the_querys_head_is_fetched: "TMA: the query's head is fetched",
+    tma_a_batch_entrys_keys_are_the_first_ones: "TMA: a batch entry's keys are the first one's",
+    tma_a_panel_comes_without_its_swizzle: "TMA: a panel comes without its swizzle",
     no_mask: "no mask",
     the_mask_shows_one_key_too_many: "the mask shows one key too many",
     o_is_not_rescaled: "O is not rescaled",
