@@ -1,57 +1,119 @@
 #!/usr/bin/env bash
-# Builds, checks and times the grid on a machine with an NVIDIA GPU and its own nvcc (13.0 or newer).
+# Builds, checks and times what the NVIDIA GPU at hand can run, with its machine's own nvcc (13.0 or newer).
 #
-#   scripts/gpu_check.sh [OUT_DIR]
+#   [STEPS="build check runas sanitize bench-fwd"] scripts/gpu_check.sh [OUT_DIR]
 #
-# Needs no Rust: KGEN names the kgen binary (default target/release/kgen). Writes its logs to OUT_DIR (default
-# build/gpu); what is worth keeping goes to docs/results/, dated. Steps that need PyTorch or compute-sanitizer are
-# skipped, and say so, where those are missing. Exits 1 if any step failed; later steps still run.
+# Needs no Rust: KGEN names the kgen binary (default target/release/kgen). Logs, JSON and summary.json go to OUT_DIR
+# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ of them. A step whose
+# tool is not installed is skipped and says so. Exits 1 if any step failed; later steps still run.
+#
+#   STEPS                   which of: build check runas sanitize bench-fwd bench-bwd bench-decode
+#   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
+#   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
+#   CHECK_FLAGS             how much is checked (--thorough)
+#   CHECK_JOBS              variants at once on the GPU (4)
+#   SANITIZE_FLAGS          narrows what the sanitizer sees of each template, such as "--case sq17"
+#   SANITIZE_TEMPLATES      only templates whose name contains one of these words
+#   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS
 set -uo pipefail
 cd "$(dirname "$0")/.."
 kgen=${KGEN:-target/release/kgen}
 out=${1:-build/gpu}
-sanitize=${SANITIZE_FILTER:-"hdim == 64 and dtype == bf16 and causal"}
+steps=${STEPS:-"build check runas sanitize bench-fwd"}
+limit=${LIMIT:-1500}
+read -ra select <<<"${SELECT:-}"
+read -ra check_flags <<<"${CHECK_FLAGS:---thorough}"
+check_flags+=(-j "${CHECK_JOBS:-4}")
 mkdir -p "$out"
-failed=()
+rm -f "$out"/*.tsv "$out"/*.json
 
+wants() { [[ " $steps " == *" $1 "* ]]; }
+
+record() { printf '%s\t%s\t%s\t%s\n' "$@" >>"$out/steps.tsv"; }
+
+skip() {
+    echo "$1: skipped, $2"
+    record "$1" "skipped: $2" 0 ""
+}
+
+# step NAME COMMAND...: standard output to NAME.json, everything else to NAME.log.
 step() {
-    local name=$1
+    local name=$1 left=$((limit - SECONDS)) begin=$SECONDS code status=passed
     shift
-    printf '\n== %s: %s\n' "$name" "$*"
-    if "$@" >"$out/$name.log" 2>&1; then
-        tail -n "${lines:-6}" "$out/$name.log"
+    if ((left <= 0)); then
+        skip "$name" "the time of all steps was spent"
+        return
+    fi
+    timeout -k 20 "$left" "$@" >"$out/$name.json" 2>"$out/$name.log"
+    code=$?
+    if ((code == 124 || code == 137)); then status="stopped: out of time"; elif ((code)); then status="failed: exit code $code"; fi
+    record "$name" "$status" $((SECONDS - begin)) "$*"
+    echo "$name: $status, $((SECONDS - begin)) s"
+    ((code == 0)) || tail -n 15 "$out/$name.log"
+}
+
+sanitize() {
+    local template=$1 variant=$2 tool
+    shift 2
+    for tool in memcheck racecheck initcheck synccheck; do
+        # Each takes one core and little of the GPU.
+        step "sanitize-$template-$tool" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
+            --log-file "$out/sanitize-$template-$tool.txt" "$kgen" check --filter "name == $variant" --device gpu --fresh \
+            --format json --time-limit 600 "$@" &
+    done
+    wait
+}
+
+bench() {
+    local name=$1 script=$2
+    shift 2
+    if [[ ! -f $script ]]; then
+        skip "$name" "there is no such bench"
+    elif ! python3 -c 'import torch' 2>/dev/null; then
+        skip "$name" "PyTorch is not installed"
     else
-        echo "FAILED ($?)"
-        tail -n 40 "$out/$name.log"
-        failed+=("$name")
+        step "$name" python3 "$script" --library build/lib/libkgen.so --out "$out/$name-rows.json" "$@"
     fi
 }
 
 date -u +%Y-%m-%dT%H:%MZ | tee "$out/machine.txt"
-nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu --format=csv,noheader | tee -a "$out/machine.txt"
+nvidia-smi --query-gpu=name,driver_version,compute_cap,clocks.sm,temperature.gpu --format=csv,noheader | tee -a "$out/machine.txt"
+step doctor "$kgen" doctor --format json
+step list "$kgen" list --plan --format json "${select[@]}"
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+python3 scripts/gpu_report.py plan "$capability" <"$out/list.json" >"$out/plan.tsv" || exit 1
+planned() { awk -F '\t' -v key="$1" '$1 == key { print $2 }' "$out/plan.tsv"; }
+native=$(planned native) portable=$(planned portable) run_as=$(planned run_as)
 
-step doctor "$kgen" doctor
-step build "$kgen" build --all
-step check "$kgen" check --all --device gpu ${CHECK_FLAGS:---thorough}
-
-if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck initcheck synccheck; do
-        lines=2 step "sanitizer-$tool" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
-            "$kgen" check --filter "$sanitize" --device gpu --fresh --time-limit 300
-    done
-else
-    echo "compute-sanitizer is not installed: skipped"
+if [[ -n $native ]]; then
+    wants build && step build "$kgen" build --target "$native" "${select[@]}" --generated "$out/generated" --offline --format json
+    wants check && step check "$kgen" check --target "$native" "${select[@]}" --device gpu --format json "${check_flags[@]}"
 fi
-
-if python3 -c 'import torch' 2>/dev/null; then
-    # shellcheck disable=SC2086
-    lines=40 step fwd-vs-fa2 python3 benches/fwd_vs_fa2.py --library build/lib/libkgen.so --out "$out/fwd_vs_fa2.json" ${BENCH_FLAGS:-}
-else
-    echo "PyTorch is not installed: side-by-side timing skipped"
+if wants runas && [[ -n $portable && -n $run_as ]]; then
+    step runas-build "$kgen" build --run-as "$run_as" --target "$portable" "${select[@]}" --offline --format json
+    step runas-check "$kgen" check --run-as "$run_as" --target "$portable" "${select[@]}" --device gpu --format json "${check_flags[@]}"
 fi
-
-if ((${#failed[@]})); then
-    printf '\nfailed: %s\n' "${failed[*]}"
-    exit 1
+if wants sanitize; then
+    if command -v compute-sanitizer >/dev/null; then
+        read -ra sanitize_flags <<<"${SANITIZE_FLAGS:-}"
+        while IFS=$'\t' read -r _ template variant as; do
+            words=${SANITIZE_TEMPLATES:-$template}
+            for word in $words; do
+                [[ $template == *"$word"* ]] || continue
+                sanitize "$template" "$variant" ${as:+--run-as "$as"} "${sanitize_flags[@]}"
+                break
+            done
+        done < <(grep '^sanitize' "$out/plan.tsv")
+    else
+        skip sanitize "compute-sanitizer is not installed"
+    fi
 fi
-printf '\nall steps passed\n'
+# shellcheck disable=SC2086
+{
+    wants bench-fwd && bench bench-fwd benches/fwd_vs_fa2.py ${BENCH_FWD_FLAGS:-}
+    wants bench-bwd && bench bench-bwd benches/bwd_vs_fa2.py ${BENCH_BWD_FLAGS:-}
+    wants bench-decode && bench bench-decode benches/decode.py ${BENCH_DECODE_FLAGS:-}
+}
+
+nvidia-smi --query-gpu=clocks.sm,temperature.gpu,power.draw --format=csv,noheader | tee -a "$out/machine.txt"
+python3 scripts/gpu_report.py summary "$out"

@@ -98,7 +98,7 @@ fn a_build_leaves_objects_logs_a_library_and_a_report() {
     }
     let report: serde_json::Value =
         serde_json::from_slice(&fs::read(bench.path("build/report.json")).expect("a report")).expect("JSON");
-    assert_eq!(report["version"], 1);
+    assert_eq!(report["version"], 2);
     assert_eq!(report["artifacts"].as_array().expect("a list").len(), 5, "four kernels and the dispatcher");
     assert_eq!(report["library"]["path"], "lib/libkgen.so");
     assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
@@ -185,7 +185,7 @@ fn ctrl_c_ends_the_wait_for_an_nvcc_that_says_no_version() {
 #[test]
 fn build_all_flagged_all_leaves_exactly_the_grid_as_generate_does() {
     let bench = Bench::new();
-    bench.kgen(&["generate", "--head-dim", "72"]).assert().success();
+    bench.kgen(&["generate", "--head-dim", "72", "--kind", "fwd"]).assert().success();
     bench.kgen(&["build", "--all"]).assert().success();
     bench.kgen(&["generate", "--all", "--check"]).assert().success();
 }
@@ -238,7 +238,10 @@ fn a_compiler_killed_for_memory_is_tried_again_alone() {
     let log = bench.take_log();
     let again = log.iter().rposition(|l| l.starts_with(&format!("start {ONE} "))).expect("a second try");
     assert_eq!(log.iter().filter(|l| l.starts_with(&format!("start {ONE} "))).count(), 2);
-    assert!(log[again + 1..].iter().all(|l| *l == format!("end {ONE}") || l == "link"), "it was not alone: {log:?}");
+    assert!(
+        log[again + 1..].iter().all(|l| *l == format!("end {ONE}") || l == "link" || l == "disassemble"),
+        "it was not alone: {log:?}"
+    );
 }
 
 #[test]
@@ -265,6 +268,142 @@ fn a_spilling_kernel_is_flagged() {
     let bench = Bench::new();
     let build = bench.build(&[]).env("MOCK_NVCC_SPILL", ONE).assert().success();
     build.stdout(contains("96 B").and(contains("1 variant: registers spill")));
+}
+
+#[test]
+fn the_machine_code_of_every_kernel_is_read_once() {
+    let bench = Bench::new();
+    let done = bench.build(&["--format", "json"]).assert().success();
+    let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+    assert_eq!(report["artifacts"][0]["machine_code"]["tensor_cores"]["HMMA.16816.F32.BF16"], 1);
+    assert_eq!(report["artifacts"][4]["machine_code"], serde_json::Value::Null, "the dispatcher is host code");
+    assert_eq!(report["not_inspected"], serde_json::Value::Null);
+    assert_eq!(bench.take_log().iter().filter(|l| *l == "disassemble").count(), 4);
+    bench.build(&[]).assert().success().stdout(contains("machine code, as promised: 4 HMMA").and(contains("1 HMMA")));
+    assert_eq!(bench.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn machine_code_that_breaks_the_plans_promise_fails_its_variant_every_time() {
+    let bench = Bench::new();
+    let planted = "QMMA.16832.F32.E4M3.E4M3 R4, R8, R12, R4";
+    let told = format!("`{ONE}`: its plan promises HMMA and its machine code has 1 QMMA.16832.F32.E4M3.E4M3");
+    let build = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", planted)]).assert().code(1);
+    build.stdout(contains(told.as_str()).and(contains("3 compiled")));
+    assert!(!bench.path("build/lib/libkgen.so").exists());
+    bench.take_log();
+    // The object is known from before, and so is what it is made of.
+    bench.build(&[]).assert().code(1).stdout(contains(told.as_str()));
+    assert_eq!(bench.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn a_kernel_without_any_tensor_core_instruction_breaks_its_promise() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", "HFMA2.MMA R6, -RZ, RZ, 0, 0")]).assert().code(1);
+    build.stdout(contains("its plan promises HMMA and its machine code has none"));
+}
+
+#[test]
+fn local_memory_in_machine_code_fails_its_variant_unless_it_is_allowed() {
+    let bench = Bench::new();
+    let planted = [("MOCK_SASS_OF", ONE), ("MOCK_SASS", "HMMA.16816.F32 R4, R8, R12, R4 ;\n /*0018*/ STL.64 [R1], R4")];
+    let build = bench.build(&[]).envs(planted).assert().code(1);
+    build.stdout(contains("its machine code uses local memory (1 STL.64)").and(contains("--allow-spills")));
+    bench.build(&["--allow-spills"]).assert().success();
+}
+
+#[test]
+fn a_machine_without_a_disassembler_builds_and_says_so_once() {
+    let bench = Bench::new();
+    let nvcc = bench.path("nvcc");
+    fs::copy(support("mock_nvcc.sh"), &nvcc).expect("copied");
+    let build = bench.build(&["--nvcc", "./nvcc", "--offline"]).assert().success();
+    let said = stderr(&build);
+    assert_eq!(said.matches("machine code is not inspected: no `cuobjdump` and `nvdisasm` in").count(), 1, "{said}");
+    build.stdout(contains("machine code not inspected in 4 of 4 variants"));
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("build/report.json")).expect("a report")).expect("JSON");
+    assert_eq!(report["artifacts"][0]["machine_code"], serde_json::Value::Null);
+    assert!(report["not_inspected"].as_str().is_some_and(|reason| reason.contains("--offline")));
+    // Where there is one later, what was built without it is read then.
+    bench.take_log();
+    bench.build(&[]).assert().success().stdout(contains("4 cached").and(contains("as promised: 4 HMMA")));
+    assert_eq!(bench.take_log().iter().filter(|l| *l == "disassemble").count(), 4);
+}
+
+#[test]
+fn a_disassembler_that_cannot_read_the_code_stops_no_build() {
+    let bench = Bench::new();
+    let build = bench.build(&[]).env("MOCK_SASS_ERROR", "error").assert().success();
+    let said = stderr(&build);
+    assert_eq!(said.matches("machine code is not inspected: ").count(), 1, "{said}");
+    assert!(said.contains("nvdisasm` failed: nvdisasm fatal   : Unrecognized architecture"), "{said}");
+}
+
+#[test]
+fn what_is_built_to_run_elsewhere_lies_apart_and_says_what_it_is() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    let before = fs::read(bench.path("generated/manifest.json")).expect("a manifest");
+    let library = fs::read(bench.path("build/lib/manifest.json")).expect("a manifest");
+    bench.build(&["--run-as", "hopper"]).assert().success().stdout(contains("build/run-as-sm90/lib/libkgen.so"));
+    let read = |path: &str| fs::read_to_string(bench.path("build/run-as-sm90").join(path)).expect("a file");
+    assert!(read(&format!("generated/{ONE}.cu")).contains("// Built to run as sm90: "));
+    assert!(read(&format!("log/{ONE}.log")).contains("arch=compute_90a,code=sm_90a"));
+    assert!(read("lib/manifest.json").contains("\"compiled_for\": \"sm90\""));
+    assert_eq!(fs::read(bench.path("generated/manifest.json")).expect("a manifest"), before);
+    assert_eq!(fs::read(bench.path("build/lib/manifest.json")).expect("a manifest"), library);
+}
+
+#[test]
+fn a_kernel_without_a_portable_form_is_refused_with_the_reason() {
+    let bench = Bench::new();
+    let build = bench.build(&["--run-as", "sm75"]).assert().code(2);
+    build.stderr(contains("`sm75` has neither `cp.async` nor m16n8k16"));
+    assert_eq!(starts(&bench.take_log()), 0);
+    bench.build(&["--run-as", "sm90", "--generated", "elsewhere"]).assert().code(2).stderr(contains("--generated"));
+}
+
+#[test]
+fn nvcc_and_the_keys_of_its_objects_use_one_host_compiler() {
+    let bench = Bench::new();
+    let compiler = bench.path("my g++");
+    let version = |version: &str| {
+        fs::write(&compiler, format!("#!/bin/sh\necho 'g++ {version}'\n")).expect("written");
+        make_executable(&compiler);
+    };
+    version("1");
+    bench.build(&[]).env("CXX", &compiler).env("MOCK_NVCC_CCBIN_LOG", bench.path("ccbin")).assert().success();
+    let used = fs::read_to_string(bench.path("ccbin")).expect("it was told");
+    assert_eq!(used.lines().collect::<Vec<_>>(), vec![compiler.to_str().expect("text"); 6], "five compiles and a link");
+    bench.take_log();
+    version("2");
+    bench.build(&[]).env("CXX", &compiler).assert().success();
+    assert_eq!(starts(&bench.take_log()), 5, "another compiler made what is in the cache");
+}
+
+#[test]
+fn sizes_are_told_by_target_and_kind_and_lie_beside_the_library() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    let read =
+        |path: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(bench.path(path)).expect("a file")).expect("JSON") };
+    let (report, manifest) = (read("build/report.json"), read("build/lib/manifest.json"));
+    let bytes: u64 = ["bf16", "fp16"]
+        .iter()
+        .flat_map(|dtype| [format!("flash_fwd_hdim64_{dtype}_sm80.o"), format!("flash_fwd_hdim64_{dtype}_causal_sm80.o")])
+        .map(|object| fs::metadata(bench.path("build/obj").join(object)).expect("an object").len())
+        .sum();
+    assert_eq!(report["by_target"]["sm80"]["object_bytes"], bytes);
+    assert_eq!(report["by_kind"]["fwd"]["object_bytes"], bytes);
+    assert_eq!(manifest["targets"]["sm80"]["object_bytes"], bytes);
+    assert_eq!(manifest["targets"]["sm80"]["variants"], 4);
+    assert_eq!(manifest["targets"]["sm80"]["tensor_cores"], serde_json::json!(["HMMA"]));
+    assert_eq!(manifest["targets"]["host"]["variants"], 1);
+    assert_eq!(manifest["library_bytes"], fs::metadata(bench.path("build/lib/libkgen.so")).expect("a library").len());
+    assert_eq!(manifest["variants"].as_array().map(Vec::len), Some(4));
+    assert!(manifest["targets"]["sm80"]["flags"].as_array().is_some_and(|flags| flags.contains(&"-gencode".into())));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Schedules a build: rayon under a jobs limit, memory tokens, and a second, solitary try for what ran out of memory.
 
 use super::{
-    BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Unit,
+    BuildError, BuildReport, Observer, Outcome, REPORT_VERSION, Share, Unit,
     cache::Cache,
     compile::{Attempt, Shared},
+    inspect::Inspector,
     key::KeyHasher,
     memory::{self, Gate, Peaks},
 };
@@ -13,6 +14,7 @@ use crate::{
 };
 use rayon::prelude::*;
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -35,6 +37,10 @@ pub struct BuildOptions {
     pub cache_dir: PathBuf,
     /// Longest one compiler may take.
     pub time_limit: Duration,
+    /// Never use the network: machine code is not inspected where a disassembler would have to be installed.
+    pub offline: bool,
+    /// Whether a kernel that uses local memory is built all the same.
+    pub allow_spills: bool,
 }
 
 /// A build of one output folder, whose lock it holds as long as it lives.
@@ -45,6 +51,7 @@ pub struct Builder<'a> {
     pub(super) cancel: Cancel,
     pub(super) observer: &'a dyn Observer,
     pub(super) cache: Cache,
+    pub(super) inspector: Inspector,
     _lock: FolderLock,
 }
 
@@ -70,7 +77,7 @@ impl<'a> Builder<'a> {
         let lock_file = options.out_dir.join(".lock");
         let lock = FolderLock::acquire(&lock_file, &waiting, &|| cancel.requested());
         let lock = lock.map_err(BuildError::output("lock", lock_file))?.ok_or(BuildError::Cancelled)?;
-        Ok(Self { nvcc, host, options, cancel, observer, cache, _lock: lock })
+        Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), _lock: lock })
     }
 
     /// How this builder was asked to build.
@@ -121,7 +128,10 @@ impl<'a> Builder<'a> {
             host_compiler: self.host.version.clone(),
             artifacts: Vec::new(),
             failures: Vec::new(),
+            by_target: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
             library: None,
+            not_inspected: self.inspector.not_inspected(),
             interrupted: self.cancel.requested(),
             wall_seconds: start.elapsed().as_secs_f64(),
         };
@@ -132,6 +142,8 @@ impl<'a> Builder<'a> {
                 Attempt::Interrupted => report.interrupted = true,
             }
         }
+        report.by_target = Share::by(&report.artifacts, |artifact| artifact.target);
+        report.by_kind = Share::by(&report.artifacts, |artifact| artifact.kind);
         Ok(report)
     }
 

@@ -1,8 +1,11 @@
 //! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry appears
 //! by one rename and is checked against its own hash whenever it is read.
 
-use super::{BuildError, KernelResources};
-use crate::{files::content_hash, toolchain::process::Usage};
+use super::{BuildError, KernelResources, MachineCode};
+use crate::{
+    files::{content_hash, write_atomic},
+    toolchain::process::Usage,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -27,6 +30,9 @@ pub(super) struct Entry {
     pub output_hash: String,
     /// ptxas's report.
     pub resources: Vec<KernelResources>,
+    /// What its machine code is made of; absent for host code, and where nothing could read it yet.
+    #[serde(default)]
+    pub machine_code: Option<MachineCode>,
     /// CPU time it took (seconds).
     pub cpu_seconds: f64,
     /// Time it took (seconds).
@@ -42,6 +48,7 @@ impl Entry {
             version: ENTRY_VERSION,
             output_hash: content_hash(output),
             resources,
+            machine_code: None,
             cpu_seconds: usage.cpu_seconds,
             wall_seconds: usage.wall_seconds,
             peak_memory_bytes: usage.peak_memory_bytes,
@@ -95,6 +102,16 @@ impl Cache {
     pub fn scratch(&self) -> Result<tempfile::TempDir, BuildError> {
         let folder = tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(&self.objects);
         folder.map_err(BuildError::cache("create a folder in", &self.objects))
+    }
+
+    /// Says more about an output that is there.
+    ///
+    /// # Errors
+    /// [`BuildError::Cache`].
+    pub fn update(&self, key: &str, entry: &Entry) -> Result<(), BuildError> {
+        let path = self.objects.join(key).join("entry.json");
+        let json = serde_json::to_vec(entry).map_err(|e| BuildError::cache("write", key)(io::Error::from(e)))?;
+        write_atomic(&path, &json).map(drop).map_err(BuildError::cache("write", &path))
     }
 
     /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry stays.

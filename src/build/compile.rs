@@ -57,11 +57,14 @@ impl Builder<'_> {
 
     fn try_attempt(&self, unit: &Unit, shared: &Shared<'_>, alone: bool) -> Result<Attempt, BuildError> {
         let key = shared.keys.unit(unit);
-        if let Some(stored) = self.cache.lookup(&key) {
-            return self.publish(unit, key, &stored, true).map(Attempt::Built);
+        if let Some(mut stored) = self.cache.lookup(&key) {
+            if unit.promised.is_some() && stored.entry.machine_code.is_none() {
+                self.inspect_stored(&key, &mut stored)?;
+            }
+            return self.publish(unit, key, &stored, true);
         }
         let need = if alone { u64::MAX } else { shared.peaks.estimate(&unit.name) };
-        let Some(_permit) = shared.gate.acquire(need, &self.cancel) else { return Ok(Attempt::Interrupted) };
+        let Some(permit) = shared.gate.acquire(need, &self.cancel) else { return Ok(Attempt::Interrupted) };
         self.observer.started(&unit.name);
 
         let scratch = self.cache.scratch()?;
@@ -86,33 +89,48 @@ impl Builder<'_> {
             self.write_log(unit, &log)?;
             return Ok(Attempt::Failed(failure(unit, FailureKind::Compiler, message)));
         };
+        // The disassembler needs little memory: the next compiler may start.
+        drop(permit);
         let resources = ptxas::parse(&String::from_utf8_lossy(&log));
-        let stored = Stored { entry: Entry::new(&output, resources, &done.usage), output, log };
+        let mut entry = Entry::new(&output, resources, &done.usage);
+        if unit.promised.is_some() {
+            entry.machine_code = self.inspect(&output);
+        }
+        let stored = Stored { entry, output, log };
         self.cache.store(&key, &stored)?;
-        self.publish(unit, key, &stored, false).map(Attempt::Built)
+        self.publish(unit, key, &stored, false)
     }
 
-    /// Puts an entry's files into the output folder.
-    fn publish(&self, unit: &Unit, key: String, stored: &Stored, cached: bool) -> Result<Artifact, BuildError> {
+    /// Puts an entry's files into the output folder, if its machine code is what was promised.
+    fn publish(&self, unit: &Unit, key: String, stored: &Stored, cached: bool) -> Result<Attempt, BuildError> {
+        self.write_log(unit, &stored.log)?;
+        let spills_allowed = self.options.allow_spills;
+        let broken = stored.entry.machine_code.as_ref().zip(unit.promised);
+        if let Some(message) = broken.and_then(|(code, promised)| code.broken_promise(promised, spills_allowed)) {
+            return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
+        }
         let object = object_path(&unit.name);
         let path = self.options.out_dir.join(&object);
         write_atomic(&path, &stored.output).map_err(BuildError::output("write", &path))?;
-        self.write_log(unit, &stored.log)?;
         let entry = &stored.entry;
-        Ok(Artifact {
+        Ok(Attempt::Built(Artifact {
             name: unit.name.clone(),
             target: unit.target,
+            compiled_for: unit.compiled_for,
+            kind: unit.kind,
             object,
+            flags: unit.flags.clone(),
             key,
             object_hash: entry.output_hash.clone(),
             resources: entry.resources.clone(),
+            machine_code: entry.machine_code.clone(),
             cpu_seconds: entry.cpu_seconds,
             wall_seconds: entry.wall_seconds,
             peak_memory_bytes: entry.peak_memory_bytes,
             cached,
             log: log_path(&unit.name),
             size_bytes: stored.output.len() as u64,
-        })
+        }))
     }
 
     /// Finds the words for a compiler that did not succeed, and keeps its log.
@@ -160,9 +178,8 @@ impl Builder<'_> {
             command
         };
         command.args(flags).env("LC_ALL", "C");
-        if self.host.named {
-            command.arg("-ccbin").arg(&self.host.path);
-        }
+        // Always, so that the compiler whose version is in the key is the one that is used.
+        command.arg("-ccbin").arg(&self.host.path);
         command
     }
 

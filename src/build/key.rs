@@ -14,7 +14,7 @@ use std::{
 const SCHEME: &str = "kgen-object-2";
 
 /// Variables nvcc reads flags from; they change objects as flags do.
-const FLAG_VARIABLES: [&str; 3] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"];
+const FLAG_VARIABLES: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
 
 /// Hashes everything the objects of one build share; each unit and the link add their own.
 #[derive(Clone)]
@@ -92,7 +92,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{grid::Target, toolchain::NvccOrigin};
+    use crate::{
+        grid::{Dtype, Kind, Target, Variant},
+        plan::Plan,
+        toolchain::NvccOrigin,
+    };
 
     fn nvcc(path: &str, build: &str) -> Nvcc {
         let (path, library_dir) = (PathBuf::from(path), PathBuf::from(path));
@@ -100,11 +104,12 @@ mod tests {
     }
 
     fn host(version: &str) -> HostCompiler {
-        HostCompiler { path: "g++".into(), version: version.into(), named: false }
+        HostCompiler { path: "g++".into(), version: version.into() }
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {
-        Unit::kernel("a", Path::new("a.cu"), text, Target::Sm80, ptx)
+        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, ptx)
     }
 
     #[test]

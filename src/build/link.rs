@@ -7,7 +7,7 @@ use super::{
     key::KeyHasher,
 };
 use crate::{files::write_atomic, plan::shell_words, toolchain::process::Ending};
-use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
 /// runtime of a program that loads the library (`PyTorch` brings its own).
@@ -44,12 +44,7 @@ impl Builder<'_> {
         let full = self.options.out_dir.join(&path);
         write_atomic(&full, &stored.output).map_err(BuildError::output("write", &full))?;
         self.write_link_log(&stored.log)?;
-        let mut object_bytes_by_target = BTreeMap::new();
-        for artifact in artifacts {
-            let target = artifact.target.map_or_else(|| "host".to_owned(), |t| t.to_string());
-            *object_bytes_by_target.entry(target).or_default() += artifact.size_bytes;
-        }
-        Ok(Library { path, size_bytes: stored.output.len() as u64, object_bytes_by_target, cached })
+        Ok(Library { path, size_bytes: stored.output.len() as u64, cached })
     }
 
     fn link_key(&self, artifacts: &[Artifact]) -> String {

@@ -5,23 +5,27 @@
 //! Builder::open ─▶ compile(units) ─▶ BuildReport ─▶ link ─▶ write_report
 //! ```
 //!
-//! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `report.json`.
+//! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `lib/manifest.json`, `report.json`.
 
 mod builder;
 mod cache;
 mod compile;
 mod diagnostics;
 mod error;
+mod inspect;
 mod key;
 mod link;
+mod manifest;
 mod memory;
 mod observer;
 mod ptxas;
 mod report;
+mod sass;
 mod unit;
 
 pub use builder::{BuildOptions, Builder};
 pub use error::BuildError;
 pub use observer::{Observer, Outcome};
-pub use report::{Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION};
+pub use report::{Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION, Share};
+pub use sass::MachineCode;
 pub use unit::Unit;

@@ -1,7 +1,8 @@
 //! What a build has made, as values that can be printed as JSON. Paths are relative to the output folder, so that the
 //! folder may be moved.
 
-use crate::grid::Target;
+use super::MachineCode;
+use crate::grid::{Kind, Target};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -9,7 +10,7 @@ use std::{
 };
 
 /// Version of `report.json`; grows when a field changes its meaning or goes away.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// What ptxas reports about one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,14 +36,22 @@ pub struct Artifact {
     pub name: String,
     /// Target of a kernel; `None` for host code.
     pub target: Option<Target>,
+    /// The target whose flags it was compiled with: its own, or the one it is to run as; `None` for host code.
+    pub compiled_for: Option<Target>,
+    /// Kind of a kernel; `None` for host code.
+    pub kind: Option<Kind>,
     /// The object: `obj/<name>.o`.
     pub object: PathBuf,
+    /// nvcc's flags that decide what it is.
+    pub flags: Vec<String>,
     /// Cache key (BLAKE3, hexadecimal).
     pub key: String,
     /// BLAKE3 of the object, hexadecimal.
     pub object_hash: String,
     /// ptxas's report, one entry a kernel; empty for host code.
     pub resources: Vec<KernelResources>,
+    /// What its machine code is made of; `None` for host code, and where it was not inspected.
+    pub machine_code: Option<MachineCode>,
     /// CPU time of the compiler (seconds), when it was compiled.
     pub cpu_seconds: f64,
     /// Time from start to end of the compiler (seconds), when it was compiled.
@@ -93,6 +102,8 @@ pub enum FailureKind {
     Compiler,
     /// The compiler died of a signal.
     Died,
+    /// Its machine code is not what its plan promised.
+    MachineCode,
     /// The compiler ran out of memory, also when it ran alone.
     Memory,
     /// The compiler ran past the time limit.
@@ -114,6 +125,35 @@ pub struct BuildFailure {
     pub log: Option<PathBuf>,
 }
 
+/// What some of the artifacts take together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Share {
+    /// How many there are.
+    pub variants: usize,
+    /// Size of their objects (bytes).
+    pub object_bytes: u64,
+    /// CPU time of the compiler for one of them, in the mean (seconds), when they were compiled.
+    pub mean_cpu_seconds: f64,
+    /// CPU time of the compiler for the slowest of them (seconds).
+    pub most_cpu_seconds: f64,
+}
+
+impl Share {
+    /// Sums up `artifacts` by what `name` says of each; `None` counts as `host`.
+    pub(super) fn by<T: ToString>(artifacts: &[Artifact], name: impl Fn(&Artifact) -> Option<T>) -> BTreeMap<String, Self> {
+        let mut shares: BTreeMap<String, Self> = BTreeMap::new();
+        for artifact in artifacts {
+            let share = shares.entry(name(artifact).map_or_else(|| "host".to_owned(), |n| n.to_string())).or_default();
+            let sum = share.mean_cpu_seconds * share.variants as f64 + artifact.cpu_seconds;
+            share.variants += 1;
+            share.object_bytes += artifact.size_bytes;
+            share.mean_cpu_seconds = sum / share.variants as f64;
+            share.most_cpu_seconds = share.most_cpu_seconds.max(artifact.cpu_seconds);
+        }
+        shares
+    }
+}
+
 /// The linked library.
 #[derive(Clone, Debug, Serialize)]
 pub struct Library {
@@ -121,8 +161,6 @@ pub struct Library {
     pub path: PathBuf,
     /// Its size (bytes).
     pub size_bytes: u64,
-    /// Size of the objects in it by target (bytes).
-    pub object_bytes_by_target: BTreeMap<String, u64>,
     /// Whether it was found in the cache.
     pub cached: bool,
 }
@@ -140,8 +178,14 @@ pub struct BuildReport {
     pub artifacts: Vec<Artifact>,
     /// What did not, in the order of the units.
     pub failures: Vec<BuildFailure>,
+    /// What the kernels of each target take; host code counts as `host`.
+    pub by_target: BTreeMap<String, Share>,
+    /// What the kernels of each kind take; host code counts as `host`.
+    pub by_kind: BTreeMap<String, Share>,
     /// The library, once linked.
     pub library: Option<Library>,
+    /// Why machine code was not inspected; `None` where all of it was.
+    pub not_inspected: Option<String>,
     /// Whether the user interrupted; units not begun are then in neither list.
     #[serde(skip)]
     pub interrupted: bool,

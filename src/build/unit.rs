@@ -1,6 +1,9 @@
 //! One translation unit to compile, and the flags it is compiled with.
 
-use crate::{grid::Target, plan};
+use crate::{
+    grid::{Kind, Target},
+    plan::{self, Plan, TensorCore},
+};
 use std::path::{Path, PathBuf};
 
 /// What nvcc is asked to compile.
@@ -14,6 +17,12 @@ pub struct Unit {
     pub text: String,
     /// Target of a kernel; `None` for host code such as the dispatcher.
     pub target: Option<Target>,
+    /// The target whose flags it is compiled with: its own, or the one it is to run as.
+    pub compiled_for: Option<Target>,
+    /// Kind of a kernel; `None` for host code.
+    pub kind: Option<Kind>,
+    /// What a kernel's machine code has to be made of; `None` for host code, which has none.
+    pub promised: Option<TensorCore>,
     /// nvcc's flags without input, output and launcher: the same on every machine, and so part of the cache key.
     pub flags: Vec<String>,
 }
@@ -22,18 +31,36 @@ pub struct Unit {
 const COMMON_FLAGS: [&str; 3] = ["-Iinclude", "-Xcompiler", "-fPIC"];
 
 impl Unit {
-    /// A kernel for `target` with the plan's flags; `ptx` keeps PTX beside machine code where the target allows it.
+    /// The kernel of `plan` with the plan's flags; `ptx` keeps PTX beside machine code where the target allows it.
     /// ptxas is asked for its resource report.
-    pub fn kernel(name: &str, path: &Path, text: &str, target: Target, ptx: bool) -> Self {
-        let mut flags = plan::nvcc_flags(target, ptx);
+    pub fn kernel(plan: &Plan, path: &Path, text: &str, ptx: bool) -> Self {
+        let mut flags = plan::nvcc_flags(plan.compiled_for(), ptx);
         flags.extend(["-Xptxas", "-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
-        Self { name: name.into(), path: path.into(), text: text.into(), target: Some(target), flags }
+        Self {
+            name: plan.variant.name(),
+            path: path.into(),
+            text: text.into(),
+            target: Some(plan.variant.target),
+            compiled_for: Some(plan.compiled_for()),
+            kind: Some(plan.variant.kind),
+            promised: Some(plan.tensor_core),
+            flags,
+        }
     }
 
     /// The dispatcher, which is host code; `ptx` says whether the kernels of its library carry PTX.
     pub fn dispatcher(name: &str, path: &Path, text: &str, ptx: bool) -> Self {
         let no_ptx = (!ptx).then_some("-DKGEN_NO_PTX");
         let flags = ["-O2", "-std=c++17"].into_iter().chain(COMMON_FLAGS).chain(no_ptx).map(String::from).collect();
-        Self { name: name.into(), path: path.into(), text: text.into(), target: None, flags }
+        Self {
+            name: name.into(),
+            path: path.into(),
+            text: text.into(),
+            target: None,
+            compiled_for: None,
+            kind: None,
+            promised: None,
+            flags,
+        }
     }
 }

@@ -77,8 +77,7 @@ fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: b
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
     let mut head = Head { o: vec![0.0; rows * dim], lse: vec![f64::NEG_INFINITY; rows] };
-    let mut yardstick =
-        Yardstick { score_bound: scale * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
+    let mut yardstick = Yardstick { score_bound: scale * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
     let (mut scores, mut scores32) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let mut naive_o = vec![0.0_f32; dim];
     for row in 0..rows {

@@ -72,8 +72,10 @@ pub struct CheckOptions {
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
-    /// Workers at a time on the emulator; a GPU is given one at a time.
+    /// Workers at a time on the emulator.
     pub jobs: usize,
+    /// Workers at a time on a GPU: what they spend most time on, the reference, is computed on the host.
+    pub gpu_jobs: usize,
     /// Limit for each variant; [`default_time_limit`] unless a user says otherwise.
     pub time_limit: Duration,
     /// Run even what passed before.
@@ -116,15 +118,15 @@ impl Observer for () {}
 /// Checks every request; gives the verdicts in the same order. Nothing here fails as a whole: what goes wrong with a
 /// variant is its verdict.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
-    let gpu = Mutex::new(());
-    let one = |request: &CheckRequest| {
-        let verdict = check_one(request, options, observer, &gpu);
+    let turns: Vec<Mutex<()>> = (0..options.gpu_jobs.max(1)).map(|_| Mutex::new(())).collect();
+    let one = |(index, request): (usize, &CheckRequest)| {
+        let verdict = check_one(request, options, observer, &turns[index % turns.len()]);
         observer.done(&verdict);
         verdict
     };
-    match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(1)).build() {
-        Ok(pool) => pool.install(|| requests.par_iter().with_max_len(1).map(one).collect()),
-        Err(_) => requests.iter().map(one).collect(),
+    match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(options.gpu_jobs).max(1)).build() {
+        Ok(pool) => pool.install(|| requests.par_iter().enumerate().with_max_len(1).map(one).collect()),
+        Err(_) => requests.iter().enumerate().map(one).collect(),
     }
 }
 
@@ -140,7 +142,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         level: options.level,
         filter: options.filter.clone(),
         seed: options.seed,
-        threads: reference_threads(device, options.jobs),
+        threads: reference_threads(device, options),
         time_limit_seconds: options.time_limit.as_secs_f64(),
     };
     let cache = VerdictCache::new(&options.cache);
@@ -182,12 +184,12 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     verdict
 }
 
-/// Threads for a worker's reference: all cores for the one worker of a GPU, a share of them for each on the emulator.
-fn reference_threads(device: DeviceKind, jobs: usize) -> usize {
+/// Threads for a worker's reference: its share of the cores.
+fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     match device {
-        DeviceKind::Gpu => cores,
-        DeviceKind::Emulator => cores.div_ceil(jobs.max(1)),
+        DeviceKind::Gpu => cores.div_ceil(options.gpu_jobs.max(1)),
+        DeviceKind::Emulator => cores.div_ceil(options.jobs.max(1)),
     }
 }
 

@@ -120,29 +120,12 @@ impl Tensors {
             }
             image
         });
-        let integers = |wanted: bool, values: Vec<usize>| {
-            wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
-        };
-        let starts = |side| {
-            let plan = problem.rows(side);
-            plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
-        };
-        let lengths = [
-            ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
-            ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
-            ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
-            ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
-        ];
         let descales = problem.fp8.unwrap_or(Descales::Absent);
         let tensors = [("q", image(0, Some(&self.q))), ("k", image(1, Some(&self.k))), ("v", image(2, Some(&self.v)))];
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
         Call {
-            inputs: tensors
-                .into_iter()
-                .chain(lengths.into_iter().filter_map(|(name, image)| Some((name, image?))))
-                .chain(descales.images(problem))
-                .collect(),
+            inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
             scratch: false,
             params: Params::Fwd(FwdParams {
@@ -156,6 +139,7 @@ impl Tensors {
                 seqlen_k: problem.rows(Side::Key).bound as i32,
                 total_rows,
                 num_splits: 0,
+                concurrent_blocks: 0,
                 head_dim: head_dim as i32,
                 dtype: number.code(),
                 causal,
@@ -163,6 +147,24 @@ impl Tensors {
             }),
         }
     }
+}
+
+/// The tensors that give the lengths of the sequences, those that the problem wants.
+pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+    let integers = |wanted: bool, values: Vec<usize>| {
+        wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
+    };
+    let starts = |side| {
+        let plan = problem.rows(side);
+        plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
+    };
+    let lengths = [
+        ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
+        ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
+        ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
+        ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
+    ];
+    lengths.into_iter().filter_map(|(name, image)| Some((name, image?)))
 }
 
 /// Side and heads of Q, K, V, O by number.

@@ -1,18 +1,25 @@
 //! `kgen build`: render, compile, link. What `kgen build-all` does too, before it checks.
 
 pub(super) mod made;
+mod totals;
 
 use super::{
     CliError, Format, Global,
-    select::SelectionArgs,
+    select::{SelectionArgs, words},
     ui::{self, ByteSize, Progress},
 };
 use crate::{
     build::{BuildError, BuildOptions},
+    grid::Target,
     toolchain::{Cancel, HostCompiler, Nvcc, NvccRequest, cache_dir, find_nvcc, host_compiler},
 };
 use made::{Extra, Made};
-use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +27,8 @@ Examples:
   kgen build --head-dim 128 --dtype bf16 --target ampere
                                  a slice of it
   kgen build --filter 'hdim >= 128 and dtype == bf16' -j 8
+  kgen build --target sm120 --run-as sm90
+                                 sm120's kernels, as a Hopper GPU can run them
   kgen build --launcher ccache   with a compiler cache in front of nvcc
   kgen build --nvcc /usr/local/cuda/bin/nvcc --offline
                                  with this nvcc, and no network";
@@ -47,7 +56,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "PATH")]
     nvcc: Option<PathBuf>,
 
-    /// Never use the network: fail where nvcc would have to be installed.
+    /// Never use the network: fail where nvcc would have to be installed, and do without a disassembler.
     #[arg(long)]
     offline: bool,
 
@@ -59,9 +68,19 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     no_ptx: bool,
 
+    /// Build kernels whose machine code uses local memory, which is slow, instead of refusing them.
+    #[arg(long)]
+    allow_spills: bool,
+
     /// Memory all compilers together may take, for example 8G [default: what is available].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
+
+    /// Build with the portable instructions alone for the GPUs of this target, to try kernels made for others on them. Goes
+    /// into run-as-TARGET below the build folder.
+    #[arg(long, value_name = "TARGET", conflicts_with = "generated", ignore_case = true, hide_possible_values = true)]
+    #[arg(value_parser = words::<Target>())]
+    run_as: Option<Target>,
 
     /// Where kernels are written.
     #[arg(long, value_name = "DIR", default_value = "generated")]
@@ -74,6 +93,11 @@ pub(super) struct BuildArgs {
     /// Longest one compiler may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: u64,
+}
+
+/// Where a build puts what it makes: a place of its own for what is to run as another target.
+pub(super) fn output_folder(build_dir: &Path, run_as: Option<Target>) -> PathBuf {
+    run_as.map_or_else(|| build_dir.to_owned(), |target| build_dir.join(format!("run-as-{target}")))
 }
 
 /// The compilers a build uses.
@@ -104,14 +128,18 @@ impl BuildArgs {
 
     /// The options of the build room.
     pub fn options(&self) -> Result<BuildOptions, CliError> {
+        let out_dir = output_folder(&self.build_dir, self.run_as);
         Ok(BuildOptions {
             jobs: self.jobs(),
             memory_limit: self.memory.map(|m| m.0),
             launcher: self.launcher.clone(),
-            out_dir: self.build_dir.clone(),
-            generated_dir: self.generated.clone(),
+            generated_dir: if self.run_as.is_some() { out_dir.join("generated") } else { self.generated.clone() },
+            out_dir,
             cache_dir: cache_dir()?,
             time_limit: Duration::from_secs(self.time_limit),
+            offline: self.offline,
+            // Tiles are chosen for a kernel's own target; what is tried on another need not be its best.
+            allow_spills: self.allow_spills || self.run_as.is_some(),
         })
     }
 }

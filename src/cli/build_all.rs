@@ -91,6 +91,7 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
         time_limit: None,
         fresh: false,
         jobs: args.jobs(),
+        gpu_jobs: 1,
         gpu: place.gpu,
     };
     checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), cancel, format)

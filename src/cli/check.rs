@@ -2,14 +2,16 @@
 
 use super::{
     CliError, Format, Global,
+    build::output_folder,
     checking::{self, How, Place},
-    select::SelectionArgs,
+    select::{SelectionArgs, words},
     ui,
     workshop::Workshop,
 };
 use crate::{
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict},
     device::{DeviceChoice, DeviceKind, GpuInfo},
+    grid::Target,
     plan::Plan,
     toolchain::host_compiler,
 };
@@ -31,7 +33,9 @@ Examples:
   kgen check --head-dim 64 --case one-hot --seed 7
                                       cases by name, other inputs
   kgen check --device gpu --library build/lib/libkgen.so
-                                      what `kgen build` has made";
+                                      what `kgen build` has made
+  kgen check --device gpu --run-as sm90 --target sm120
+                                      what `kgen build --run-as sm90` has made";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -43,13 +47,19 @@ pub struct Args {
     #[command(flatten)]
     check: CheckArgs,
 
-    /// Variants at once on the emulator [default: one for each core]; a GPU takes one at a time.
+    /// Variants at once [default: one for each core on the emulator, one on a GPU].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
-    /// The library of kernels a GPU check runs.
-    #[arg(long, value_name = "FILE", default_value = "build/lib/libkgen.so")]
-    library: PathBuf,
+    /// The library of kernels a GPU check runs [default: build/lib/libkgen.so, or with `--run-as` the one below
+    /// build/run-as-TARGET].
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+
+    /// Check kernels as `kgen build --run-as` makes them for the GPUs of this target.
+    #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
+    #[arg(value_parser = words::<Target>())]
+    run_as: Option<Target>,
 }
 
 /// What to check and where.
@@ -107,12 +117,13 @@ impl CheckArgs {
     ///
     /// # Errors
     /// [`CliError::Environment`] where `gpu` is asked for and there is none, or no library.
-    fn place(&self, library: &Path) -> Result<Place, CliError> {
+    fn place(&self, library: &Path, run_as: Option<Target>) -> Result<Place, CliError> {
         let place = Place::find(self.device)?;
         if place.gpu.is_none() || library.is_file() {
             return Ok(place);
         }
-        let missing = format!("there is no `{}` to run on the GPU; `kgen build` makes it", library.display());
+        let flag = run_as.map_or_else(String::new, |target| format!(" --run-as {target}"));
+        let missing = format!("there is no `{}` to run on the GPU; `kgen build{}` makes it", library.display(), flag);
         if place.only_gpu {
             return Err(CliError::Environment(missing));
         }
@@ -121,7 +132,7 @@ impl CheckArgs {
     }
 
     /// Which cases, and how they are run.
-    fn how(&self, jobs: usize, gpu: Option<GpuInfo>) -> How {
+    fn how(&self, jobs: usize, gpu_jobs: usize, gpu: Option<GpuInfo>) -> How {
         How {
             level: self.level(),
             filter: self.case.clone(),
@@ -129,6 +140,7 @@ impl CheckArgs {
             time_limit: self.time_limit.map(Duration::from_secs),
             fresh: self.fresh,
             jobs,
+            gpu_jobs,
             gpu,
         }
     }
@@ -139,12 +151,13 @@ impl CheckArgs {
 /// # Errors
 /// [`CliError::VariantFailed`] when a variant did not pass, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let Args { selection, check, jobs, library } = args;
+    let Args { selection, check, jobs, library, run_as } = args;
+    let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     let cancel = ui::cancel_on_ctrl_c();
     let workshop = Workshop::new(global)?;
-    let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?)?;
+    let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;
     check.refuse_unknown_case(&plans)?;
-    let place = check.place(&library)?;
+    let place = check.place(&library, run_as)?;
     // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
     let kernel = |plan: &Plan| {
         if place.takes(plan.compiled_for(), true) {
@@ -157,8 +170,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         kernel(plan).map(|kernel| CheckRequest { variant: plan.variant, compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
+    let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    let how = check.how(jobs, place.gpu);
+    let how = check.how(jobs, gpu_jobs, place.gpu);
     let host = || Ok(host_compiler()?);
     let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
     match global.format {

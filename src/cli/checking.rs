@@ -64,6 +64,8 @@ pub(super) struct How {
     pub fresh: bool,
     /// Variants at once on the emulator.
     pub jobs: usize,
+    /// Variants at once on a GPU.
+    pub gpu_jobs: usize,
     /// The GPU that requests for one run on.
     pub gpu: Option<GpuInfo>,
 }
@@ -90,12 +92,13 @@ pub(super) fn run(
         kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
     }
     let own = std::env::current_exe();
-    let How { level, filter, seed, time_limit, fresh, jobs, gpu } = how;
+    let How { level, filter, seed, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
     let options = CheckOptions {
         level,
         filter,
         seed,
         jobs,
+        gpu_jobs,
         time_limit: time_limit.unwrap_or_else(|| check::default_time_limit(level)),
         fresh,
         cache,

@@ -3,7 +3,7 @@
 use super::{CliError, Format, Global, ui};
 use crate::{
     device::GpuInfo,
-    toolchain::{self, Nvcc, NvccRequest, ToolchainError},
+    toolchain::{self, Cancel, DISASSEMBLER, Nvcc, NvccRequest, ToolchainError},
 };
 use console::style;
 use serde::Serialize;
@@ -53,13 +53,9 @@ struct Finding {
 /// [`CliError::Environment`] when something `kgen build` needs is missing and cannot be installed by kgen.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let python = toolchain::python();
-    let findings = [
-        nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, python.is_ok()),
-        host_compiler(),
-        pip(python),
-        gpu(),
-        cache(),
-    ];
+    let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_| ());
+    let disassembler = disassembler(found.as_ref().ok(), python.is_ok())?;
+    let findings = [nvcc(found, python.is_ok()), disassembler, host_compiler(), pip(python), gpu(), cache()];
     match global.format {
         Format::Human => ui::print(&findings.iter().map(line).collect::<String>())?,
         Format::Json => ui::print_json(&findings)?,
@@ -80,8 +76,8 @@ fn line(finding: &Finding) -> String {
     format!("{mark}  {:<14} {}\n", finding.name, finding.detail)
 }
 
-fn nvcc(request: &NvccRequest, can_install: bool) -> Finding {
-    let (state, detail) = match toolchain::find_nvcc(request, &|_| ()) {
+fn nvcc(found: Result<Nvcc, ToolchainError>, can_install: bool) -> Finding {
+    let (state, detail) = match found {
         Ok(Nvcc { path, version, origin, .. }) => (State::Found, format!("{version} at `{}` ({origin})", path.display())),
         Err(ToolchainError::Offline { destination }) if can_install => (
             State::Absent,
@@ -96,6 +92,28 @@ fn nvcc(request: &NvccRequest, can_install: bool) -> Finding {
         Err(other) => (State::Missing, other.to_string()),
     };
     Finding { name: "nvcc", state, detail }
+}
+
+/// What reads machine code. Builds work without it, so its lack is never an error.
+fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CliError> {
+    let found = match nvcc {
+        Some(nvcc) => toolchain::find_disassembler(nvcc, true, &Cancel::default(), &|_| ()).map(Some),
+        // Its place is beside an nvcc that is not there either; what can be there is kgen's own.
+        None => Ok(None),
+    };
+    let own = || toolchain::provisioned(&DISASSEMBLER);
+    let (state, detail) = match found {
+        Ok(Some(found)) => (State::Found, format!("{} at `{}`", found.version, found.nvdisasm.display())),
+        Ok(None) | Err(ToolchainError::NoDisassembler { .. }) => match own()? {
+            Some(own) => (State::Found, format!("`{}`", own.program(DISASSEMBLER.program).display())),
+            None if can_install => {
+                (State::Absent, "`kgen build` will install it; it reads the machine code of each kernel".into())
+            }
+            None => (State::Absent, "machine code is not inspected without it, and there is no pip to install it with".into()),
+        },
+        Err(other) => (State::Absent, other.to_string()),
+    };
+    Ok(Finding { name: "disassembler", state, detail })
 }
 
 fn host_compiler() -> Finding {

@@ -79,7 +79,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let output = output.as_path();
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_note(&workshop.grid);
+    selection.tell_notes(&workshop.grid);
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
 
@@ -99,14 +99,14 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 /// [`CliError::Usage`]; the folder is then as it was.
 fn write_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, WriteSummary), CliError> {
     // Before the folder is made.
-    let plans = workshop.plan_all(variants)?;
+    let plans = workshop.plan_all(variants, None)?;
     let open = Folder::open(folder, &ui::note, &|| false).map_err(unwritable(FLAG))?;
     let (plans, files) = workshop.folder_files(folder, variants, plans, open.held())?;
     Ok((variants_of(&plans), open.write(&files, Prune::Yes).map_err(unwritable(FLAG))?))
 }
 
 fn check_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
-    let plans = workshop.plan_all(variants)?;
+    let plans = workshop.plan_all(variants, None)?;
     let (plans, files) = workshop.folder_files(folder, variants, plans, &render::held_variants(folder)?)?;
     Ok((variants_of(&plans), render::drift(folder, &files)?))
 }

@@ -1,15 +1,20 @@
 //! `kgen toolchain`.
 
 use super::{CliError, Format, Global, ui};
-use crate::toolchain::{self as tools, ToolchainError};
+use crate::toolchain::{self as tools, Bundle, COMPILER, DISASSEMBLER, ToolchainError};
 use clap::Subcommand;
+use serde::Serialize;
 use serde_json::json;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  kgen toolchain install    fetch CUDA 13.0's compiler with your own pip
+  kgen toolchain install    fetch CUDA's compiler and disassembler with pip
   kgen toolchain show       where it is and how big
   kgen toolchain remove     take it away again";
+
+/// Everything kgen can install.
+const BUNDLES: [&Bundle; 2] = [&COMPILER, &DISASSEMBLER];
 
 /// Arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -19,14 +24,14 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do with kgen's own compiler.
+/// What to do with kgen's own compiler and disassembler.
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Action {
-    /// Install it, unless it is there (about 105 MB to download, 270 MB on disk).
+    /// Install them, unless they are there (about 110 MB to download, 290 MB on disk).
     Install,
-    /// Say where it is.
+    /// Say where they are.
     Show,
-    /// Remove it.
+    /// Remove them.
     Remove,
 }
 
@@ -47,7 +52,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let cancel = ui::cancel_on_ctrl_c();
     match args.action {
         Action::Install => {
-            tools::install(&cancel, &ui::note)?;
+            for bundle in BUNDLES {
+                tools::install(bundle, &cancel, &ui::note)?;
+            }
             show(global)
         }
         Action::Show => show(global),
@@ -55,25 +62,41 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             let freed = tools::remove(&cancel, &ui::note)?;
             match global.format {
                 Format::Json => ui::print_json(&json!({ "freed_bytes": freed })),
-                Format::Human if freed == 0 => ui::print("kgen has no compiler of its own here\n"),
-                Format::Human => ui::print(&format!("removed kgen's compiler: {} freed\n", ui::size(freed))),
+                Format::Human if freed == 0 => ui::print("kgen has no compiler and no disassembler of its own here\n"),
+                Format::Human => ui::print(&format!("removed what kgen had installed: {} freed\n", ui::size(freed))),
             }
         }
     }
 }
 
+/// One bundle, for `--format json`.
+#[derive(Serialize)]
+struct Shown {
+    name: &'static str,
+    installed: bool,
+    folder: Option<PathBuf>,
+    program: Option<PathBuf>,
+    size_bytes: Option<u64>,
+}
+
 fn show(global: &Global) -> Result<(), CliError> {
-    let own = tools::provisioned()?;
-    match (global.format, own) {
-        (Format::Json, own) => {
-            let folder = own.as_ref().map(|o| &o.folder);
-            let nvcc = own.as_ref().map(tools::Provisioned::nvcc);
-            let size = own.as_ref().map(tools::Provisioned::size_bytes);
-            ui::print_json(&json!({ "installed": own.is_some(), "folder": folder, "nvcc": nvcc, "size_bytes": size }))
-        }
-        (Format::Human, Some(own)) => ui::print(&format!("{} ({})\n", own.nvcc().display(), ui::size(own.size_bytes()))),
-        (Format::Human, None) => {
-            ui::print("kgen has no compiler of its own; `kgen toolchain install` fetches one where you have none\n")
-        }
+    let shown = |bundle: &Bundle| -> Result<Shown, CliError> {
+        let own = tools::provisioned(bundle)?;
+        Ok(Shown {
+            name: bundle.what,
+            installed: own.is_some(),
+            program: own.as_ref().map(|own| own.program(bundle.program)),
+            size_bytes: own.as_ref().map(tools::Provisioned::size_bytes),
+            folder: own.map(|own| own.folder),
+        })
+    };
+    let all = BUNDLES.into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    if global.format == Format::Json {
+        return ui::print_json(&all);
     }
+    let line = |one: &Shown| match (&one.program, one.size_bytes) {
+        (Some(program), Some(size)) => format!("{}: {} ({})\n", one.name, program.display(), ui::size(size)),
+        _ => format!("{}: not installed; `kgen toolchain install` fetches it where you have none\n", one.name),
+    };
+    ui::print(&all.iter().map(line).collect::<String>())
 }

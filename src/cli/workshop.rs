@@ -6,7 +6,7 @@ use super::{
     select::{self, load_grid},
 };
 use crate::{
-    grid::{Grid, Variant},
+    grid::{Grid, Target, Variant},
     plan::Plan,
     render::{self, OutputFile, RenderError, Renderer, Templates},
 };
@@ -43,12 +43,22 @@ impl Workshop {
         select::plan(&self.grid, variant)
     }
 
+    /// As [`plan`](Self::plan), compiled for another target where one is named.
+    ///
+    /// # Errors
+    /// A sentence, also where the kernel has no form that runs there.
+    pub fn plan_to_run_as(&self, variant: Variant, run_as: Option<Target>) -> Result<Plan, String> {
+        let plan = self.plan(variant)?;
+        run_as.map_or(Ok(plan.clone()), |target| plan.to_run_as(target).map_err(|error| error.to_string()))
+    }
+
     /// Plans all variants or none.
     ///
     /// # Errors
     /// [`CliError::Usage`] with the first refusal and the number of others.
-    pub fn plan_all(&self, variants: &[Variant]) -> Result<Vec<Plan>, CliError> {
-        let (plans, refused): (Vec<Plan>, Vec<String>) = variants.iter().map(|v| self.plan(*v)).partition_result();
+    pub fn plan_all(&self, variants: &[Variant], run_as: Option<Target>) -> Result<Vec<Plan>, CliError> {
+        let (plans, refused): (Vec<Plan>, Vec<String>) =
+            variants.iter().map(|v| self.plan_to_run_as(*v, run_as)).partition_result();
         match refused.first() {
             None => Ok(plans),
             Some(first) if refused.len() == 1 => Err(CliError::Usage(first.clone())),
@@ -74,7 +84,7 @@ impl Workshop {
         let asked: BTreeSet<&Variant> = asked.iter().collect();
         if asked != self.grid.variants().iter().collect() {
             let others: Vec<Variant> = held.iter().filter(|v| !asked.contains(v)).copied().collect();
-            plans.extend(self.plan_all(&others).map_err(|error| {
+            plans.extend(self.plan_all(&others, None).map_err(|error| {
                 let remedy = "`kgen generate --all` drops what the grid does not hold";
                 CliError::Usage(format!("`{}` holds a kernel that can no longer be made; {remedy}: {error}", folder.display()))
             })?);

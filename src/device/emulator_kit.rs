@@ -3,11 +3,18 @@
 //! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
 //! same kernel at once disturb each other no more than by doing the work twice.
 
-use crate::files::FieldHasher;
+use crate::{
+    files::FieldHasher,
+    toolchain::{
+        Cancel,
+        process::{self, Ending},
+    },
+};
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    time::Duration,
 };
 
 /// How the runtime and every kernel are compiled. `-ffp-contract=off` keeps `a * b + c` two roundings, as written.
@@ -16,6 +23,9 @@ const FLAGS: [&str; 4] = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w"];
 const RUNTIME_OPTIMISATION: &str = "-O2";
 /// A kernel is compiled for each check and mostly calls the runtime.
 const KERNEL_OPTIMISATION: &str = "-O1";
+
+/// Longest one compile may take; a kernel needs about a second.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
@@ -162,13 +172,21 @@ impl EmulatorKit {
             command.arg("-I").arg(self.folder.join(include));
         }
         arguments(&mut command);
-        let output = command.output().map_err(|source| KitError::NoCompiler { compiler: self.compiler.clone(), source })?;
-        if output.status.success() {
+        let no_compiler = |source| KitError::NoCompiler { compiler: self.compiler.clone(), source };
+        let complaints = tempfile::NamedTempFile::new_in(&self.root).map_err(no_compiler)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints.reopen().map_err(no_compiler)?);
+        let done = process::run(&mut command, LIMIT, &Cancel::default()).map_err(no_compiler)?;
+        if done.ending.is_success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = fs::read(complaints.path()).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
         let first_error = said.lines().find(|line| line.contains("error")).or_else(|| said.lines().next());
-        let first_error = first_error.unwrap_or("it says nothing").trim().to_owned();
+        let first_error = match (done.ending, first_error) {
+            (Ending::TimeLimit, _) => format!("it was not done after {} s", LIMIT.as_secs()),
+            (_, Some(line)) => line.trim().to_owned(),
+            (ending, None) => format!("it says nothing ({ending:?})"),
+        };
         let log = self.root.join(format!("{name}.log"));
         write(&log, &said)?;
         Err(KitError::Refused { name: name.to_owned(), first_error, log })

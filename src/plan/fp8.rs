@@ -104,7 +104,10 @@ impl Recipe for Fp8Forward {
             return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
         }
         if tile.fp8_mma == Fp8Mma::BlockScaled && !has_block_scale(variant.target) {
-            return Some(format!("`fp8_mma` is \"block_scaled\", which `{}` lacks; \"fp32\" and \"fp16\" are there", variant.target));
+            return Some(format!(
+                "`fp8_mma` is \"block_scaled\", which `{}` lacks; \"fp32\" and \"fp16\" are there",
+                variant.target
+            ));
         }
         let most = p_range(tile);
         if rescale_threshold > most {

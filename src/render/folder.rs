@@ -19,6 +19,9 @@ const STAGING_PREFIX: &str = ".kgen-staging-";
 /// What every kernel's header says; a file without it is not overwritten as one of kgen's.
 const MARK: &str = "// Made by kgen ";
 
+/// How `kgen.h` begins, in this kgen and in older ones. Where it lies beside a single kernel, the headers with it are kgen's.
+const HEADER_MARK: &[u8] = b"/* kgen.h - ";
+
 /// Whether files of an earlier run that are no longer part of the tree are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prune {
@@ -124,7 +127,7 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
 /// Writes one kernel as `file`, and the headers it includes as `include/` beside it.
 ///
 /// # Errors
-/// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or a header there differs from this kgen's;
+/// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not kgen's;
 /// [`RenderError::Io`] with the system's reason. Nothing has been written then.
 pub fn write_kernel_file(
     file: &Path,
@@ -140,7 +143,9 @@ pub fn write_kernel_file(
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
     let files: Vec<OutputFile> = std::iter::once(kernel).chain(include_tree(templates)).collect();
-    replace(folder, &files, &|path, text| path == name && String::from_utf8_lossy(text).contains(MARK))
+    let own_headers = fs::read(folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
+    let ours = |path: &str, text: &[u8]| if path == name { String::from_utf8_lossy(text).contains(MARK) } else { own_headers };
+    replace(folder, &files, &ours)
 }
 
 /// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
@@ -366,9 +371,21 @@ mod tests {
         assert!(summary.written.contains(&"include/kgen.h".to_owned()));
         assert_eq!(fs::read_to_string(&file).expect("readable"), source.text);
 
+        fs::write(folder.path().join("include/kgen.h"), "/* kgen.h - of an older kgen */\n").expect("written");
+        fs::write(folder.path().join("include/kgen/mma.cuh"), "// older\n").expect("written");
+        let summary = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect("replaced");
+        assert_eq!(summary.written, ["include/kgen.h", "include/kgen/mma.cuh"]);
+
         fs::write(folder.path().join("include/kgen.h"), "/* another */\n").expect("written");
         let error = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect_err("differs").to_string();
         assert!(error.contains("`include/kgen.h`"), "{error}");
+    }
+
+    #[test]
+    fn the_header_of_the_interface_carries_its_mark() {
+        let templates = Templates::embedded();
+        let header = templates.include_files().find(|(path, _)| *path == "kgen.h").expect("there is one");
+        assert!(header.1.as_bytes().starts_with(HEADER_MARK));
     }
 
     #[test]

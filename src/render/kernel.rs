@@ -63,7 +63,13 @@ impl Renderer {
         context.insert("template", template);
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype));
-        let text = self.render(&format!("flash/{template}"), context)?;
+        let mut text = self.render(&format!("flash/{template}"), context)?;
+        if let Some(target) = plan.run_as {
+            let note = format!(
+                "//\n// Built to run as {target}: portable instructions only, to try this kernel on a GPU of another kind.\n"
+            );
+            text.insert_str(text.find('\n').map_or(0, |end| end + 1), &note);
+        }
         let hash = content_hash(&text);
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
@@ -85,12 +91,19 @@ struct TargetWords {
     name: &'static str,
     /// `8.0`
     capability: String,
+    /// `compute capability 8.0 and newer`, `compute capability 12.0 and 12.1`.
+    runs_on: String,
 }
 
 impl TargetWords {
     fn of(target: Target) -> Self {
-        let capability = target.compute_capability();
-        Self { name: target.name(), capability: format!("{}.{}", capability / 10, capability % 10) }
+        let capability = plan::capability_text(target.compute_capability());
+        let runs_on = if target.carries_ptx() {
+            format!("compute capability {capability} and newer")
+        } else {
+            format!("compute capability {}", plan::capabilities_of_machine_code(target).join(" and "))
+        };
+        Self { name: target.name(), capability, runs_on }
     }
 }
 
@@ -179,6 +192,14 @@ mod tests {
                 assert!(source.text.contains(&format!("extern \"C\" int {}(", source.name)));
             }
         }
+    }
+
+    #[test]
+    fn a_kernel_built_to_run_elsewhere_keeps_its_name_and_says_so() {
+        let plan = plan(64, Dtype::Bf16, false).to_run_as(Target::Sm90).expect("has a portable form");
+        let text = renderer().kernel(&plan).expect("renders").text;
+        assert!(text.starts_with("// flash_fwd_hdim64_bf16_sm80\n//\n// Built to run as sm90: "), "{text}");
+        assert!(text.contains("-gencode arch=compute_90a,code=sm_90a") && text.contains("int flash_fwd_hdim64_bf16_sm80("));
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub enum ToolchainError {
     },
     /// No wheels exist for this machine.
     #[error(
-        "kgen cannot install nvcc on {platform} (only on Linux x86_64 and aarch64); install CUDA {needed} yourself and name it with \
-         `--nvcc`"
+        "kgen cannot install CUDA's tools on {platform} (only on Linux x86_64 and aarch64); install CUDA {needed} yourself and name \
+         its nvcc with `--nvcc`"
     )]
     Platform {
         /// Operating system and architecture.
@@ -64,8 +64,8 @@ pub enum ToolchainError {
     },
     /// Python or its pip is missing.
     #[error(
-        "no nvcc found, and installing one needs Python's pip: {detail}; run `apt-get install python3-pip` (or your system's \
-         equivalent), or name an nvcc with `--nvcc`"
+        "kgen installs CUDA's tools with Python's pip: {detail}; run `apt-get install python3-pip` (or your system's equivalent), or \
+         install CUDA and name its nvcc with `--nvcc`"
     )]
     NoPip {
         /// What is missing.
@@ -73,12 +73,30 @@ pub enum ToolchainError {
     },
     /// pip ran and failed.
     #[error(
-        "`python3 -m pip download` could not fetch the compiler: {reason}; kgen uses your own pip settings (`python3 -m pip config \
+        "`python3 -m pip download` could not fetch CUDA's tools: {reason}; kgen uses your own pip settings (`python3 -m pip config \
          list`), so check the network and the index there, then run `kgen toolchain install`"
     )]
     Download {
         /// pip's own words.
         reason: String,
+    },
+    /// No disassembler beside nvcc, and `--offline` forbids fetching one.
+    #[error(
+        "no `cuobjdump` and `nvdisasm` in `{}`, and `--offline` forbids installing them; run `kgen toolchain install` once with a \
+         network",
+        .beside.display()
+    )]
+    NoDisassembler {
+        /// nvcc's folder.
+        beside: PathBuf,
+    },
+    /// Something answers to the name, but not as nvdisasm does.
+    #[error("`{}` is not a working nvdisasm: `--version` {said}", .path.display())]
+    NotDisassembler {
+        /// The program that was asked.
+        path: PathBuf,
+        /// What it did, as a fragment.
+        said: String,
     },
     /// A downloaded file is not the one recorded in kgen.
     #[error(

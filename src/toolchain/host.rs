@@ -1,70 +1,68 @@
 //! The host C++ compiler nvcc works with, and the emulator is built with.
 
-use super::{ToolchainError, find_in_path};
+use super::{Cancel, ToolchainError, find_in_path, is_executable, nvcc::ask_version};
 use serde::Serialize;
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
-/// A working C++ compiler.
+/// Programs that may stand before the compiler in `CXX`.
+const WRAPPERS: [&str; 3] = ["ccache", "sccache", "distcc"];
+
+/// What is looked for in `PATH` where nobody names a compiler.
+const USUAL: [&str; 3] = ["c++", "g++", "clang++"];
+
+/// A working C++ compiler. nvcc is told to use it (`-ccbin`), so that there is one host compiler in a build.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostCompiler {
     /// The program, as an absolute path where it was found through `PATH`.
     pub path: PathBuf,
     /// First line of its `--version`.
     pub version: String,
-    /// Whether the user named it with `CXX`; only then is nvcc told to use it (`-ccbin`).
-    pub named: bool,
 }
 
-/// The C++ compiler the `cc` crate finds: `CXX` where it is set, else the system's.
+/// The C++ compiler of `CXX`, of `HOST_CXX`, of nvcc's own `NVCC_CCBIN`, or the system's.
 ///
 /// # Errors
 /// [`ToolchainError::NoHostCompiler`] when there is none or it does not run.
 pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
-    let named = ["CXX", "HOST_CXX"].iter().any(|v| std::env::var_os(v).is_some_and(|v| !v.is_empty()));
-    let found = locate()?;
-    let path = if found.components().count() == 1 {
-        find_in_path(&found.to_string_lossy()).unwrap_or_else(|| found.clone())
-    } else {
-        found
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let path = match ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name)) {
+        Some(named) => resolve(Path::new(program(&named))),
+        None => USUAL
+            .iter()
+            .find_map(|name| find_in_path(name))
+            .ok_or_else(|| ToolchainError::NoHostCompiler { tried: USUAL[0].into(), detail: "is not in `PATH`".into() })?,
     };
+    // Compilers run in other folders than this one.
+    let path = std::path::absolute(&path).map_err(ToolchainError::io("resolve", &path))?;
     let version = version_of(&path)?;
-    Ok(HostCompiler { path, version, named })
+    Ok(HostCompiler { path, version })
 }
 
-/// Asks `cc`, outside of a build script: everything cargo would tell it is said here.
-fn locate() -> Result<PathBuf, ToolchainError> {
-    let scratch = tempfile::tempdir().map_err(ToolchainError::io("create a folder in", std::env::temp_dir()))?;
-    let system = match std::env::consts::OS {
-        "macos" => "apple-darwin",
-        _ => "unknown-linux-gnu",
-    };
-    let triple = format!("{}-{system}", std::env::consts::ARCH);
-    let tool = cc::Build::new()
-        .cpp(true)
-        .cargo_metadata(false)
-        .cargo_warnings(false)
-        .cargo_output(false)
-        .cargo_debug(false)
-        .target(&triple)
-        .host(&triple)
-        .opt_level(0)
-        .out_dir(scratch.path())
-        .try_get_compiler()
-        .map_err(|e| ToolchainError::NoHostCompiler { tried: "c++".into(), detail: format!("was not found ({e})") })?;
-    Ok(tool.path().to_owned())
+/// The compiler in a value of `CXX`: not the launcher before it, nor flags behind it. A path may hold spaces.
+fn program(named: &str) -> &str {
+    let named = named.trim();
+    if Path::new(named).exists() {
+        return named;
+    }
+    let is_wrapper = |word: &&str| Path::new(word).file_name().is_some_and(|name| WRAPPERS.iter().any(|w| name == *w));
+    named.split_whitespace().find(|word| !is_wrapper(word)).unwrap_or(named)
+}
+
+/// `NVCC_CCBIN` may name a folder, which holds a `g++`; a bare name is one in `PATH`.
+fn resolve(named: &Path) -> PathBuf {
+    if named.is_dir() {
+        return named.join("g++");
+    }
+    if named.components().count() == 1 && !is_executable(named) {
+        return find_in_path(&named.to_string_lossy()).unwrap_or_else(|| named.to_owned());
+    }
+    named.to_owned()
 }
 
 fn version_of(path: &Path) -> Result<String, ToolchainError> {
     let missing = |detail: String| ToolchainError::NoHostCompiler { tried: path.display().to_string(), detail };
-    let output = Command::new(path).arg("--version").output().map_err(|e| missing(format!("cannot be run ({e})")))?;
-    if !output.status.success() {
-        return Err(missing(format!("`--version` failed ({})", output.status)));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().map(str::trim).find(|l| !l.is_empty());
+    let answer = ask_version(path, &Cancel::default()).map_err(missing)?.unwrap_or_default();
+    let line = answer.lines().map(str::trim).find(|l| !l.is_empty());
     line.map(str::to_owned).ok_or_else(|| missing("says no version".into()))
 }
 
@@ -76,5 +74,16 @@ mod tests {
     fn a_missing_host_compiler_names_the_package_that_mends_it() {
         let message = version_of(Path::new("no-such-compiler")).unwrap_err().to_string();
         assert!(message.contains("no-such-compiler") && message.contains("apt-get install g++"), "{message}");
+    }
+
+    #[test]
+    fn the_compiler_is_found_between_a_launcher_and_flags() {
+        for (named, expected) in
+            [("g++-12", "g++-12"), ("ccache g++ -m64", "g++"), ("/usr/bin/sccache /opt/clang++", "/opt/clang++")]
+        {
+            assert_eq!(program(named), expected);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(resolve(folder.path()), folder.path().join("g++"));
     }
 }

@@ -1,7 +1,8 @@
-//! The compilers kgen drives: finding nvcc, provisioning one where there is none, finding the host compiler, and
-//! running any child process under a time limit. Knows nothing of kernels, caches of objects or terminals; what it is
+//! The compilers kgen drives: finding nvcc and its disassembler, provisioning them where there are none, finding the host
+//! compiler, and running any child process under a time limit. Knows nothing of kernels, caches of objects or terminals; what it is
 //! doing is told through a callback.
 
+mod disassembler;
 mod error;
 mod host;
 mod nvcc;
@@ -9,11 +10,13 @@ pub mod process;
 mod provision;
 mod wheels;
 
+pub use disassembler::{Disassembler, find_disassembler};
 pub use error::ToolchainError;
 pub use host::{HostCompiler, host_compiler};
 pub use nvcc::{MINIMUM_NVCC, Nvcc, NvccOrigin, NvccRequest, find_nvcc};
 pub use process::Cancel;
 pub use provision::{Provisioned, folder_size, install, provisioned, python, remove};
+pub use wheels::{Bundle, COMPILER, DISASSEMBLER};
 
 use std::path::{Path, PathBuf};
 

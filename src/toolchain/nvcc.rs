@@ -1,6 +1,6 @@
 //! Finding nvcc and asking it who it is.
 
-use super::{Cancel, ToolchainError, find_in_path, is_executable, process, provision};
+use super::{Cancel, ToolchainError, find_in_path, is_executable, process, provision, wheels::COMPILER};
 use serde::Serialize;
 use std::{
     fmt,
@@ -81,15 +81,15 @@ pub fn find_nvcc(request: &NvccRequest, say: &dyn Fn(&str)) -> Result<Nvcc, Tool
     if let Some((origin, path)) = search(request.flag.as_deref())? {
         return describe(&path, origin, &request.cancel);
     }
-    let own = match provision::provisioned()? {
+    let own = match provision::provisioned(&COMPILER)? {
         Some(own) => own,
-        None if request.offline => return Err(ToolchainError::Offline { destination: provision::destination()? }),
+        None if request.offline => return Err(ToolchainError::Offline { destination: provision::destination(&COMPILER)? }),
         None => {
             say("no nvcc in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`: installing CUDA's compiler for kgen alone");
-            provision::install(&request.cancel, say)?
+            provision::install(&COMPILER, &request.cancel, say)?
         }
     };
-    describe(&own.nvcc(), NvccOrigin::Provisioned, &request.cancel)
+    describe(&own.program("nvcc"), NvccOrigin::Provisioned, &request.cancel)
 }
 
 /// The nvcc somebody named, if anybody did.
@@ -126,20 +126,20 @@ fn describe(path: &Path, origin: NvccOrigin, cancel: &Cancel) -> Result<Nvcc, To
     Ok(Nvcc { path, version, build_id, origin, library_dir })
 }
 
-/// What a program that is no nvcc said, as it may be shown: not too long, and nothing a terminal would obey.
-fn said(line: &str) -> String {
+/// What a program that is not the one wanted said, as it may be shown: not too long, and nothing a terminal would obey.
+pub(super) fn said(line: &str) -> String {
     let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     format!("said `{}`", line.chars().take(80).map(plain).collect::<String>())
 }
 
 /// The words that lead from a too old nvcc to kgen's own.
 fn mend_old() -> Result<String, ToolchainError> {
-    let own = provision::destination()?.join("bin").join("nvcc");
+    let own = provision::destination(&COMPILER)?.join("bin").join("nvcc");
     Ok(format!("name a newer one with `--nvcc`, or run `kgen toolchain install` and pass `--nvcc {}`", own.display()))
 }
 
-/// Standard output of `nvcc --version`, or a fragment that says why there is none; `None` when cancelled.
-fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>, String> {
+/// Standard output of `<path> --version`, or a fragment that says why there is none; `None` when cancelled.
+pub(super) fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>, String> {
     let out = tempfile::NamedTempFile::new().map_err(|e| format!("could not be asked ({e})"))?;
     let handle = out.reopen().map_err(|e| format!("could not be asked ({e})"))?;
     let mut command = Command::new(path);
@@ -157,8 +157,8 @@ fn ask_version(path: &Path, cancel: &Cancel) -> Result<Option<String>, String> {
     }
 }
 
-/// Version and build line of nvcc's answer; `None` when it is not nvcc's.
-fn parse_version(answer: &str) -> Option<(String, String)> {
+/// Version and build line of an answer of nvcc or of a tool beside it; `None` when it is not such a one's.
+pub(super) fn parse_version(answer: &str) -> Option<(String, String)> {
     let release = answer.lines().find(|l| l.contains("release "))?;
     let version = release.rsplit_once(", V")?.1.trim();
     let numeric = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));

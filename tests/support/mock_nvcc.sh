@@ -3,6 +3,7 @@
 #
 # MOCK_NVCC_VERSION  the version it claims (13.0.88)
 # MOCK_NVCC_LOG      file to which `start NAME PID`, `end NAME` and `link` are appended
+# MOCK_NVCC_CCBIN_LOG file to which the host compiler of each call is appended
 # MOCK_NVCC_ERROR    NAME of the unit that does not compile
 # MOCK_NVCC_HANG     NAME of the unit whose compiler, and its child, never end
 # MOCK_NVCC_OOM      NAME of the unit whose compiler is always killed for memory
@@ -25,6 +26,7 @@ while [ $# -gt 0 ]; do
     -o) output=$2 && shift ;;
     -c) source=$2 && shift ;;
     -shared) shared=1 ;;
+    -ccbin) [ -z "$MOCK_NVCC_CCBIN_LOG" ] || echo "$2" >>"$MOCK_NVCC_CCBIN_LOG" ;;
     esac
     shift
 done

@@ -1,6 +1,6 @@
 //! The line from a selection to a linked library, and the table it ends in. Shared by `build` and `build-all`.
 
-use super::{BuildArgs, Tools};
+use super::{BuildArgs, Tools, totals};
 use crate::{
     build::{Artifact, BuildError, BuildFailure, BuildReport, Builder, FailureKind, Unit},
     cli::{
@@ -9,7 +9,7 @@ use crate::{
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
-    grid::Variant,
+    grid::{Target, Variant},
     plan::Plan,
     render::{self, Folder, Prune, Templates},
     toolchain::Cancel,
@@ -44,7 +44,8 @@ pub(in crate::cli) struct Made {
     pub link_error: Option<String>,
     /// The output folder.
     pub out_dir: PathBuf,
-    jobs: usize,
+    /// Most compilers at once.
+    pub jobs: usize,
 }
 
 /// Renders the selection into the generated folder, compiles it, links it and writes `report.json`. Variants that fail
@@ -61,8 +62,8 @@ pub(in crate::cli) fn make(
 ) -> Result<Made, CliError> {
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_note(&workshop.grid);
-    let (plans, refused) = plan_all(&workshop, &variants);
+    selection.tell_notes(&workshop.grid);
+    let (plans, refused) = plan_all(&workshop, &variants, args.run_as);
     if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
         return Err(CliError::Usage(first.message.clone()));
     }
@@ -73,7 +74,11 @@ pub(in crate::cli) fn make(
     // Held while compilers read the folder.
     let folder = Folder::open(&options.generated_dir, &|message| progress.say(message), &|| cancel.requested());
     let folder = folder.map_err(unwritable(FLAG))?;
-    let (_, files) = workshop.folder_files(&options.generated_dir, &variants, plans.clone(), folder.held())?;
+    let files = match args.run_as {
+        None => workshop.folder_files(&options.generated_dir, &variants, plans.clone(), folder.held())?.1,
+        // What an earlier run tried there is of no use to anybody.
+        Some(_) => render::tree(&workshop.renderer, &workshop.templates, &plans)?,
+    };
     // A kernel that cannot be planned any more keeps the file an earlier run made.
     let prune = if refused.is_empty() { Prune::Yes } else { Prune::No };
     folder.write(&files, prune).map_err(unwritable(FLAG))?;
@@ -83,7 +88,7 @@ pub(in crate::cli) fn make(
     let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
     let kernel = |plan: &Plan| {
         let file = render::file_name(plan);
-        Unit::kernel(&plan.variant.name(), Path::new(&file), text(&file), plan.compiled_for(), args.ptx())
+        Unit::kernel(plan, Path::new(&file), text(&file), args.ptx())
     };
     let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
     units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, args.ptx()));
@@ -101,6 +106,7 @@ pub(in crate::cli) fn make(
             Err(error) => return Err(error.into()),
         }
     }
+    builder.write_manifest(&report)?;
     builder.write_report(&report)?;
     let (out_dir, jobs) = (options.out_dir.clone(), options.jobs);
     drop(builder);
@@ -108,9 +114,10 @@ pub(in crate::cli) fn make(
 }
 
 /// Plans every variant; one without a plan becomes a failure and stops no other.
-fn plan_all(workshop: &Workshop, variants: &[Variant]) -> (Vec<Plan>, Vec<BuildFailure>) {
+fn plan_all(workshop: &Workshop, variants: &[Variant], run_as: Option<Target>) -> (Vec<Plan>, Vec<BuildFailure>) {
     let refusal = |name, message| BuildFailure { name, kind: FailureKind::Plan, message, log: None };
-    variants.iter().map(|v| workshop.plan(*v).map_err(|error| refusal(v.name(), error))).partition_result()
+    let plan = |v: &Variant| workshop.plan_to_run_as(*v, run_as).map_err(|error| refusal(v.name(), error));
+    variants.iter().map(plan).partition_result()
 }
 
 /// Columns a command adds to the table of variants.
@@ -140,18 +147,18 @@ impl Made {
 
     /// Table, failures and totals, for people.
     pub fn describe(&self, extra: &Extra<'_>) -> String {
-        let mut header = vec!["variant", "registers", "spills", "shared", "CPU s", "peak", "build"];
+        let mut header = vec!["variant", "registers", "spills", "tensor cores", "shared", "CPU s", "peak", "build"];
         header.extend(extra.header);
         let dashes = vec!["-".to_owned(); extra.header.len()];
         let cells = |name: &str| extra.cells.get(name).unwrap_or(&dashes).clone();
         let built = self.artifacts().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
         let failed = self.report.failures.iter().map(|failure| {
             let mut row = vec![failure.name.clone()];
-            row.resize(6, "-".to_owned());
+            row.resize(7, "-".to_owned());
             row.push(style("FAILED").red().to_string());
             [row, cells(&failure.name)].concat()
         });
-        let mut text = ui::table(&header, &[1, 2, 3, 4, 5], built.chain(failed));
+        let mut text = ui::table(&header, &[1, 2, 3, 4, 5, 6], built.chain(failed));
         for failure in &self.report.failures {
             // Writing into a string cannot fail.
             write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, failure.message).ok();
@@ -162,7 +169,7 @@ impl Made {
         if !self.report.failures.is_empty() {
             text.push('\n');
         }
-        text + "\n" + &self.totals()
+        text + "\n" + &totals::totals(self)
     }
 
     fn row(&self, artifact: &Artifact) -> Vec<String> {
@@ -177,6 +184,7 @@ impl Made {
             artifact.name.clone(),
             artifact.registers().to_string(),
             lost,
+            tensor_cores(artifact),
             format!("{:.1} KiB", f64::from(shared) / 1024.0),
             format!("{:.1}", artifact.cpu_seconds),
             ui::size(artifact.peak_memory_bytes),
@@ -184,35 +192,18 @@ impl Made {
         ]
     }
 
-    fn totals(&self) -> String {
-        let report = &self.report;
-        let (built, cached) = (self.artifacts().count(), self.artifacts().filter(|a| a.cached).count());
-        let mut text = format!("{}: {} compiled, {cached} cached", ui::count(self.rows(), "variant"), built - cached);
-        // Writing into a string cannot fail.
-        if self.failed_variants() > 0 {
-            write!(text, ", {} failed", self.failed_variants()).ok();
-        }
-        write!(text, " in {:.1} s", report.wall_seconds).ok();
-        if cached < built {
-            let mean = report.cpu_seconds() / (built - cached) as f64;
-            write!(text, " ({:.0} CPU s, {mean:.1} a variant, {} at once)", report.cpu_seconds(), self.jobs).ok();
-        }
-        let peak = self.artifacts().map(|a| a.peak_memory_bytes).max().unwrap_or(0);
-        writeln!(text, "; largest nvcc {}", ui::size(peak)).ok();
-        let spilling = self.artifacts().filter(|a| a.spill_bytes() > 0 || a.stack_bytes() > 0).count();
-        if spilling > 0 {
-            writeln!(text, "{}: registers spill to or live in local memory, which is slow", ui::count(spilling, "variant")).ok();
-        }
-        if let Some(library) = &report.library {
-            writeln!(text, "library: {} ({})", self.out_dir.join(&library.path).display(), ui::size(library.size_bytes)).ok();
-        }
-        let (logs, json) = (self.out_dir.join("log"), self.out_dir.join("report.json"));
-        writeln!(text, "logs: {}, report: {}", logs.display(), json.display()).ok();
-        text
-    }
-
     /// The artifacts that are kernels.
-    fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
+    pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
         self.report.artifacts.iter().filter(|a| a.target.is_some())
     }
+}
+
+/// `512 HMMA`; a dash for kernels without, and nothing where nobody looked.
+fn tensor_cores(artifact: &Artifact) -> String {
+    let Some(code) = &artifact.machine_code else { return String::new() };
+    let families = code.families();
+    if families.is_empty() {
+        return "-".to_owned();
+    }
+    families.iter().map(|(family, count)| format!("{count} {family}")).join(", ")
 }

@@ -30,6 +30,15 @@ KGEN_DEVICE uint8_t load_global(const uint8_t* pointer, KGEN_AT) {
     return value;
 }
 
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
+    words4 value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

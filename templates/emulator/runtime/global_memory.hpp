@@ -67,6 +67,23 @@ class tensor_table {
         return false;
     }
 
+    // The same for a row of a box that TMA copies: it may read whatever lies between a tensor's first and last byte, for a
+    // box does not end where a sequence does. What it finds in a gap is up to the kernel not to use.
+    bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
+        if (holds_box_row(row, size)) return true;
+        const auto address = reinterpret_cast<uintptr_t>(row);
+        const tensor* nearest = nullptr;
+        for (const tensor& t : tensors_) {
+            if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size)) nearest = &t;
+        }
+        complain("out of bounds", used, address, size, nearest, "outside every tensor");
+        return false;
+    }
+
+    bool holds_box_row(const unsigned char* row, uint32_t size) const {
+        return std::any_of(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(reinterpret_cast<uintptr_t>(row), size); });
+    }
+
   private:
     static bool is_fine(const tensor& t, uintptr_t address, uint32_t size, bool writes) {
         return t.holds(address, size) && (t.writable || !writes) && t.is_solid(address, size);

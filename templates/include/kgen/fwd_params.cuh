@@ -44,6 +44,27 @@ struct fwd_identity {
     bool causal;
 };
 
+// Checks the documented ranges of everything but pointers and what a variant was built for.
+inline int check_fwd_shapes(const kgen_fwd_params& params, const char* name) {
+    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", name, params.flags & ~KGEN_FLAG_CAUSAL);
+    }
+    const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
+    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name, params.batch,
+                    params.seqlen_q, params.seqlen_k, longest);
+    }
+    if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", name,
+                    params.num_heads, params.num_heads_k);
+    }
+    if (!(params.softmax_scale >= 0.0f && params.softmax_scale <= 3.402823466e38f)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", name,
+                    static_cast<double>(params.softmax_scale));
+    }
+    return KGEN_SUCCESS;
+}
+
 // Copies the caller's structure into `params` and checks every documented range.
 inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
     if (const int code = copy_fwd_params(given, self.name, params)) return code;
@@ -57,22 +78,7 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
         return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
     }
-    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", self.name, params.flags & ~KGEN_FLAG_CAUSAL);
-    }
-    const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
-    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", self.name, params.batch,
-                    params.seqlen_q, params.seqlen_k, longest);
-    }
-    if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", self.name,
-                    params.num_heads, params.num_heads_k);
-    }
-    if (!(params.softmax_scale >= 0.0f && params.softmax_scale <= 3.402823466e38f)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", self.name,
-                    static_cast<double>(params.softmax_scale));
-    }
+    if (const int code = check_fwd_shapes(params, self.name)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);

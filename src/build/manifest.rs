@@ -1,0 +1,99 @@
+//! `lib/manifest.json`: what the library beside it holds, for those who ship it.
+
+use super::{BuildError, BuildReport, Builder, Share};
+use crate::{
+    files::write_atomic,
+    grid::{Kind, Target},
+};
+use itertools::Itertools;
+use serde::Serialize;
+use std::{collections::BTreeMap, io};
+
+/// Version of the file's format: raised when a reader of the old one would misread the new one.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize)]
+struct Manifest<'a> {
+    format: u32,
+    kgen: &'static str,
+    nvcc: &'a str,
+    host_compiler: &'a str,
+    /// Size of the library (bytes).
+    library_bytes: u64,
+    /// By target, `host` for the dispatcher.
+    targets: BTreeMap<&'a str, Group<'a>>,
+    /// By kind of kernel, likewise.
+    kinds: &'a BTreeMap<String, Share>,
+    variants: Vec<Entry<'a>>,
+}
+
+/// The kernels of one target.
+#[derive(Serialize)]
+struct Group<'a> {
+    #[serde(flatten)]
+    share: &'a Share,
+    flags: &'a [String],
+    /// Families of tensor-core instructions in its machine code; `null` where that was not inspected.
+    tensor_cores: Option<Vec<&'a str>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    kind: Option<Kind>,
+    target: Option<Target>,
+    compiled_for: Option<Target>,
+    object_bytes: u64,
+    registers: u32,
+    spill_bytes: u32,
+    /// Tensor-core instructions in its machine code, by name; `null` where that was not inspected.
+    tensor_cores: Option<&'a BTreeMap<String, u32>>,
+}
+
+impl Builder<'_> {
+    /// Writes the manifest of the library that `report` tells of. Does nothing where none was linked.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn write_manifest(&self, report: &BuildReport) -> Result<(), BuildError> {
+        let Some(library) = &report.library else { return Ok(()) };
+        let path = self.options.out_dir.join(library.path.with_file_name("manifest.json"));
+        let manifest = Manifest {
+            format: FORMAT,
+            kgen: env!("CARGO_PKG_VERSION"),
+            nvcc: &report.nvcc,
+            host_compiler: &report.host_compiler,
+            library_bytes: library.size_bytes,
+            targets: report.by_target.iter().map(|(name, share)| (name.as_str(), group(report, name, share))).collect(),
+            kinds: &report.by_kind,
+            variants: report.artifacts.iter().filter(|artifact| artifact.target.is_some()).map(entry).collect(),
+        };
+        let text = serde_json::to_string_pretty(&manifest).map_err(io::Error::from);
+        let written = text.and_then(|text| write_atomic(&path, format!("{text}\n").as_bytes()));
+        written.map(drop).map_err(BuildError::output("write", &path))
+    }
+}
+
+fn group<'a>(report: &'a BuildReport, name: &str, share: &'a Share) -> Group<'a> {
+    let of = || report.artifacts.iter().filter(|a| a.target.map_or("host", Target::name) == name);
+    let families: Option<Vec<_>> =
+        of().map(|a| a.machine_code.as_ref().map(|code| code.families().into_keys().collect::<Vec<_>>())).collect();
+    Group {
+        share,
+        flags: of().next().map_or(&[], |artifact| &artifact.flags),
+        tensor_cores: families.map(|families| families.into_iter().flatten().sorted_unstable().dedup().collect()),
+    }
+}
+
+fn entry(artifact: &super::Artifact) -> Entry<'_> {
+    Entry {
+        name: &artifact.name,
+        kind: artifact.kind,
+        target: artifact.target,
+        compiled_for: artifact.compiled_for,
+        object_bytes: artifact.size_bytes,
+        registers: artifact.registers(),
+        spill_bytes: artifact.spill_bytes(),
+        tensor_cores: artifact.machine_code.as_ref().map(|code| &code.tensor_cores),
+    }
+}

@@ -1,0 +1,165 @@
+//! What a disassembler says of a kernel, and whether it is what the plan promised.
+
+use crate::plan::TensorCore;
+use itertools::Itertools;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The instructions of one object that are worth counting, over all its kernels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineCode {
+    /// Every instruction.
+    pub instructions: u32,
+    /// Tensor-core instructions by full name: `HMMA.16816.F32.BF16`.
+    pub tensor_cores: BTreeMap<String, u32>,
+    /// Accesses to local memory by full name: `STL.128`.
+    pub local_memory: BTreeMap<String, u32>,
+    /// Release of the disassembler that was asked.
+    pub disassembler: String,
+}
+
+impl MachineCode {
+    /// Adds the instructions of a listing that `nvdisasm` wrote.
+    pub(super) fn count(&mut self, listing: &str) {
+        for name in listing.lines().filter_map(instruction) {
+            self.instructions += 1;
+            let counts = if family(name).is_some() {
+                &mut self.tensor_cores
+            } else if matches!(name.split('.').next(), Some("LDL" | "STL")) {
+                &mut self.local_memory
+            } else {
+                continue;
+            };
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// The families of tensor-core instructions that are there, with how many of each.
+    pub fn families(&self) -> BTreeMap<&str, u32> {
+        let mut families = BTreeMap::new();
+        for (name, count) in &self.tensor_cores {
+            *families.entry(family(name).unwrap_or(name)).or_default() += count;
+        }
+        families
+    }
+
+    /// Why this is not what a plan promised, as the rest of a sentence; `None` where it is: `promised` is the only family of
+    /// tensor-core instructions, and nothing lives in local memory unless `spills_allowed`.
+    pub(super) fn broken_promise(&self, promised: TensorCore, spills_allowed: bool) -> Option<String> {
+        let families = self.families();
+        let wanted = word(promised);
+        let mut wrong = Vec::new();
+        if !families.keys().copied().eq(wanted) {
+            let expected = wanted.unwrap_or("no tensor-core instruction");
+            let found = if families.is_empty() { "none".to_owned() } else { listed(&self.tensor_cores) };
+            wrong.push(format!("its plan promises {expected} and its machine code has {found}"));
+        }
+        if !self.local_memory.is_empty() && !spills_allowed {
+            wrong.push(format!(
+                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or \
+                 take it as it is with `--allow-spills`",
+                listed(&self.local_memory)
+            ));
+        }
+        (!wrong.is_empty()).then(|| wrong.join("; "))
+    }
+}
+
+/// The family that a promise names; none for kernels that promise no tensor-core instruction.
+pub(super) fn word(promised: TensorCore) -> Option<&'static str> {
+    match promised {
+        TensorCore::None => None,
+        TensorCore::Hmma => Some("HMMA"),
+        TensorCore::Qmma => Some("QMMA"),
+        TensorCore::QmmaSf => Some("QMMA.SF"),
+        TensorCore::Hgmma => Some("HGMMA"),
+        TensorCore::Qgmma => Some("QGMMA"),
+    }
+}
+
+/// `384 HMMA.16816.F32, 2 HMMA.16816.F16`
+fn listed(counts: &BTreeMap<String, u32>) -> String {
+    counts.iter().map(|(name, count)| format!("{count} {name}")).join(", ")
+}
+
+/// The name of the instruction in a line of a listing: `/*0a10*/  @!P0 HMMA.16816.F32 R4, R8, R12, R4 ;`.
+fn instruction(line: &str) -> Option<&str> {
+    let mut words = line.trim_start().strip_prefix("/*")?.split_once("*/")?.1.split_whitespace();
+    let first = words.next()?;
+    let name = if first.starts_with('@') { words.next()? } else { first };
+    Some(name.trim_end_matches(';'))
+}
+
+/// The family of a tensor-core instruction, `HMMA` or with block scales `QMMA.SF`; `None` for any other instruction. (`HFMA2.MMA`
+/// is none: it runs where the tensor cores are and multiplies no matrices.)
+fn family(name: &str) -> Option<&str> {
+    let base = name.split('.').next()?;
+    let scaled = name[base.len()..].starts_with(".SF").then(|| base.len() + ".SF".len());
+    base.ends_with("MMA").then(|| &name[..scaled.unwrap_or(base.len())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(listing: &str) -> MachineCode {
+        let mut code = MachineCode::default();
+        code.count(listing);
+        code
+    }
+
+    const LISTING: &str = "\t.target\tsm_120f\n\
+        .text.kernel:\n\
+        \x20       /*0000*/                   LDC R1, c[0x0][0x37c] ;\n\
+        \x20       /*0010*/                   HFMA2.MMA R6, -RZ, RZ, 0, 0 ;\n\
+        \x20       /*0020*/              @!P0 HMMA.16816.F32.BF16 R4, R8.reuse, R12, R4 ;\n\
+        \x20       /*0030*/                   HMMA.16816.F32.BF16 R4, R8, R14, RZ ;\n\
+        \x20       /*0040*/                   QMMA.SF.16832.F32.E4M3.E4M3.E8 R8, R4, R2, RZ, R0, R0, URZ ;\n\
+        \x20       /*0050*/                   EXIT;\n\
+        .L_x_2:\n";
+
+    #[test]
+    fn instructions_are_counted_by_their_full_names() {
+        let code = code(LISTING);
+        assert_eq!(code.instructions, 6);
+        let counts: Vec<_> = code.tensor_cores.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        assert_eq!(counts, [("HMMA.16816.F32.BF16", 2), ("QMMA.SF.16832.F32.E4M3.E4M3.E8", 1)]);
+        assert_eq!(code.families().into_iter().collect::<Vec<_>>(), [("HMMA", 2), ("QMMA.SF", 1)]);
+        assert!(code.local_memory.is_empty());
+    }
+
+    #[test]
+    fn a_promise_holds_only_with_its_own_family_and_no_other() {
+        let hmma = code("/*0000*/ HMMA.1688.F32 R4, R8, R12, R4 ;");
+        let scaled = code("/*0000*/ QMMA.SF.16832.F32.E4M3.E4M3.E8 R8, R4, R2, RZ, R0, R0, URZ ;");
+        let plain = code("/*0000*/ QMMA.16832.F32.E4M3.E4M3 R8, R4, R2, R8 ;");
+        let none = code("/*0000*/ EXIT ;");
+        let warpgroup = code("/*0000*/ HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], R24 ;");
+        let all = [
+            (TensorCore::Hmma, &hmma),
+            (TensorCore::Qmma, &plain),
+            (TensorCore::QmmaSf, &scaled),
+            (TensorCore::Hgmma, &warpgroup),
+            (TensorCore::None, &none),
+        ];
+        for (promised, _) in all {
+            for (made, code) in all {
+                assert_eq!(code.broken_promise(promised, false).is_none(), promised == made, "{promised:?} of {made:?}");
+            }
+        }
+        let both = code(LISTING).broken_promise(TensorCore::Hmma, false).expect("two families");
+        assert_eq!(
+            both,
+            "its plan promises HMMA and its machine code has 2 HMMA.16816.F32.BF16, 1 QMMA.SF.16832.F32.E4M3.E4M3.E8"
+        );
+        let missing = none.broken_promise(TensorCore::QmmaSf, false).expect("nothing there");
+        assert_eq!(missing, "its plan promises QMMA.SF and its machine code has none");
+    }
+
+    #[test]
+    fn local_memory_breaks_every_promise_unless_it_is_allowed() {
+        let spilling = code("/*0000*/ @P1 LDL.64 R2, [R1+0x8] ;\n/*0010*/ STL [R1], R4 ;\n/*0020*/ LDG.E R2, [R4] ;\n");
+        assert!(spilling.broken_promise(TensorCore::None, false).expect("spills").contains("(1 LDL.64, 1 STL)"));
+        assert_eq!(spilling.broken_promise(TensorCore::None, true), None);
+    }
+}
