@@ -23,7 +23,7 @@ impl Recipe for PortableForward {
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
-        if variant.dtype == Dtype::Fp8 && target < Target::Sm89 {
+        if variant.dtype == Dtype::Fp8 {
             return Err(format!(
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
