@@ -22,7 +22,13 @@ impl Recipe for PortableForward {
     }
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
-        DefaultTiles::find(portable_tiles(variant.target), variant)
+        let target = variant.target;
+        if variant.dtype == Dtype::Fp8 {
+            return Err(format!(
+                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
+            ));
+        }
+        DefaultTiles::find(portable_tiles(target), variant)
     }
 
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
