@@ -163,7 +163,10 @@ fn kgen(cache: &Path, args: &[&str]) -> Command {
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);
     // Hides the GPUs of the machine the tests run on.
     command.env("CUDA_VISIBLE_DEVICES", "");
-    command.args(["check", "--head-dim", "16", "--dtype", "bf16"]).args(args).timeout(Duration::from_secs(120));
+    command
+        .args(["check", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"])
+        .args(args)
+        .timeout(Duration::from_secs(120));
     command
 }
 

@@ -42,6 +42,10 @@ impl Place {
     }
 }
 
+fn grid_size() -> usize {
+    kgen::grid::Grid::builtin().variants().len()
+}
+
 fn modified(path: &Path) -> SystemTime {
     fs::metadata(path).and_then(|metadata| metadata.modified()).expect("exists")
 }
@@ -49,10 +53,10 @@ fn modified(path: &Path) -> SystemTime {
 #[test]
 fn the_whole_grid_goes_to_generated_and_a_second_run_touches_nothing() {
     let place = Place::new();
-    place.kgen("generate").success().stdout(contains("generated: 32 kernels"));
-    assert_eq!(place.kernels("generated").len(), 32);
+    place.kgen("generate").success().stdout(contains(format!("generated: {} kernels", grid_size())));
+    assert_eq!(place.kernels("generated").len(), grid_size());
     let manifest: serde_json::Value = serde_json::from_str(&place.read("generated/manifest.json")).expect("JSON");
-    assert_eq!(manifest["variants"].as_array().map(Vec::len), Some(32));
+    assert_eq!(manifest["variants"].as_array().map(Vec::len), Some(grid_size()));
 
     let before = modified(&place.path("generated/kgen_dispatch.cpp"));
     place.kgen("generate --all").success().stdout(contains("0 files written"));
@@ -78,7 +82,7 @@ fn one_variant_goes_to_one_file_that_brings_its_headers() {
 #[test]
 fn a_file_for_several_variants_is_refused_with_what_to_narrow() {
     let place = Place::new();
-    let refused = place.kgen("generate --head-dim 64 --output one.cu").code(2);
+    let refused = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --output one.cu").code(2);
     refused.stderr(contains("`--output one.cu` holds one kernel and 2 are selected (`flash_fwd_hdim64_fp16_sm80`, "));
     assert!(!place.path("one.cu").exists());
 }
@@ -87,7 +91,7 @@ fn a_file_for_several_variants_is_refused_with_what_to_narrow() {
 fn a_file_of_somebody_else_is_not_overwritten() {
     let place = Place::new();
     fs::write(place.path("mine.cu"), "__global__ void mine() {}\n").expect("written");
-    let refused = place.kgen("generate --head-dim 64 --dtype bf16 --output mine.cu").code(2);
+    let refused = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output mine.cu").code(2);
     refused.stderr(contains("that this kgen did not write: `mine.cu`"));
     assert_eq!(place.read("mine.cu"), "__global__ void mine() {}\n");
     assert!(!place.path("include").exists());
@@ -100,14 +104,14 @@ fn a_file_of_somebody_else_is_not_overwritten() {
 #[test]
 fn a_folder_keeps_what_it_held_until_the_whole_grid_is_asked_for() {
     let place = Place::new();
-    place.kgen("generate --head-dim 72 --dtype fp16 --full").success();
+    place.kgen("generate --kind fwd --target sm80 --head-dim 72 --dtype fp16 --full").success();
     place.kgen("generate --head-dim 128 --dtype bf16 --causal --target ampere").success().stdout(contains("2 kernels"));
     assert_eq!(place.kernels("generated"), ["flash_fwd_hdim128_bf16_causal_sm80.cu", "flash_fwd_hdim72_fp16_sm80.cu"]);
     let dispatcher = place.read("generated/kgen_dispatch.cpp");
     assert!(dispatcher.contains("\"flash_fwd_hdim72_fp16_sm80\"") && dispatcher.contains("hdim128_bf16_causal_sm80\""));
 
     fs::write(place.path("generated/notes.txt"), "mine").expect("written");
-    place.kgen("generate --all").success().stdout(contains("32 kernels").and(contains("1 removed")));
+    place.kgen("generate --all").success().stdout(contains(format!("{} kernels", grid_size())).and(contains("1 removed")));
     assert!(!place.path("generated/flash_fwd_hdim72_fp16_sm80.cu").exists());
     assert!(place.path("generated/notes.txt").exists());
 }
@@ -135,7 +139,7 @@ fn check_names_missing_differing_and_extra_files_and_writes_nothing() {
 #[test]
 fn check_of_a_folder_that_is_not_there_names_every_file_and_makes_none() {
     let place = Place::new();
-    let check = place.kgen("generate --head-dim 64 --dtype bf16 --check --format json").code(1);
+    let check = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --check --format json").code(1);
     let report: serde_json::Value = serde_json::from_slice(&check.get_output().stdout).expect("one JSON document");
     let drift = report["drift"].as_array().expect("a list");
     assert!(drift.iter().all(|drift| drift["drift"] == "missing") && drift.iter().any(|drift| drift["path"] == "manifest.json"));
@@ -145,7 +149,7 @@ fn check_of_a_folder_that_is_not_there_names_every_file_and_makes_none() {
 #[test]
 fn json_lists_variants_and_files() {
     let place = Place::new();
-    let done = place.kgen("generate --head-dim 64 --dtype bf16 --causal --format json").success();
+    let done = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --causal --format json").success();
     let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("one JSON document");
     assert_eq!(report["variants"], serde_json::json!(["flash_fwd_hdim64_bf16_causal_sm80"]));
     assert!(report["written"].as_array().is_some_and(|files| files.iter().any(|file| file == "include/kgen.h")));
@@ -157,7 +161,7 @@ fn an_output_that_cannot_be_written_is_one_clear_message() {
     let place = Place::new();
     fs::write(place.path("file"), "good").expect("written");
     for output in ["file", "file/below"] {
-        let refused = place.kgen(&format!("generate --head-dim 64 --output {output}")).code(2);
+        let refused = place.kgen(&format!("generate --kind fwd --target sm80 --head-dim 64 --output {output}")).code(2);
         refused.stderr(contains(format!("cannot create `{output}`: ")).and(contains("choose another place with `--output`")));
     }
     assert_eq!(place.read("file"), "good");
@@ -166,9 +170,9 @@ fn an_output_that_cannot_be_written_is_one_clear_message() {
 #[test]
 fn a_damaged_manifest_is_named_and_nothing_is_touched() {
     let place = Place::new();
-    place.kgen("generate --head-dim 64").success();
+    place.kgen("generate --kind fwd --target sm80 --head-dim 64").success();
     fs::write(place.path("generated/manifest.json"), "{").expect("written");
-    let refused = place.kgen("generate --head-dim 96").code(2);
+    let refused = place.kgen("generate --kind fwd --target sm80 --head-dim 96").code(2);
     refused.stderr(contains("`generated/manifest.json` is not a manifest this kgen can read: "));
     assert_eq!(place.kernels("generated").len(), 4);
 }
@@ -179,11 +183,13 @@ fn two_runs_at_once_leave_a_whole_folder_of_both() {
     std::thread::scope(|scope| {
         for head_dim in [32, 64, 96, 128] {
             let place = &place;
-            scope.spawn(move || place.kgen(&format!("generate --head-dim {head_dim} --dtype bf16 --full")).success());
+            scope.spawn(move || {
+                place.kgen(&format!("generate --kind fwd --target sm80 --head-dim {head_dim} --dtype bf16 --full")).success()
+            });
         }
     });
     assert_eq!(place.kernels("generated").len(), 4);
-    place.kgen("generate --head-dim 32 --dtype bf16 --full --check").success();
+    place.kgen("generate --kind fwd --target sm80 --head-dim 32 --dtype bf16 --full --check").success();
 }
 
 #[test]
@@ -194,11 +200,12 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     let text = fs::read_to_string(&template).expect("readable");
 
     fs::write(&template, format!("// changed by me\n{text}")).expect("written");
-    place.kgen("--templates templates generate --head-dim 64 --dtype bf16 --output a.cu").success();
+    place.kgen("--templates templates generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output a.cu").success();
     assert!(place.read("a.cu").starts_with("// changed by me"));
 
     fs::write(&template, format!("{{{{ no_such_word }}}}\n{text}")).expect("written");
-    let refused = place.kgen("--templates templates generate --head-dim 64 --dtype bf16 --output b.cu").code(2);
+    let refused =
+        place.kgen("--templates templates generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output b.cu").code(2);
     refused.stderr(contains("template `flash/fwd_sm80.cu.tera`").and(contains("no_such_word")));
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));

@@ -15,7 +15,7 @@ use std::{
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A generated folder of two variants and its objects for the host, compiled once for all tests.
+/// A generated folder of a few variants and its objects for the host, compiled once for all tests.
 struct Library {
     folder: PathBuf,
     /// The emulator and the kernels.
@@ -24,19 +24,32 @@ struct Library {
     dispatcher_without_ptx: PathBuf,
 }
 
-static LIBRARY: LazyLock<Library> = LazyLock::new(Library::new);
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    Library::new("library", &[variant(Kind::Fwd, 64, Dtype::Bf16, true), variant(Kind::Fwd, 40, Dtype::Fp16, false)])
+});
+
+/// What splits requests of head dim 64, bf16, causal, beside two kernels that do not.
+static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let helpers = [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| variant(kind, 0, Dtype::Fp16, false));
+    let shaped = [
+        variant(Kind::Fwd, 64, Dtype::Bf16, true),
+        variant(Kind::Fwd, 40, Dtype::Fp16, false),
+        variant(Kind::FwdSplit, 64, Dtype::Bf16, true),
+    ];
+    Library::new("split_library", &[&shaped[..], &helpers[..]].concat())
+});
+
+fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Variant {
+    Variant { kind, head_dim, dtype, causal, target: Target::Sm80 }
+}
 
 impl Library {
-    fn new() -> Self {
-        let variant = |head_dim, dtype, causal| {
-            let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
-            Plan::new(variant, None).expect("fits")
-        };
-        let plans = [variant(64, Dtype::Bf16, true), variant(40, Dtype::Fp16, false)];
+    fn new(folder: &str, variants: &[Variant]) -> Self {
+        let plans: Vec<Plan> = variants.iter().map(|variant| Plan::new(*variant, None).expect("fits")).collect();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
         let files = tree(&renderer, &templates, &plans).expect("renders");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         write_tree(&folder, &files, Prune::Yes).expect("written");
 
         let compile = |file: &Path, name: &str, flags: &[&str]| compile_cpp(&folder, file, name, flags);
@@ -138,4 +151,77 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
         lines[2..4],
         ["0 ", "3 kgen_fwd: flash_fwd_hdim40_fp16_sm80 runs on compute capability 8.0 to 8.9; this device has 9.0"]
     );
+}
+
+/// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
+fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
+    let variant = |target| Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
+    let plans: Vec<Plan> = targets.iter().map(|target| Plan::new(variant(*target), None).expect("fits")).collect();
+    let templates = Templates::embedded();
+    let files = tree(&Renderer::new(&templates).expect("templates parse"), &templates, &plans).expect("renders");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library-choices").join(name);
+    write_tree(&folder, &files, Prune::No).expect("written");
+
+    // In place of the launchers, functions that fail with their own name.
+    let launchers = plans.iter().map(|plan| {
+        let name = plan.variant.name();
+        format!("extern \"C\" int {name}(const kgen_fwd_params*, cudaStream_t) {{ return kgen::fail(9, \"{name}\"); }}\n")
+    });
+    let text: String = ["#include \"kgen/launch.cuh\"\n".to_owned()].into_iter().chain(launchers).collect();
+    std::fs::write(folder.join("launchers.cpp"), text).expect("written");
+    let objects =
+        ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
+    let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end").clone();
+    let library = Library {
+        kernels: vec![objects[0].clone(), runtime],
+        dispatcher: objects[1].clone(),
+        dispatcher_without_ptx: objects[1].clone(),
+        folder,
+    };
+    let program = library.program(&Path::new(ROOT).join("tests/library/requests.c"), "requests", &library.dispatcher);
+    let said = run(Command::new(program).args(capabilities.iter().flat_map(|capability| [*capability, "64", "0", "0"])));
+    let answers = said.lines().skip(targets.len()).take(capabilities.len());
+    answers.map(|answer| answer.trim_start_matches("9 flash_fwd_hdim64_fp16_").to_owned()).collect()
+}
+
+#[test]
+fn machine_code_made_for_the_device_or_its_family_is_chosen_first() {
+    let devices = ["75", "80", "86", "89", "90", "100", "103", "120", "121"];
+    let chosen = choices("all", Target::ALL, &devices);
+    assert_eq!(chosen, ["sm75", "sm80", "sm80", "sm89", "sm90", "sm100", "sm100", "sm120", "sm121"]);
+    assert_eq!(choices("family", &[Target::Sm89, Target::Sm120], &["121"]), ["sm120"], "12.1 is of 12.0's family");
+    assert_eq!(choices("own", &[Target::Sm89, Target::Sm121], &["120"]), ["sm89"], "12.0 does not run 12.1's code");
+}
+
+#[test]
+fn without_machine_code_the_ptx_made_for_the_devices_shared_memory_is_chosen() {
+    let newer = ["90", "100", "110", "120", "121"];
+    let chosen = choices("ptx", &[Target::Sm75, Target::Sm80, Target::Sm89], &newer);
+    assert_eq!(chosen, ["sm80", "sm80", "sm80", "sm89", "sm89"]);
+    let without_89 = choices("ptx-80", &[Target::Sm75, Target::Sm80], &newer);
+    assert_eq!(without_89, ["sm80"; 5], "never Turing's instructions where Ampere's are there");
+    assert_eq!(choices("ptx-75", &[Target::Sm75], &newer), ["sm75"; 5]);
+}
+
+#[test]
+fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_given() {
+    let library = &*SPLIT_LIBRARY;
+    let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
+    let said = run(&mut Command::new(program));
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 30 blocks run at once: 5 splits of each of 6 tiles, or at most 12
+    // of 128 keys where lengths are unequal, and then 3 counts.
+    let expected = [
+        "equal: 62400 bytes, split, equal",
+        "four asked for: 49920 bytes, split, equal",
+        "a byte too little: 49920 bytes, not split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "unequal: 149772 bytes, split, equal",
+        "four asked for: 49932 bytes, split, equal",
+        "a byte too little: 49932 bytes, not split, equal",
+        "counts given: 49920 bytes, split, equal",
+        "one asked for: 0 bytes, not split, equal",
+        "short: 0 bytes",
+        "no split variant: 0 bytes",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -1,7 +1,7 @@
 //! `kgen list` and `kgen completions`, through the binary.
 
 use assert_cmd::Command;
-use kgen::toolchain;
+use kgen::{grid::Grid, toolchain};
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{
@@ -23,12 +23,13 @@ fn json(args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn the_default_grid_is_32_variants_in_a_table() {
+fn the_default_grid_is_a_table_with_a_line_a_variant() {
+    let count = format!("\n{} variants\n", Grid::builtin().variants().len());
     kgen()
         .arg("list")
         .assert()
         .success()
-        .stdout(contains("flash_fwd_hdim224_bf16_causal_sm80").and(contains("head dim")).and(contains("\n32 variants\n")))
+        .stdout(contains("flash_fwd_hdim224_bf16_causal_sm80").and(contains("head dim")).and(contains(count)))
         .stderr("");
 }
 
@@ -37,9 +38,10 @@ fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     let list = json(&["--hdim", "128", "--dtype", "bfloat16", "--causal", "--target", "ampere"]);
     let expected = serde_json::json!([{
         "name": "flash_fwd_hdim128_bf16_causal_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": true, "target": "sm80",
+        "runs_on": ["8.0", "8.6", "8.7", "8.9"], "newer_by_ptx": true,
     }]);
     assert_eq!(Value::from(list), expected);
-    assert_eq!(json(&[]).len(), 32);
+    assert_eq!(json(&[]).len(), Grid::builtin().variants().len());
     assert_eq!(json(&["--all"]), json(&[]));
 }
 
@@ -65,13 +67,13 @@ fn bad_usage_exits_with_2_and_says_what_to_do() {
         (&["--head-dim", "68"], "nearest: 64 and 72"),
         (&["--head-dim", "wide"], "is a number"),
         (&["--target", "sm42"], "unknown target `sm42`"),
-        (&["--target", "hopper"], "no family in the grid has target `sm90`; the grid has: `sm80`"),
-        (&["--dtype", "fp8"], "no family in the grid has dtype `fp8`"),
+        (&["--dtype", "bf16", "--target", "turing"], "Turing's tensor cores have no bf16; sm80 and newer do"),
+        (&["--head-dim", "136", "--target", "turing"], "end at head dim 128"),
         (&["--set", "standard"], "standard-74"),
         (&["--filter", "hdm > 64"], "did you mean `hdim`?"),
         (
-            &["--filter", "hdim > 64", "--head-dim", "64"],
-            "`--filter 'hdim > 64'` leaves none of the 4 variants with `--head-dim 64`",
+            &["--filter", "hdim > 64", "--head-dim", "64", "--kind", "fwd", "--target", "sm80"],
+            "`--filter 'hdim > 64'` leaves none of the 4 variants with",
         ),
         (&["--causal", "--full"], "cannot be used with"),
     ];
@@ -165,4 +167,17 @@ fn a_variable_set_to_nothing_is_one_that_is_not_set() {
     kgen().env("KGEN_VARIANTS", "").env("KGEN_TEMPLATES", "").arg("list").assert().success();
     kgen().env("KGEN_VARIANTS", "/nowhere.toml").arg("list").assert().code(2);
     kgen().args(["--variants", "", "list"]).assert().code(2);
+}
+
+#[test]
+fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
+    let note = |target| {
+        let output = kgen().args(["list", "--head-dim", "64", "--target", target]).assert().success().get_output().clone();
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let both = "`sm120` files run on compute capability 12.0 (RTX PRO 6000, RTX 50) and 12.1 (GB10), and no other";
+    assert!(note("blackwell").contains(both), "{}", note("blackwell"));
+    assert!(note("gb10").contains("`sm121` files run on compute capability 12.1 (GB10), and no other"));
+    assert_eq!(note("ampere"), "", "newer GPUs compile its PTX");
+    assert_eq!(json(&["--head-dim", "64", "--target", "blackwell"])[0]["runs_on"], serde_json::json!(["12.0", "12.1"]));
 }

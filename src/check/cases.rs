@@ -1,7 +1,10 @@
 //! The lists of cases. Every length is chosen against the tiles: 1 and 17 are less than any, 64 and 128 fill some
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
-use super::problem::{Inputs, Layout, Lengths, Part, Problem, Scale};
+use super::{
+    descale::Descales,
+    problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
+};
 use serde::{Deserialize, Serialize};
 
 /// How much is checked.
@@ -30,6 +33,16 @@ pub fn forward(level: Level) -> Vec<Problem> {
         Level::Smoke => smoke(),
         Level::Thorough => thorough(),
     }
+}
+
+/// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
+/// as they can be, which fp16 holds only of a P that is kept small.
+pub fn forward_fp8(level: Level) -> Vec<Problem> {
+    let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
+    let turned = forward(level).into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
+    let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
+    let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
+    turned.chain(small).chain([widest]).collect()
 }
 
 /// Lengths whose pairs `--thorough` runs.
@@ -122,6 +135,18 @@ mod tests {
                 assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
             }
         }
+    }
+
+    #[test]
+    fn every_case_in_fp8_has_its_own_name_and_every_way_of_giving_descales_is_there() {
+        let cases = forward_fp8(Level::Thorough);
+        let names: HashSet<String> = cases.iter().map(|case| case.name(false)).collect();
+        assert_eq!(names.len(), cases.len());
+        for descales in [Descales::Uniform, Descales::ByHead] {
+            let several = |case: &&Problem| case.sequences.len() > 1 && case.heads_k > 1 && case.heads > case.heads_k;
+            assert!(cases.iter().filter(several).any(|case| case.fp8 == Some(descales)), "{descales:?}");
+        }
+        assert!(cases.iter().any(|case| case.fp8 == Some(Descales::Absent)));
     }
 
     #[test]

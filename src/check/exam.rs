@@ -1,6 +1,6 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
 
-use super::{Level, compare::Comparison, forward};
+use super::{Level, combine, compare::Comparison, forward, scheduler, split};
 use crate::{
     device::{Call, Outputs},
     grid::{Kind, Variant},
@@ -29,11 +29,14 @@ pub struct Drawn {
 /// The cases of a variant at a level, in order.
 ///
 /// # Errors
-/// Where its kind or dtype has no reference.
+/// Where its kind has no reference.
 pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
     match variant.kind {
-        Kind::Fwd => forward::cases(variant, level),
-        kind => Err(format!("no check for kind `{kind}` yet")),
+        Kind::Fwd => Ok(forward::cases(variant, level)),
+        Kind::FwdSplit => split::cases(variant, level),
+        Kind::FwdCombine => Ok(combine::cases(level)),
+        Kind::PrepareScheduler => Ok(scheduler::cases(level)),
+        kind @ Kind::Bwd => Err(format!("no check for kind `{kind}` yet")),
     }
 }
 

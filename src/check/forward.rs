@@ -10,7 +10,10 @@ use super::{
     reference::Reference,
     tensors::Tensors,
 };
-use crate::{device::Outputs, grid::Variant};
+use crate::{
+    device::Outputs,
+    grid::{Dtype, Variant},
+};
 
 /// One problem, for one variant.
 #[derive(Debug)]
@@ -22,14 +25,12 @@ struct ForwardCase {
 }
 
 /// The cases of a forward variant.
-///
-/// # Errors
-/// Where its dtype has no reference.
-pub(super) fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     let Variant { head_dim, dtype, causal, .. } = variant;
-    let number = Number::of(dtype).ok_or_else(|| format!("no check for dtype `{dtype}` yet"))?;
+    let number = Number::of(dtype);
+    let problems = if dtype == Dtype::Fp8 { cases::forward_fp8(level) } else { cases::forward(level) };
     let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal };
-    Ok(cases::forward(level).into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect())
+    problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()
 }
 
 impl Case for ForwardCase {
@@ -69,7 +70,7 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
                 let masked = expected.lse[row] == f64::NEG_INFINITY;
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
                 for d in 0..head_dim {
-                    let got = number.widen(image_o.bits(start + d as i64) as u16);
+                    let got = number.of_output().widen(image_o.bits(start + d as i64) as u16);
                     o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim + d], masked);
                 }
                 if let Some(image) = outputs.get("lse") {

@@ -4,7 +4,9 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
 mod cases;
+mod combine;
 mod compare;
+mod descale;
 mod exam;
 mod forward;
 mod numbers;
@@ -12,6 +14,8 @@ mod place;
 mod problem;
 mod reference;
 mod run;
+mod scheduler;
+mod split;
 mod tensors;
 mod tolerance;
 mod verdict;

@@ -1,27 +1,37 @@
-//! 16-bit numbers: exact widening, correct rounding, and how large a rounding error is.
+//! 8- and 16-bit numbers: exact widening, correct rounding, and how large a rounding error is.
 
 use crate::{
-    device::{DTYPE_BF16, DTYPE_FP16},
+    device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, Element},
     grid::Dtype,
 };
 use half::{bf16, f16};
 
-/// The two 16-bit types a forward kernel reads and writes.
+/// The types of a kernel's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     /// IEEE binary16.
     Fp16,
     /// bfloat16.
     Bf16,
+    /// FP8 E4M3: no infinity, `0x7f` and `0xff` are NaN, the largest number is 448.
+    E4m3,
 }
 
 impl Number {
-    /// The type of a variant's tensors; `None` for FP8, which no template reads yet.
-    pub fn of(dtype: Dtype) -> Option<Self> {
+    /// The type of a variant's Q, K and V.
+    pub fn of(dtype: Dtype) -> Self {
         match dtype {
-            Dtype::Fp16 => Some(Self::Fp16),
-            Dtype::Bf16 => Some(Self::Bf16),
-            Dtype::Fp8 => None,
+            Dtype::Fp16 => Self::Fp16,
+            Dtype::Bf16 => Self::Bf16,
+            Dtype::Fp8 => Self::E4m3,
+        }
+    }
+
+    /// The type of O where this is that of Q.
+    pub fn of_output(self) -> Self {
+        match self {
+            Self::Fp16 => Self::Fp16,
+            Self::Bf16 | Self::E4m3 => Self::Bf16,
         }
     }
 
@@ -30,14 +40,24 @@ impl Number {
         match self {
             Self::Fp16 => DTYPE_FP16,
             Self::Bf16 => DTYPE_BF16,
+            Self::E4m3 => DTYPE_FP8_E4M3,
         }
     }
 
-    /// The bits of `value` rounded to nearest even.
+    /// Its width in memory.
+    pub fn element(self) -> Element {
+        match self {
+            Self::Fp16 | Self::Bf16 => Element::Bits16,
+            Self::E4m3 => Element::Bits8,
+        }
+    }
+
+    /// The bits of `value` rounded to nearest even; E4M3 saturates.
     pub fn round(self, value: f32) -> u16 {
         match self {
             Self::Fp16 => f16::from_f32(value).to_bits(),
             Self::Bf16 => bf16::from_f32(value).to_bits(),
+            Self::E4m3 => round_to_e4m3(value).into(),
         }
     }
 
@@ -46,6 +66,7 @@ impl Number {
         match self {
             Self::Fp16 => f16::from_bits(bits).to_f32(),
             Self::Bf16 => bf16::from_bits(bits).to_f32(),
+            Self::E4m3 => widen_e4m3(bits as u8),
         }
     }
 
@@ -59,8 +80,33 @@ impl Number {
         match self {
             Self::Fp16 => f64::from(f16::EPSILON.to_f32()) / 2.0,
             Self::Bf16 => f64::from(bf16::EPSILON.to_f32()) / 2.0,
+            Self::E4m3 => 1.0 / 16.0,
         }
     }
+}
+
+/// One sign bit, four of exponent, three of mantissa; multiples of 2⁻⁹ below 2⁻⁶.
+fn widen_e4m3(bits: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+    let magnitude = match bits & 0x7f {
+        0x7f => f32::NAN,
+        0..8 => mantissa * 2.0_f32.powi(-9),
+        _ => (8.0 + mantissa) * 2.0_f32.powi(exponent - 10),
+    };
+    if bits & 0x80 == 0 { magnitude } else { -magnitude }
+}
+
+fn round_to_e4m3(value: f32) -> u8 {
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    if value.is_nan() {
+        return 0x7f;
+    }
+    // The exponent of the last place: three bits below the first, and not below 2⁻⁹.
+    let magnitude = value.abs().min(448.0);
+    let exponent = ((magnitude.to_bits() >> 23).cast_signed() - 127 - 3).max(-9);
+    let places = (magnitude * 2.0_f32.powi(-exponent)).round_ties_even();
+    // 16 places are 8 of the next exponent, which is what carrying into the exponent's bits gives.
+    sign | (((exponent + 9) << 3) + places as i32) as u8
 }
 
 #[cfg(test)]
@@ -69,10 +115,31 @@ mod tests {
 
     #[test]
     fn the_unit_roundoff_is_the_error_of_the_worst_tie() {
-        for number in [Number::Fp16, Number::Bf16] {
+        for number in [Number::Fp16, Number::Bf16, Number::E4m3] {
             let tie = 1.0 + number.unit_roundoff() as f32;
             let error = f64::from((number.through(tie) - tie).abs());
             assert!((error - number.unit_roundoff()).abs() < 1e-12, "{number:?}");
         }
+    }
+
+    #[test]
+    fn every_e4m3_comes_back_from_its_value_and_halfway_goes_to_even() {
+        for bits in 0..0x7e_u16 {
+            let (value, next) = (Number::E4m3.widen(bits), Number::E4m3.widen(bits + 1));
+            assert_eq!((Number::E4m3.round(value), Number::E4m3.round(-value)), (bits, bits | 0x80));
+            let halfway = f32::midpoint(value, next);
+            assert_eq!(Number::E4m3.round(halfway), bits + bits % 2, "{halfway}");
+            assert_eq!(Number::E4m3.round(halfway.next_down()), bits, "{halfway}");
+            assert_eq!(Number::E4m3.round(halfway.next_up()), bits + 1, "{halfway}");
+        }
+    }
+
+    #[test]
+    fn e4m3_has_the_ends_its_format_says() {
+        let values = [0x00, 0x01, 0x08, 0x38, 0x7e].map(|bits| Number::E4m3.widen(bits));
+        assert_eq!(values, [0.0, 2.0_f32.powi(-9), 2.0_f32.powi(-6), 1.0, 448.0]);
+        assert!(Number::E4m3.widen(0x7f).is_nan() && Number::E4m3.widen(0xff).is_nan());
+        assert_eq!([449.0, 1e9, f32::INFINITY].map(|value| Number::E4m3.round(value)), [0x7e; 3]);
+        assert_eq!(Number::E4m3.round(f32::NAN), 0x7f);
     }
 }

@@ -87,21 +87,24 @@ impl Problem {
         let plan = self.rows(side);
         let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);
         let (heads, dim) = (heads as i64, head_dim as i64);
+        // Elements in 16 bytes, and a row in whole such pieces.
+        let piece: i64 = if self.fp8.is_some() && tensor < 3 { 16 } else { 8 };
+        let whole = |elements: i64| elements.unsigned_abs().next_multiple_of(piece.unsigned_abs()).cast_signed();
         let (mut batch, mut row, head, mut lead);
         match self.layout {
             Layout::Bshd | Layout::Reversed => (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0),
             Layout::Bhsd => (head, row, batch, lead) = (rows * dim, dim, rows * heads * dim, 0),
             Layout::Padded => {
-                head = dim + 8 * (number % 2);
-                row = heads * head + 8 * (number + 1);
+                head = whole(dim) + piece * (number % 2);
+                row = heads * head + piece * (number + 1);
                 batch = rows * row + 64;
-                lead = 8 * number;
+                lead = piece * number;
             }
             Layout::UnalignedPart(which, part) => {
                 let odd = |p| i64::from(which == tensor && part == p);
-                head = dim + odd(Part::Head);
-                row = (heads as u64 * head as u64).next_multiple_of(8) as i64 + odd(Part::Row);
-                batch = (rows as u64 * row as u64).next_multiple_of(8) as i64 + odd(Part::Batch);
+                head = whole(dim) + odd(Part::Head);
+                row = whole(heads * head) + odd(Part::Row);
+                batch = whole(rows * row) + odd(Part::Batch);
                 lead = odd(Part::Start);
             }
             Layout::Unaligned => {

@@ -1,6 +1,7 @@
 //! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what is
 //! in them.
 
+use super::descale::Descales;
 use std::fmt;
 
 /// How Q, K, V and O lie in memory. The four tensors get different strides wherever the layout leaves that open, so
@@ -79,6 +80,8 @@ pub enum Inputs {
     OneHot,
     /// Every element of a head is the same: LSE counts the visible keys.
     Constant,
+    /// The same but for V, whose every element is 448, the largest of E4M3.
+    Widest,
     /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
     Large,
     /// Logits rise along the keys.
@@ -93,6 +96,7 @@ impl Inputs {
             Self::Normal => "normal",
             Self::OneHot => "one-hot",
             Self::Constant => "constant",
+            Self::Widest => "widest",
             Self::Large => "large",
             Self::Rising => "rising",
             Self::Falling => "falling",
@@ -132,6 +136,8 @@ pub struct Problem {
     pub scale: Scale,
     /// Whether the kernel is given a place for the log-sum-exp.
     pub lse: bool,
+    /// FP8 only: Q, K and V have elements of one byte, and these factors.
+    pub fp8: Option<Descales>,
 }
 
 impl Problem {
@@ -147,6 +153,7 @@ impl Problem {
             inputs: Inputs::Normal,
             scale: Scale::Usual,
             lse: true,
+            fp8: None,
         }
     }
 
@@ -174,6 +181,17 @@ impl Problem {
         Self { lse: false, ..self }
     }
 
+    /// The same in FP8.
+    #[must_use]
+    pub fn in_fp8(self, descales: Descales) -> Self {
+        Self { fp8: Some(descales), ..self }
+    }
+
+    /// The factors of Q, K and V for a sequence and key head.
+    pub fn factors(&self, sequence: usize, head_k: usize) -> [f32; 3] {
+        std::array::from_fn(|tensor| self.fp8.map_or(1.0, |descales| descales.factor(tensor, sequence, head_k)))
+    }
+
     /// The stable name of the case for a variant's mask: `b2 h8/2 sq113 sk203 causal bshd normal`.
     pub fn name(&self, causal: bool) -> String {
         let list = |pick: fn(&(usize, usize)) -> usize| {
@@ -195,7 +213,7 @@ impl Problem {
         if !self.lse {
             name += " no-lse";
         }
-        name
+        name + self.fp8.map_or("", Descales::word)
     }
 
     /// The softmax scale for a head dim, as the kernel receives it.
@@ -231,5 +249,7 @@ mod tests {
         assert_eq!(plain.name(true), "b2 h8/2 sq113 sk203 causal bshd normal");
         let packed = Problem::new(&[(1, 203), (64, 17)], 2, 2).lengths(Lengths::Packed).inputs(Inputs::Constant, Scale::Zero);
         assert_eq!(packed.name(false), "b2 h2/2 sq1+64 sk203+17 full cu_seqlens bshd constant scale0");
+        let fp8 = Problem::new(&[(5, 7)], 1, 1).in_fp8(Descales::ByHead);
+        assert_eq!(fp8.name(false), "b1 h1/1 sq5 sk7 full bshd normal descale-by-head");
     }
 }

@@ -1,4 +1,4 @@
-//! Attention in float64 from the rounded inputs, and beside it the same done naively in 16 bits and in fp32: the
+//! Attention in float64 from the rounded inputs, and beside it the same done naively in the kernel's type and in fp32: the
 //! errors of those two are the measure of what a kernel may err by.
 
 use super::{
@@ -43,14 +43,17 @@ impl Reference {
                     tensors.k.head(sequence, head / group),
                     tensors.v.head(sequence, head / group),
                 );
-                attend(q, k, v, head_dim, number, causal, scale)
+                let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
+                let scale = f64::from(scale) * q_factor * k_factor;
+                let (head, yardstick) = attend(q, k, v, head_dim, number, causal, scale);
+                (head.times(v_factor), yardstick.times(v_factor))
             })
             .collect();
         let yardstick = results.iter().fold(Yardstick::default(), |sum, (_, one)| sum.worst(*one));
         Self {
             heads: results.into_iter().map(|(head, _)| head).collect(),
             heads_per_sequence: problem.heads,
-            tolerance: yardstick.tolerance(number),
+            tolerance: yardstick.tolerance(number.of_output()),
         }
     }
 
@@ -60,14 +63,21 @@ impl Reference {
     }
 }
 
+impl Head {
+    /// For a V of `factor` times the numbers.
+    fn times(mut self, factor: f64) -> Self {
+        self.o.iter_mut().for_each(|o| *o *= factor);
+        self
+    }
+}
+
 /// One head: every row of `q` over the rows of `k` and `v` it sees.
-fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: bool, scale: f32) -> (Head, Yardstick) {
+fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: bool, scale: f64) -> (Head, Yardstick) {
     let (rows, keys) = (q.len() / dim, k.len() / dim);
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
     let mut head = Head { o: vec![0.0; rows * dim], lse: vec![f64::NEG_INFINITY; rows] };
-    let mut yardstick =
-        Yardstick { score_bound: f64::from(scale) * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
+    let mut yardstick = Yardstick { score_bound: scale * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
     let (mut scores, mut scores32) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let mut naive_o = vec![0.0_f32; dim];
     for row in 0..rows {
@@ -78,13 +88,16 @@ fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: b
         }
         let range = row * dim..(row + 1) * dim;
         for (score, key) in scores[..visible].iter_mut().zip(k64.chunks_exact(dim)) {
-            *score = f64::from(scale) * dot(&q64[range.clone()], key);
+            *score = scale * dot(&q64[range.clone()], key);
         }
         for (score, key) in scores32[..visible].iter_mut().zip(k.chunks_exact(dim)) {
-            *score = scale * dot32(&q[range.clone()], key);
+            *score = scale as f32 * dot32(&q[range.clone()], key);
         }
         let o = &mut head.o[range];
-        naive_output(&scores[..visible], v, dim, number, &mut naive_o);
+        match number {
+            Number::Fp16 | Number::Bf16 => naive_output(&scores[..visible], v, dim, number, &mut naive_o),
+            Number::E4m3 => naive_output_fp8(&scores[..visible], v, dim, &mut naive_o),
+        }
         head.lse[row] = softmax_in_place(&mut scores[..visible]);
         for (p, value) in scores[..visible].iter().zip(v64.chunks_exact(dim)) {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
@@ -126,6 +139,25 @@ fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [
     }
 }
 
+/// The same with FP8: scores stay what the MMA gives, fp32; P, times 2⁸ to make use of E4M3's range, is rounded before it is
+/// divided by its sum, for afterwards most of it would be lost; P V is summed in fp32 and rounded to bf16.
+fn naive_output_fp8(scores: &[f64], v: &[f32], dim: usize, o: &mut [f32]) {
+    let fp32 = || scores.iter().map(|&s| s as f32);
+    let max = fp32().fold(f32::NEG_INFINITY, f32::max);
+    let p = || fp32().map(|s| 256.0 * (s - max).exp());
+    let sum: f32 = p().sum();
+    o.fill(0.0);
+    for (p, value) in p().zip(v.chunks_exact(dim)) {
+        let p = Number::E4m3.through(p);
+        if p != 0.0 {
+            o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
+        }
+    }
+    for o in o.iter_mut() {
+        *o = Number::Bf16.through(*o / sum);
+    }
+}
+
 /// The log-sum-exp in fp32, step by step.
 fn naive_lse(scores: &[f32]) -> f32 {
     let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -160,6 +192,7 @@ dot_product!(dot32, f32);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::descale::Descales;
 
     /// Two queries, three keys, `head_dim` 2, worked out by hand: logits 0, ln 2, ln 5 weigh the keys 1 : 2 : 5.
     #[test]
@@ -205,8 +238,23 @@ mod tests {
             let tensors = Tensors::draw(&problem, 64, number, 1);
             Reference::compute(&problem, &tensors, 64, number, false).tolerance
         };
-        let (fp16, bf16) = (tolerance(Number::Fp16), tolerance(Number::Bf16));
+        let (fp16, bf16, fp8) = (tolerance(Number::Fp16), tolerance(Number::Bf16), tolerance(Number::E4m3));
         assert!(fp16.o > 1e-5 && fp16.o < 3e-3 && bf16.o > 3.0 * fp16.o && bf16.o < 5e-2, "{fp16:?} {bf16:?}");
         assert!(fp16.lse < 5e-5 && bf16.lse < 5e-5, "{fp16:?} {bf16:?}");
+        assert!(fp8.o > bf16.o && fp8.o < 0.1 && fp8.lse < 5e-5, "{fp8:?}");
+    }
+
+    #[test]
+    fn descales_change_the_scores_and_scale_the_output() {
+        let plain = Problem::new(&[(3, 40)], 1, 1).in_fp8(Descales::Absent);
+        let tensors = Tensors::draw(&plain, 16, Number::E4m3, 1);
+        let compute = |problem: &Problem| Reference::compute(problem, &tensors, 16, Number::E4m3, false);
+        let scaled = compute(&plain.clone().in_fp8(Descales::Uniform));
+        let [q, k, v] = plain.clone().in_fp8(Descales::Uniform).factors(0, 0).map(f64::from);
+        let scale = f64::from(plain.softmax_scale(16)) * q * k;
+        let (head, _) = attend(tensors.q.head(0, 0), tensors.k.head(0, 0), tensors.v.head(0, 0), 16, Number::E4m3, false, scale);
+        assert_eq!(scaled.head(0, 0).lse, head.lse);
+        assert_eq!(scaled.head(0, 0).o[5], head.o[5] * v);
+        assert_ne!(compute(&plain).head(0, 0).lse, head.lse);
     }
 }

@@ -1,6 +1,7 @@
 //! Fills the tensors of a problem from a seed, and lays them out for a call.
 
 use super::{
+    descale::Descales,
     numbers::Number,
     place::{Placement, Side},
     problem::{Inputs, Problem},
@@ -90,7 +91,8 @@ impl Tensors {
         let image = |tensor: usize, values: Option<&Values>| {
             let (side, heads) = side_and_heads(problem, tensor);
             let plan = problem.rows(side);
-            let mut image = Image::poisoned(Element::Bits16, places[tensor].span, places[tensor].origin);
+            let element = if tensor == 3 { number.of_output() } else { number }.element();
+            let mut image = Image::poisoned(element, places[tensor].span, places[tensor].origin);
             for (sequence, rows) in problem.used_rows(side).enumerate() {
                 for (head, row) in itertools::iproduct!(0..heads, 0..rows) {
                     let offset = problem.offset(&places[tensor], side, &plan, sequence, row, head);
@@ -118,30 +120,18 @@ impl Tensors {
             }
             image
         });
-        let integers = |wanted: bool, values: Vec<usize>| {
-            wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
-        };
-        let starts = |side| {
-            let plan = problem.rows(side);
-            plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
-        };
-        let lengths = [
-            ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
-            ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
-            ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
-            ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
-        ];
+        let descales = problem.fp8.unwrap_or(Descales::Absent);
         let tensors = [("q", image(0, Some(&self.q))), ("k", image(1, Some(&self.k))), ("v", image(2, Some(&self.v)))];
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
         Call {
-            inputs: tensors.into_iter().chain(lengths.into_iter().filter_map(|(name, image)| Some((name, image?)))).collect(),
+            inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
             scratch: false,
             params: Params::Fwd(FwdParams {
                 strides: places.map(|place| place.strides),
                 lse_strides: [place_lse.strides.batch, place_lse.strides.head],
-                descale_strides: [[0; 2]; 3],
+                descale_strides: std::array::from_fn(|tensor| descales.strides(tensor, problem.heads_k)),
                 batch: problem.sequences.len() as i32,
                 num_heads: problem.heads as i32,
                 num_heads_k: problem.heads_k as i32,
@@ -149,6 +139,7 @@ impl Tensors {
                 seqlen_k: problem.rows(Side::Key).bound as i32,
                 total_rows,
                 num_splits: 0,
+                concurrent_blocks: 0,
                 head_dim: head_dim as i32,
                 dtype: number.code(),
                 causal,
@@ -156,6 +147,24 @@ impl Tensors {
             }),
         }
     }
+}
+
+/// The tensors that give the lengths of the sequences, those that the problem wants.
+pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+    let integers = |wanted: bool, values: Vec<usize>| {
+        wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
+    };
+    let starts = |side| {
+        let plan = problem.rows(side);
+        plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
+    };
+    let lengths = [
+        ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
+        ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
+        ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
+        ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
+    ];
+    lengths.into_iter().filter_map(|(name, image)| Some((name, image?)))
 }
 
 /// Side and heads of Q, K, V, O by number.
@@ -193,9 +202,10 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
                 Tensor::V => into[(7 * at.row + at.head) % dim] = 1.0 + (at.row % 5) as f32 / 4.0,
             }
         }
-        Inputs::Constant => into.fill(match at.tensor {
+        Inputs::Constant | Inputs::Widest => into.fill(match at.tensor {
             Tensor::Q => 0.5,
             Tensor::K => 0.25,
+            Tensor::V if inputs == Inputs::Widest => 448.0,
             Tensor::V => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
         Inputs::Large if at.tensor == Tensor::V => fill_normal(into, rng),

@@ -1,7 +1,7 @@
 //! How far from the reference a kernel may be.
 //!
 //! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's own
-//! 16-bit type, plus twice the error of rounding to that type at the reference's largest magnitude.
+//! type, plus twice the error of rounding to O's type at the reference's largest magnitude.
 //!
 //! **LSE** is fp32 and gets the same rule in fp32: twice the largest error of the naive fp32 computation, plus the
 //! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one:
@@ -61,7 +61,13 @@ impl Yardstick {
         }
     }
 
-    /// The rule of this module.
+    /// For a V, and so an O, of `factor` times the numbers.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self { naive_o_error: self.naive_o_error * factor, o_magnitude: self.o_magnitude * factor, ..self }
+    }
+
+    /// The rule of this module, for an O of type `number`.
     pub fn tolerance(&self, number: Number) -> Tolerance {
         let (ulps_8, ulps_4) = (2.0_f64.powi(-20), 2.0_f64.powi(-21));
         Tolerance {

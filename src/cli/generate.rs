@@ -79,7 +79,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let output = output.as_path();
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_note(&workshop.grid);
+    selection.tell_notes(&workshop.grid);
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
 

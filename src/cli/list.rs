@@ -2,12 +2,12 @@
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, load_grid, plan},
+    select::{self, SelectionArgs, load_grid},
     ui,
 };
 use crate::{
     grid::{Dtype, Kind, Target, Variant},
-    plan::Plan,
+    plan::{self, Plan},
 };
 use serde::Serialize;
 
@@ -42,6 +42,9 @@ struct Entry {
     dtype: Option<Dtype>,
     causal: Option<bool>,
     target: Target,
+    /// Compute capabilities that run its machine code, and whether newer ones run it by compiling its PTX.
+    runs_on: Vec<String>,
+    newer_by_ptx: bool,
     /// With `--plan`, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<Plan>,
@@ -59,12 +62,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, plan: with_plan } = args;
     let variants = selection.resolve(&grid)?;
     let entries: Vec<Entry> =
-        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| plan(&grid, *variant)))).collect();
+        variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| select::plan(&grid, *variant)))).collect();
     match global.format {
         Format::Human => ui::print(&table(&entries, with_plan))?,
         Format::Json => ui::print_json(&entries)?,
     }
-    selection.tell_note(&grid);
+    selection.tell_notes(&grid);
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
         let message = match entries.len() {
@@ -91,6 +94,8 @@ impl Entry {
             dtype: shape.then_some(variant.dtype),
             causal: shape.then_some(variant.causal),
             target: variant.target,
+            runs_on: plan::capabilities_of_machine_code(variant.target),
+            newer_by_ptx: variant.target.carries_ptx(),
             plan,
             plan_error,
         }
@@ -174,6 +179,7 @@ mod tests {
             occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
             limits,
             tensor_core: TensorCore::Hmma,
+            fp8: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CliError, Global, ui};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
@@ -88,11 +88,12 @@ impl SelectionArgs {
         grid.select(&selection).map_err(|error| usage(error.to_string()))
     }
 
-    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares.
-    pub fn tell_note(&self, grid: &Grid) {
-        if let Some(note) = self.note(grid) {
-            ui::note(&note);
-        }
+    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares,
+    /// and where files of a target run that newer GPUs cannot load.
+    pub fn tell_notes(&self, grid: &Grid) {
+        let targets = self.target.iter().filter(|target| !target.carries_ptx());
+        let places = targets.map(|target| format!("`{target}` files run on {}", where_files_run(*target)));
+        self.note(grid).into_iter().chain(places).for_each(|note| ui::note(&note));
     }
 
     fn note(&self, grid: &Grid) -> Option<String> {
@@ -186,14 +187,16 @@ mod tests {
             names(&["--hdim", "64,128", "--dtype", "BFloat16", "--causal", "--target", "Ampere", "--kind", "forward"]),
             expected
         );
-        assert_eq!(names(&["--head-dim", "64", "--head-dim", "128", "--dtype", "bf16", "--causal"]), expected);
+        let apart = ["--head-dim", "64", "--head-dim", "128", "--dtype", "bf16", "--causal", "--target", "sm80", "--kind", "fwd"];
+        assert_eq!(names(&apart), expected);
     }
 
     #[test]
     fn causal_and_full_contradict_each_other() {
         let error = Harness::try_parse_from(["kgen", "--causal", "--full"]).expect_err("a contradiction");
         assert_eq!(error.exit_code(), 2);
-        assert_eq!((names(&["--causal"]).len(), names(&["--full"]).len(), names(&["--all"]).len()), (16, 16, 32));
+        let count = |flag| names(&["--kind", "fwd", "--target", "sm80", flag]).len();
+        assert_eq!((count("--causal"), count("--full"), count("--all")), (16, 16, 32));
     }
 
     #[test]

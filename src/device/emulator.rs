@@ -74,8 +74,12 @@ impl Device for Emulator {
             let bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
             scratch.push(("workspace", Image::scratch(bytes)));
         }
-        let workspace_bytes =
-            scratch.iter().chain(&outputs).find(|(name, _)| *name == "workspace").map_or(0, |(_, i)| i.span_bytes());
+        let workspace_bytes = scratch
+            .iter()
+            .chain(&outputs)
+            .chain(&inputs)
+            .find(|(name, _)| *name == "workspace")
+            .map_or(0, |(_, i)| i.span_bytes());
 
         // SAFETY: the function takes any seed.
         unsafe { (self.reset)(seed) };

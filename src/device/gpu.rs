@@ -129,7 +129,8 @@ impl Device for Gpu {
     fn run(&mut self, call: &Call, _seed: u64) -> Result<Outputs, DeviceError> {
         let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceCopy::of(image)?));
         let mut tensors = call.inputs.iter().chain(&call.outputs).map(copied).collect::<Result<Vec<_>, DeviceError>>()?;
-        let mut workspace_bytes = call.outputs.iter().find(|(name, _)| *name == "workspace").map_or(0, |(_, i)| i.span_bytes());
+        let given = call.outputs.iter().chain(&call.inputs).find(|(name, _)| *name == "workspace");
+        let mut workspace_bytes = given.map_or(0, |(_, image)| image.span_bytes());
         if call.scratch {
             workspace_bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
             tensors.push(copied(&("workspace", Image::scratch(workspace_bytes)))?);

@@ -6,12 +6,17 @@
 /// output still holding it was not written; an input read from it spreads NaN.
 pub const POISON: u16 = 0x7fa5;
 
+/// The same for two elements of E4M3, of whose bytes [`POISON`] would have one a number.
+const POISON_BYTES: u16 = 0xffff;
+
 /// Bytes of guard zone before and after a tensor; a multiple of the alignment of device allocations.
 const GUARD_BYTES: usize = 256;
 
 /// Width of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
+    /// E4M3.
+    Bits8,
     /// fp16 and bf16.
     Bits16,
     /// fp32 and int32.
@@ -22,8 +27,17 @@ impl Element {
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
+            Self::Bits8 => 1,
             Self::Bits16 => 2,
             Self::Bits32 => 4,
+        }
+    }
+
+    /// What 16 bits hold that nobody has written.
+    fn poison(self) -> u16 {
+        match self {
+            Self::Bits8 => POISON_BYTES,
+            Self::Bits16 | Self::Bits32 => POISON,
         }
     }
 }
@@ -55,12 +69,22 @@ impl Image {
     pub fn poisoned(element: Element, span: usize, origin: usize) -> Self {
         let bytes = GUARD_BYTES + (span * element.bytes()).next_multiple_of(size_of::<Line>()) + GUARD_BYTES;
         Self {
-            lines: vec![Line([POISON; 128]); bytes / size_of::<Line>()],
+            lines: vec![Line([element.poison(); 128]); bytes / size_of::<Line>()],
             element,
             origin: GUARD_BYTES / element.bytes() + origin,
             span,
             map: vec![0; bytes / element.bytes()],
         }
+    }
+
+    /// A tensor of fp32 numbers at these offsets from its start, with gaps between them.
+    pub fn of_numbers(numbers: &[(i64, f32)]) -> Self {
+        let span = numbers.iter().map(|&(offset, _)| offset as usize + 1).max().unwrap_or(0);
+        let mut image = Self::poisoned(Element::Bits32, span, 0);
+        for &(offset, value) in numbers {
+            image.put(offset, value.to_bits());
+        }
+        image
     }
 
     /// A contiguous tensor of 32-bit integers.
@@ -104,6 +128,12 @@ impl Image {
 
     fn set(&mut self, index: usize, bits: u32) {
         match self.element {
+            Element::Bits8 => {
+                let pair = &mut self.lines[index / 256].0[index / 2 % 128];
+                let mut bytes = pair.to_le_bytes();
+                bytes[index % 2] = bits as u8;
+                *pair = u16::from_le_bytes(bytes);
+            }
             Element::Bits16 => self.lines[index / 128].0[index % 128] = bits as u16,
             Element::Bits32 => {
                 let word = index * 2;
@@ -133,9 +163,11 @@ impl Image {
 
     /// Offset of the first element that is no part of the tensor and yet holds something else than poison.
     pub fn first_damage(&self) -> Option<i64> {
+        let poison = u32::from(self.element.poison());
         let poison = match self.element {
-            Element::Bits16 => u32::from(POISON),
-            Element::Bits32 => u32::from(POISON) << 16 | u32::from(POISON),
+            Element::Bits8 => poison & 0xff,
+            Element::Bits16 => poison,
+            Element::Bits32 => poison << 16 | poison,
         };
         (0..self.map.len())
             .find(|&index| self.map[index] == 0 && self.bits_at(index) != poison)
@@ -181,6 +213,7 @@ impl Image {
 
     fn bits_at(&self, index: usize) -> u32 {
         match self.element {
+            Element::Bits8 => u32::from(self.lines[index / 256].0[index / 2 % 128].to_le_bytes()[index % 2]),
             Element::Bits16 => u32::from(self.lines[index / 128].0[index % 128]),
             Element::Bits32 => {
                 let word = index * 2;
@@ -214,6 +247,18 @@ mod tests {
         assert_eq!(image.first_damage(), Some(3));
         image.memory_mut()[0] ^= 1;
         assert_eq!(image.first_damage(), Some(-129), "the guard zone counts too");
+    }
+
+    #[test]
+    fn bytes_lie_one_behind_the_other_and_are_poisoned_with_nan() {
+        let mut image = Image::poisoned(Element::Bits8, 4, 0);
+        image.put(1, 0x38);
+        image.put(2, 0x7e);
+        let start = image.origin_bytes();
+        assert_eq!(image.memory()[start - 1..start + 4], [0xff, 0xff, 0x38, 0x7e, 0xff]);
+        assert_eq!((image.bits(1), image.bits(2), image.first_damage()), (0x38, 0x7e, None));
+        image.scribble(0, 1);
+        assert_eq!(image.first_damage(), Some(0));
     }
 
     #[test]

@@ -182,6 +182,7 @@ impl Grid {
 mod tests {
     use super::*;
     use crate::grid::{AxisWord, Dtype};
+    use itertools::Itertools;
     use std::collections::BTreeSet;
 
     const HEAD: &str = "version = 1\n[targets.sm80]\ndescription = 'Ampere'\n[targets.sm90]\ndescription = 'Hopper'\n";
@@ -197,15 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_grid_is_every_forward_variant_of_sm80() {
+    fn the_built_in_grid_has_every_forward_variant_of_every_target_but_what_turing_lacks() {
         let grid = Grid::builtin();
-        let expected: BTreeSet<String> = [32, 64, 96, 128, 160, 192, 224, 256]
-            .iter()
-            .flat_map(|d| ["fp16", "bf16"].map(|dtype| format!("flash_fwd_hdim{d}_{dtype}")))
-            .flat_map(|stem| ["", "_causal"].map(|mask| format!("{stem}{mask}_sm80")))
-            .collect();
-        assert_eq!(names(&grid).into_iter().collect::<BTreeSet<_>>(), expected);
-        assert_eq!((grid.variants().len(), grid.excluded().len()), (32, 0));
+        let forward = |target| {
+            let all = grid.variants().iter().filter(move |v| v.target == target && v.kind == Kind::Fwd && v.dtype != Dtype::Fp8);
+            all.map(Variant::name).collect::<BTreeSet<_>>()
+        };
+        let expected = |target, head_dims: &[u32], dtypes: &[&str]| {
+            let stems = head_dims.iter().cartesian_product(dtypes).map(|(d, dtype)| format!("flash_fwd_hdim{d}_{dtype}"));
+            stems.flat_map(|stem| ["", "_causal"].map(|mask| format!("{stem}{mask}_{target}"))).collect::<BTreeSet<_>>()
+        };
+        let wide = [32, 64, 96, 128, 160, 192, 224, 256];
+        assert_eq!(forward(Target::Sm75), expected(Target::Sm75, &wide[..4], &["fp16"]));
+        for &target in &Target::ALL[1..] {
+            assert_eq!(forward(target), expected(target, &wide, &["fp16", "bf16"]));
+        }
         assert_eq!(grid.targets().count(), Target::ALL.len(), "every target may be named");
     }
 

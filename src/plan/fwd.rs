@@ -1,55 +1,20 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
-use super::{
-    Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    tile::{BASE, DefaultTiles},
-};
+use super::{Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
 use crate::grid::{CopyPath, Dtype, Target, Variant};
 
 /// The family of `templates/flash/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
 
-/// Default tiles of forward attention on sm80: the first row whose head dim is not below the variant's.
-///
-/// Four warps split the queries only; the wider O gets, the fewer query rows and keys a warp can hold beside it in
-/// 255 registers. The winners of sweeps on an H100 and an H200 (docs/results/sm80-forward-tiles.md) among the tiles
-/// that ptxas compiles without spills; where two were equal, the one that leaves two blocks on an A100's SM.
-const SM80: &[DefaultTiles] = &[
-    // Little O to hold: three blocks of 168 registers hide the exponentials, which outweigh the MMAs here.
-    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..BASE }),
-    // 64 registers of O leave room for 128 scores; causal wants the smaller key tile at its diagonal, and Q kept.
-    DefaultTiles {
-        widest: 64,
-        full: Tile { m: 128, n: 128, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
-    },
-    DefaultTiles::same(80, Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE }),
-    // 80 keys spill two registers at 88 and none at 96, whose rows are whole panels.
-    DefaultTiles::same(88, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles {
-        widest: 96,
-        full: Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE },
-    },
-    // Rows of three panel widths need more addresses than 128: 64 keys would spill a register or two.
-    DefaultTiles::same(120, Tile { m: 128, n: 48, min_blocks_per_sm: 2, ..BASE }),
-    // 128 registers of O and 64 of scores; 64 KB, so two blocks hide each other's waits.
-    DefaultTiles::same(128, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
-    DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
-    // Q, K and V take more than half of an A100's shared memory: one block there, two on a Hopper SM.
-    DefaultTiles {
-        widest: 224,
-        full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },
-        causal: Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE },
-    },
-    DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
-];
-
 /// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
 /// 4 of B), lane offsets and tile addresses, 64-bit pointers and strides of K and V, softmax state, loop counters.
 /// Fitted by hand to ptxas's figures for the default tiles; it errs on the high side.
 const OTHER_REGISTERS: u32 = 40;
+
+/// What tiles that TMA brings start at a multiple of: the widest swizzle repeats every 8 rows of 128 bytes.
+const TMA_TILE_ALIGNMENT: u32 = 1024;
+
+const MBARRIER_BYTES: u32 = 8;
 
 impl Recipe for PortableForward {
     fn template(&self) -> &'static str {
@@ -58,17 +23,12 @@ impl Recipe for PortableForward {
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
-        if target != Target::Sm80 {
-            return Err(if target < Target::Sm80 {
-                format!("target `{target}` has no template yet; available: `sm80` (compute capability 8.0 and newer)")
-            } else {
-                format!("target `{target}` has no template yet; available: `sm80`, whose kernels run on `{target}` too")
-            });
+        if variant.dtype == Dtype::Fp8 && target < Target::Sm89 {
+            return Err(format!(
+                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
+            ));
         }
-        if variant.dtype == Dtype::Fp8 {
-            return Err("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`".to_owned());
-        }
-        DefaultTiles::find(SM80, variant)
+        DefaultTiles::find(portable_tiles(target), variant)
     }
 
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
@@ -89,8 +49,11 @@ impl Recipe for PortableForward {
         if !matches!(stages, 1 | 2) {
             return Some(format!("`stages` is {stages}; it must be 1 or 2"));
         }
-        if tile.copy == CopyPath::Tma {
-            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        if tile.copy == CopyPath::Tma && variant.target < Target::Sm90 {
+            let target = variant.target;
+            return Some(format!(
+                "`copy` is \"tma\"; {target} has no Tensor Memory Accelerator, sm90 and newer have, use \"cp_async\""
+            ));
         }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
@@ -101,15 +64,21 @@ impl Recipe for PortableForward {
     }
 
     /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
-    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line.
+    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address and
+    /// wants 1024; its mbarriers, one for each tile of K and V, come last.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
         let first = [("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
-        let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
+        let tma = tile.copy == CopyPath::Tma;
+        let second = [("K (second stage)", tile.n, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", tile.n, None)];
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
-        let regions = std::iter::once(q).chain(stages);
-        Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
+        let tiles = std::iter::once(q).chain(stages).map(|(name, rows, constant)| (name, rows * row_bytes, constant));
+        if !tma {
+            return Region::lay_out(tiles);
+        }
+        let mbarriers = ("mbarriers", tile.stages * 2 * MBARRIER_BYTES, Some("BARRIERS_OFFSET"));
+        Region::lay_out_aligned(tiles.chain(std::iter::once(mbarriers)), TMA_TILE_ALIGNMENT)
     }
 
     /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
@@ -130,7 +99,8 @@ impl Recipe for PortableForward {
         if target < Target::Sm80 {
             return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
         }
-        Ok(tile)
+        let copy = if target < Target::Sm90 { CopyPath::CpAsync } else { tile.copy };
+        Ok(Tile { copy, ..tile })
     }
 }
 
@@ -141,6 +111,7 @@ mod tests {
         grid::{Kind, TileOverride},
         plan::{Occupancy, Panel, Plan, PlanError},
     };
+    use itertools::Itertools;
 
     const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
 
@@ -154,6 +125,20 @@ mod tests {
 
     fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
         plan.shared_memory.iter().map(|r| (r.name.as_str(), r.offset, r.bytes)).collect()
+    }
+
+    fn targets() -> impl Iterator<Item = Target> + Clone {
+        Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80)
+    }
+
+    #[test]
+    fn gpus_of_100_kb_hold_two_blocks_up_to_head_dim_192() {
+        for (target, head_dim) in
+            [Target::Sm89, Target::Sm120, Target::Sm121].into_iter().cartesian_product((16..=192).step_by(8))
+        {
+            let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("fits");
+            assert!(plan.occupancy.blocks_per_sm >= 2, "{target} {head_dim}: {:?}", plan.occupancy);
+        }
     }
 
     /// The tile these tests compute by hand, whatever the defaults become.
@@ -172,9 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn every_head_dim_from_16_to_256_has_a_default() {
-        for head_dim in (16..=256).step_by(8) {
-            assert!(Plan::new(Variant { head_dim, ..D128 }, None).is_ok(), "{head_dim}");
+    fn every_head_dim_from_16_to_256_has_a_default_on_every_target_from_sm80() {
+        for (target, head_dim) in targets().cartesian_product((16..=256).step_by(8)) {
+            assert!(Plan::new(Variant { head_dim, target, ..D128 }, None).is_ok(), "{target} {head_dim}");
         }
     }
 
@@ -193,8 +178,6 @@ mod tests {
     fn what_has_no_template_names_what_has() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
         assert!(error(Variant { kind: Kind::Bwd, ..D128 }).contains("`bwd` has no template yet; available: `fwd`"));
-        assert!(error(Variant { target: Target::Sm90, ..D128 }).contains("`sm80`, whose kernels run on `sm90` too"));
-        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("compute capability 8.0 and newer"));
         let fp8 = error(Variant { dtype: Dtype::Fp8, ..D128 });
         assert!(fp8.contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"), "{fp8}");
     }
@@ -262,10 +245,11 @@ mod tests {
 
     #[test]
     fn every_default_plan_fits_and_reaches_the_occupancy_it_promises() {
-        for head_dim in (16..=256).step_by(8) {
-            let plan = Plan::new(Variant { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, None).expect("a default fits");
-            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
-            assert!(plan.registers.total <= 255, "{head_dim}");
+        for ((target, head_dim), causal) in targets().cartesian_product((16..=256).step_by(8)).cartesian_product([false, true]) {
+            let plan = Plan::new(Variant { head_dim, causal, target, ..D128 }, None).expect("a default fits");
+            let promised = plan.tile.min_blocks_per_sm;
+            assert!(plan.occupancy.blocks_per_sm >= promised, "{target} {head_dim}: {:?}", plan.occupancy);
+            assert!(plan.registers.total <= 255, "{target} {head_dim}");
         }
     }
 

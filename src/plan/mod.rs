@@ -2,14 +2,22 @@
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
 mod compile;
+mod fp8;
 mod fwd;
+mod fwd_sm75;
+mod fwd_tiles;
+mod gpus;
+mod helpers;
 mod limits;
 mod model;
 mod recipe;
+mod split;
 mod tensor_core;
 mod tile;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
+pub use fp8::{ByteTransposition, Fp8Choices};
+pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
 pub use limits::Limits;
 
 pub use tensor_core::TensorCore;
@@ -45,11 +53,19 @@ pub struct Region {
 impl Region {
     /// Regions one behind the other, from their names, sizes in bytes and constants.
     fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
-        let mut offset = 0;
+        Self::lay_out_aligned(regions, 1)
+    }
+
+    /// The same, each at a multiple of `alignment` bytes.
+    fn lay_out_aligned(
+        regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
+        alignment: u32,
+    ) -> Vec<Self> {
+        let mut end: u32 = 0;
         let place = |(name, bytes, constant): (_, u32, _)| {
-            let region = Self { name: Into::into(name), constant, offset, bytes };
-            offset += bytes;
-            region
+            let offset = end.next_multiple_of(alignment);
+            end = offset + bytes;
+            Self { name: Into::into(name), constant, offset, bytes }
         };
         regions.map(place).collect()
     }
@@ -106,13 +122,13 @@ pub struct Plan {
     pub threads: u32,
     /// Query rows each warp owns.
     pub rows_per_warp: u32,
-    /// `head_dim` rounded up to the MMA's K (16): the width of Q, K and V tiles in shared memory.
+    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q, K and V tiles in shared memory.
     pub head_dim_padded: u32,
     /// Column panels of every tile in shared memory.
     pub panels: Vec<Panel>,
     /// Shared-memory map.
     pub shared_memory: Vec<Region>,
-    /// Sum of the map (bytes of dynamic shared memory a launch asks for).
+    /// End of the map (bytes of dynamic shared memory a launch asks for).
     pub shared_memory_bytes: u32,
     /// Register model.
     pub registers: RegisterEstimate,
@@ -122,6 +138,9 @@ pub struct Plan {
     pub limits: Limits,
     /// What its machine code must hold.
     pub tensor_core: TensorCore,
+    /// FP8 kernels only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Fp8Choices>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.

@@ -10,7 +10,7 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
     let head_dim_padded = variant.head_dim.next_multiple_of(recipe.head_dim_step());
 
     let shared_memory = recipe.shared_memory(variant, &tile);
-    let shared_memory_bytes = shared_memory.iter().map(|region| region.bytes).sum();
+    let shared_memory_bytes = shared_memory.last().map_or(0, |last| last.offset + last.bytes);
     check_shared_memory(variant, &tile, shared_memory_bytes, &limits)?;
 
     let registers = recipe.registers(variant, &tile);
@@ -31,6 +31,7 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
         occupancy: occupancy(&tile, shared_memory_bytes, registers.total, &limits),
         limits,
         tensor_core: recipe.tensor_core(variant, &tile, compiled_for),
+        fp8: recipe.fp8(&tile, compiled_for),
     })
 }
 

@@ -1,8 +1,15 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
 //! which tiles, and what those cost.
 
-use super::{Panel, Region, RegisterEstimate, TensorCore, Tile, fwd::PortableForward};
-use crate::grid::{Kind, Target, Variant, check_head_dim};
+use super::{
+    Fp8Choices, Panel, Region, RegisterEstimate, TensorCore, Tile,
+    fp8::Fp8Forward,
+    fwd::PortableForward,
+    fwd_sm75::TuringForward,
+    helpers::{COMBINE, PREPARE},
+    split::SplitForward,
+};
+use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that [`recipe_of`] gave it to.
 pub(super) trait Recipe: Sync {
@@ -16,7 +23,7 @@ pub(super) trait Recipe: Sync {
     /// The first rule of the kernel that `tile` breaks, in words.
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String>;
 
-    /// Shared memory of a block, in order; the sum is what a launch asks for.
+    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region>;
 
     /// Registers a thread needs.
@@ -30,6 +37,11 @@ pub(super) trait Recipe: Sync {
         16
     }
 
+    /// What FP8 kernels decide besides; `None` for others.
+    fn fp8(&self, _tile: &Tile, _compiled_for: Target) -> Option<Fp8Choices> {
+        None
+    }
+
     /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
@@ -37,13 +49,18 @@ pub(super) trait Recipe: Sync {
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String> {
-    let Variant { kind, head_dim, .. } = variant;
+    let Variant { kind, head_dim, dtype, target, .. } = variant;
     if kind.has_shape() {
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
     match kind {
+        Kind::Fwd if dtype == Dtype::Fp8 => Ok(&Fp8Forward),
+        Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
-        _ => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
+        Kind::FwdSplit => Ok(&SplitForward),
+        Kind::FwdCombine => Ok(&COMBINE),
+        Kind::PrepareScheduler => Ok(&PREPARE),
+        Kind::Bwd => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
     }
 }
 

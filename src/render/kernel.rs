@@ -91,12 +91,19 @@ struct TargetWords {
     name: &'static str,
     /// `8.0`
     capability: String,
+    /// `compute capability 8.0 and newer`, `compute capability 12.0 and 12.1`.
+    runs_on: String,
 }
 
 impl TargetWords {
     fn of(target: Target) -> Self {
-        let capability = target.compute_capability();
-        Self { name: target.name(), capability: format!("{}.{}", capability / 10, capability % 10) }
+        let capability = plan::capability_text(target.compute_capability());
+        let runs_on = if target.carries_ptx() {
+            format!("compute capability {capability} and newer")
+        } else {
+            format!("compute capability {}", plan::capabilities_of_machine_code(target).join(" and "))
+        };
+        Self { name: target.name(), capability, runs_on }
     }
 }
 

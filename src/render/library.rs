@@ -98,9 +98,14 @@ struct Row {
     dtype_constant: &'static str,
     causal: bool,
     target: u32,
+    /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
+    split_tiles_per_sm: u32,
     /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
+    /// Shared memory of a block, and what a block may have on the GPUs that the plan was made for (bytes).
+    shared_memory_bytes: u32,
+    made_for_shared_memory: u32,
 }
 
 /// The kernels of one target, which share their flags.
@@ -131,9 +136,12 @@ fn row(plan: &Plan) -> Row {
         head_dim: variant.head_dim,
         dtype_constant: dtype_constant(variant.dtype),
         causal: variant.causal,
+        split_tiles_per_sm: if variant.kind == Kind::FwdSplit { plan.tile.min_blocks_per_sm * plan.tile.m / 16 } else { 0 },
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),
+        shared_memory_bytes: plan.shared_memory_bytes,
+        made_for_shared_memory: plan.limits.shared_memory_per_block,
     }
 }
 

@@ -38,6 +38,10 @@ struct Entry<'a> {
     threads: u32,
     shared_memory_bytes: u32,
     nvcc_flags: Vec<String>,
+    /// Compute capabilities that run its machine code.
+    runs_on: Vec<String>,
+    /// Whether newer ones run it too, by compiling its PTX.
+    newer_by_ptx: bool,
 }
 
 /// The manifest of `sources` and of the folder's other `files`.
@@ -68,6 +72,8 @@ fn entry(source: &Source) -> Entry<'_> {
         threads: source.plan.threads,
         shared_memory_bytes: source.plan.shared_memory_bytes,
         nvcc_flags: plan::nvcc_flags(source.plan.compiled_for(), true),
+        runs_on: plan::capabilities_of_machine_code(source.plan.compiled_for()),
+        newer_by_ptx: source.plan.compiled_for().carries_ptx(),
     }
 }
 

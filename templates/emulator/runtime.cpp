@@ -25,17 +25,23 @@
 #include "kgen/emulator.h"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
+#include "kgen/tensor_map.cuh"
 
 #pragma GCC visibility push(hidden)
 #include "runtime/context.hpp"
 #include "runtime/report.hpp"
 #include "runtime/block.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/race.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/global_memory.hpp"
 #include "runtime/async_copy.hpp"
+#include "runtime/mbarrier.hpp"
+#include "runtime/tma.hpp"
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
+#include "runtime/mma_m16n8k8.hpp"
+#include "runtime/fp8_words.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

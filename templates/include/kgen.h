@@ -100,11 +100,13 @@ typedef struct kgen_fwd_params {
     int32_t total_k;
 
     /* Split-KV: the keys of a sequence are shared out over up to this many blocks, whose partial results a second
-     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split. */
+     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split. At most 256. */
     int32_t num_splits;
-    int32_t reserved;        /* 0 */
+    int32_t concurrent_blocks; /* prepare_scheduler only: blocks of fwd_split that run at once; 0: two a multiprocessor */
     int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
-                              * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all */
+                              * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all, but
+                              * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
+                              * one prepare_scheduler serves all layers of a model */
     void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
     size_t workspace_bytes;  /* at least kgen_fwd_workspace() */
 } kgen_fwd_params;

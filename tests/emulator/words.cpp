@@ -9,53 +9,23 @@
 #include <vector>
 
 #include "kgen.h"
+#include "kgen/bytes.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
+#include "kgen/ldmatrix_b8.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
+#include "kgen/mma_m16n8k8.cuh"
+#include "kgen/mma_fp8.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/staged_tile.cuh"
 #include "kgen/sync.cuh"
+#include "statements.hpp"
 
 namespace {
-
-using namespace kgen;
-
-int failures = 0;
-
-void expect(bool truth, const char* statement) {
-    printf("%s  %s\n", truth ? "pass" : "FAIL", statement);
-    if (!truth) {
-        ++failures;
-        printf("%s", kgen_emulator_report());
-    }
-}
-
-// What the kernels below work on; the emulator keeps everything on one thread, so globals do.
-alignas(16) uint16_t input[1024];
-float output[1024];
-
-constexpr uint32_t SHARED_BYTES = 4096;
-
-// Runs `body` as every thread of one block; true if the emulator found nothing wrong.
-using body = void (*)(int);
-bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES) {
-    kgen_emulator_reset(seed);
-    kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
-    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
-    return launch(kernel, "words", 1, threads, shared_bytes, 0, nullptr) == KGEN_SUCCESS;
-}
-
-// True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
-bool is_faulted(const char* kind, body kernel, uint32_t threads = 32) {
-    for (uint64_t seed = 0; seed < 20; ++seed) {
-        if (runs(kernel, threads, seed)) return false;
-        if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;
-    }
-    return true;
-}
 
 uint32_t bits(float x) { return emulator::float_bits(x); }
 
@@ -140,6 +110,25 @@ void products(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
+// The same with 8 of k.
+void products_of_depth_8(int) {
+    const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
+    const auto a_at = [](int i, int k) { return static_cast<float>(i) + static_cast<float>(k) / 4; };
+    const auto b_at = [](int k, int n) { return static_cast<float>(k - 2 * n); };
+    const uint32_t a0 = pack<fp16>(a_at(g, 2 * t), a_at(g, 2 * t + 1)), a1 = pack<fp16>(a_at(g + 8, 2 * t), a_at(g + 8, 2 * t + 1));
+    float d[4];
+    for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(2 * t + i % 2);
+    mma_m16n8k8(d, a0, a1, pack<fp16>(b_at(2 * t, g), b_at(2 * t + 1, g)));
+    bool right = true;
+    for (int i = 0; i < 4; ++i) {
+        const int row = g + i / 2 * 8, column = 2 * t + i % 2;
+        float sum = static_cast<float>(column);
+        for (int k = 0; k < 8; ++k) sum += a_at(row, k) * b_at(k, column);
+        right = right && d[i] == sum;
+    }
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
 // Every finite half through the MMA: A's first 8 columns hold 128 of them at a time, B is the identity.
 void widened_halves(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4 * 2;
@@ -170,7 +159,26 @@ void meaning() {
     expect(runs(fragments) && all_ones(), "ldmatrix gives every lane its elements, plain and transposed");
     expect(runs(products<fp16>) && all_ones(), "mma of fp16 is a matrix product");
     expect(runs(widened_halves) && all_ones(), "mma of fp16 takes every finite half exactly, subnormals included");
+    expect(runs(products_of_depth_8) && all_ones(), "mma of fp16 with 8 of k is a matrix product");
     expect(runs(products<bf16>) && all_ones(), "mma of bf16 is a matrix product");
+}
+
+// A tile of 16 rows of 40 elements, 3 of them there, through the registers of 64 threads: columns 40 .. 48 are zeros.
+void staged_tiles(int) {
+    using tile = shared_tile<16, 48>;
+    staged_tile<tile, 64> staged;
+    fetch_tile<tile, 40>(staged, input, 64, 2, 5);
+    put_tile(shared_base(), staged);
+    block_sync();
+    bool right = true;
+    for (uint32_t chunk = 0; chunk < 6; ++chunk) {
+        const uint32_t row = thread_index() % 16;
+        const uint32_t offset = chunk < 4 ? swizzled<32>(row, chunk) : tile::panel_offset(32) + swizzled<16>(row, chunk - 4);
+        const words4 there = load_shared(shared_base() + offset);
+        const uint32_t first = row < 3 && chunk < 5 ? 8 * (row + 2) + chunk : 0;
+        right = right && there.x == (first | first << 16) && there.w == there.x;
+    }
+    store_global(output + thread_index(), right ? 1.0f : 0.0f);
 }
 
 void copies(int) {
@@ -185,6 +193,17 @@ void copies(int) {
     cp_async_wait<0>();
     const float expected = other % 2 == 0 ? static_cast<float>(other) : 0.0f;
     store_global(output + thread_index(), static_cast<float>(value.x & 0xffff) - expected);
+}
+
+void copies_through_registers() {
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
+    expect(runs(staged_tiles, 64) && all_ones(), "fetch_tile and put_tile bring a tile, with zeros where the tensor has no element");
+    expect(is_faulted("out of bounds", [](int) {
+               staged_tile<shared_tile<16, 16>, 32> staged;
+               fetch_tile<shared_tile<16, 16>, 16>(staged, input, 64, 8, 17);
+           }),
+           "a row that fetch_tile is told of and the tensor lacks is reported");
+    expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "16 bytes are loaded from a multiple of 16");
 }
 
 void asynchronous_copies() {
@@ -295,6 +314,7 @@ void launches() {
     expect(!runs(nothing, 32, 1, 163 * 1024 + 16) && strstr(kgen_last_error(), "cudaErrorInvalidValue") != nullptr, "an A100 gives a block 163 KB");
     kgen_emulator_device(90);
     expect(device_capability() == 90 && runs(nothing, 1024, 1, 227 * 1024), "an H100 gives a block 227 KB");
+    expect(device_shared_memory() == 227 * 1024, "... and says so");
     kgen_emulator_device(80);
     expect(runs(nothing) && kgen_emulator_report()[0] == '\0', "a clean launch clears the report");
     static bool orders[2];
@@ -308,15 +328,19 @@ void launches() {
     expect(orders[0] && orders[1], "the seed decides which warp runs first");
 }
 
+#include "words_fp8.hpp"
+
 }  // namespace
 
 int main() {
     numbers();
     meaning();
+    copies_through_registers();
     asynchronous_copies();
     races_and_order();
     deadlocks();
     device_memory();
+    fp8();
     launches();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;

@@ -62,7 +62,7 @@ pub(in crate::cli) fn make(
 ) -> Result<Made, CliError> {
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_note(&workshop.grid);
+    selection.tell_notes(&workshop.grid);
     let (plans, refused) = plan_all(&workshop, &variants, args.run_as);
     if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
         return Err(CliError::Usage(first.message.clone()));

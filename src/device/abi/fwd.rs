@@ -26,6 +26,8 @@ pub struct FwdParams {
     pub total_rows: [i32; 2],
     /// Most splits of the keys; 0: the library chooses.
     pub num_splits: i32,
+    /// Blocks that run at once, as `prepare_scheduler` is to assume; 0: two a multiprocessor.
+    pub concurrent_blocks: i32,
     /// Elements of a row.
     pub head_dim: i32,
     /// `KGEN_DTYPE_*`.
@@ -66,7 +68,7 @@ impl FwdParams {
             descale_strides: self.descale_strides,
             total_rows: self.total_rows,
             num_splits: self.num_splits,
-            reserved: 0,
+            concurrent_blocks: self.concurrent_blocks,
             split_counts: address("split_counts"),
             workspace: address("workspace"),
             workspace_bytes,
@@ -103,7 +105,7 @@ pub(in crate::device) struct Structure {
     descale_strides: [[i64; 2]; 3],
     total_rows: [i32; 2],
     num_splits: i32,
-    reserved: i32,
+    concurrent_blocks: i32,
     split_counts: *mut c_void,
     workspace: *mut c_void,
     workspace_bytes: usize,
@@ -128,6 +130,7 @@ pub(super) fn layout() -> (Vec<(&'static str, usize)>, usize) {
         ("v_descale_head_stride", offset_of!(Structure, descale_strides) + 5 * 8),
         ("total_k", offset_of!(Structure, total_rows) + 4),
         ("num_splits", offset_of!(Structure, num_splits)),
+        ("concurrent_blocks", offset_of!(Structure, concurrent_blocks)),
         ("split_counts", offset_of!(Structure, split_counts)),
         ("workspace_bytes", offset_of!(Structure, workspace_bytes)),
     ];

@@ -8,7 +8,12 @@ namespace kgen {
 
 // Copies 16 bytes, or writes 16 zero bytes without touching `source` when `valid` is false. Both 16-byte aligned.
 KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid, KGEN_AT) {
-    emulator::cp_async(destination, source, valid, at);
+    emulator::cp_async(destination, source, valid ? 16 : 0, at);
+}
+
+// Copies the first `bytes` bytes (0 to 16) and writes zeros for the rest of 16, which are not read. Both 16-byte aligned.
+KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes, KGEN_AT) {
+    emulator::cp_async(destination, source, bytes, at);
 }
 
 // Closes the group of the copies issued since the last commit.

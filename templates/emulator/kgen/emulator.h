@@ -24,10 +24,17 @@ const char* kgen_emulator_report(void);
 // The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
 void kgen_emulator_device(int capability);
 
+// How many multiprocessors the emulated device claims to have, 108 unless set. Only launchers ask; blocks run one by one.
+void kgen_emulator_multiprocessors(int count);
+
 }
 
 // Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
 #pragma GCC visibility push(hidden)
+
+namespace kgen {
+struct tensor_map;
+}
 
 namespace kgen::emulator {
 
@@ -52,10 +59,22 @@ uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
 float shuffle_xor(float value, int mask, source at);
+int64_t shuffle_xor(int64_t value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
 void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
+void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at);
+
+// The scales that a lane brings to an MMA, of a row of A and a column of B, and which lanes of four bring those that count.
+struct block_scales {
+    uint32_t a, b;
+    uint32_t pair_a, lane_b;
+};
+void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
+void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
 // Where all threads of a block meet.
 void block_sync(source at);
@@ -66,9 +85,36 @@ void store_shared(uint32_t address, const void* value, uint32_t bytes, source at
 void load_shared(uint32_t address, void* value, uint32_t bytes, source at);
 
 // Asynchronous copies.
-void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at);
+void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, source at);
 void cp_async_commit();
 void cp_async_wait(uint32_t pending);
+
+// Barriers that count arrivals and bytes.
+void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at);
+void fence_mbarrier_init();
+void mbarrier_arrive(uint32_t barrier, source at);
+void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at);
+bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, source at);
+bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at);
+void mbarrier_wait(uint32_t barrier, uint32_t parity, source at);
+
+// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
+constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
+struct tensor_map_contents {
+    uint64_t mark;  // what tells a map from other bytes
+    const void* base;
+    uint64_t extents[5];
+    uint64_t strides[5];
+    uint16_t box[5];
+    uint8_t rank;
+    uint8_t element_bytes;
+    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
+};
+
+// Copies of whole tiles. `map` is a kgen::tensor_map, wherever it lies.
+void fence_proxy_async();
+void tma_prefetch_map(const tensor_map& map, source at);
+void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at);
 
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
@@ -78,6 +124,8 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);
 
 int device_capability();
+int device_shared_memory();
+int multiprocessor_count();
 
 }  // namespace kgen::emulator
 

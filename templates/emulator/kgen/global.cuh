@@ -18,9 +18,33 @@ KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE float load_global(const float* pointer, KGEN_AT) {
+    float value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE uint8_t load_global(const uint8_t* pointer, KGEN_AT) {
+    uint8_t value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
+    words4 value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
+
+// 8 bytes; `pointer` must be 8-byte aligned.
+KGEN_DEVICE void store_global(void* pointer, words2 value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(void* pointer, words4 value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

@@ -42,6 +42,16 @@ KGEN_DEVICE uint32_t round_to_fp16(float x) {
     return sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
 }
 
+KGEN_DEVICE float widen_bf16(uint16_t bits) { return float_of_bits(static_cast<uint32_t>(bits) << 16); }
+
+// Exact, subnormals included: the exponent is rebiased by a multiplication, and only infinity and NaN need care.
+KGEN_DEVICE float widen_fp16(uint16_t bits) {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+    const float magnitude = float_of_bits(static_cast<uint32_t>(bits & 0x7fffu) << 13) * 0x1p112f;
+    const uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
+    return float_of_bits(sign | float_bits(magnitude) | special);
+}
+
 }  // namespace kgen::emulator
 
 namespace kgen {
@@ -75,6 +85,22 @@ KGEN_DEVICE uint32_t pack<bf16>(float low, float high) {
 template <>
 KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
     return emulator::round_to_fp16(low) | emulator::round_to_fp16(high) << 16;
+}
+
+// The two values of a packed pair, exactly.
+template <class T>
+KGEN_DEVICE void unpack(uint32_t packed, float& low, float& high);
+
+template <>
+KGEN_DEVICE void unpack<bf16>(uint32_t packed, float& low, float& high) {
+    low = emulator::widen_bf16(static_cast<uint16_t>(packed));
+    high = emulator::widen_bf16(static_cast<uint16_t>(packed >> 16));
+}
+
+template <>
+KGEN_DEVICE void unpack<fp16>(uint32_t packed, float& low, float& high) {
+    low = emulator::widen_fp16(static_cast<uint16_t>(packed));
+    high = emulator::widen_fp16(static_cast<uint16_t>(packed >> 16));
 }
 
 }  // namespace kgen

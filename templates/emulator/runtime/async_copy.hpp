@@ -10,17 +10,17 @@ inline std::array<unsigned char, CHUNK> poison_chunk() {
     return chunk;
 }
 
-void cp_async(uint32_t destination, const void* source_bytes, bool valid, source at) {
+void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, source at) {
     device_thread& me = this_thread();
     const use used = {word::cp_async, at};
     unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
     if (to == nullptr) return;
     static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
-    if (valid && !tensors.allows(source_bytes, CHUNK, false, used)) source_bytes = nothing.data();
+    if (bytes > 0 && !tensors.allows(source_bytes, bytes, false, used, CHUNK)) source_bytes = nothing.data();
     const access a = access_of(me, destination, CHUNK, used);
     races.copy_issued(a, me.thread);
     memset(to, POISON, CHUNK);
-    me.copies.push_back({a.offset, valid ? source_bytes : nullptr, me.open_group, used, self.interval});
+    me.copies.push_back({a.offset, source_bytes, bytes, me.open_group, used, self.interval});
 }
 
 void cp_async_commit() { ++this_thread().open_group; }
@@ -32,11 +32,8 @@ void cp_async_wait(uint32_t pending) {
         const pending_copy& copy = me.copies[landed++];
         const uint32_t address = copy.destination + SHARED_BASE;
         unsigned char* to = shared.at(address, CHUNK, copy.issued, me.warp, me.lane);
-        if (copy.from == nullptr) {
-            memset(to, 0, CHUNK);
-        } else {
-            memcpy(to, copy.from, CHUNK);
-        }
+        memset(to, 0, CHUNK);
+        if (copy.bytes > 0) memcpy(to, copy.from, copy.bytes);
         races.copy_landed(access_of(me, address, CHUNK, copy.issued));
     }
     me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));

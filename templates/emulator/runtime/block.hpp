@@ -14,11 +14,21 @@ constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
 // A copy that has been issued and has not landed.
 struct pending_copy {
     uint32_t destination;  // offset in shared memory
-    const void* from;      // NULL: zeros
+    const void* from;
+    uint32_t bytes;  // that come from there; the rest of the chunk becomes zeros
     uint32_t group;
     use issued;
     uint32_t interval;  // block barriers passed when it was issued
 };
+
+// What lies behind somebody, for the race detector. known[u]: all that warp u did before that step of it. `details`, which
+// only a block with mbarriers needs, goes further: see clock.hpp.
+struct clock {
+    uint32_t known[MAX_WARPS];
+    std::vector<uint32_t> details;
+};
+
+struct snapshot;
 
 struct device_thread : identity {
     context place;
@@ -27,6 +37,11 @@ struct device_thread : identity {
     bool ended;
     std::vector<pending_copy> copies;
     uint32_t open_group;  // number of the group that the next commit closes
+    uint32_t ticks;       // counts its arrivals at mbarriers and its proxy fences
+    uint32_t fenced;      // `ticks` at the last proxy fence
+    uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
+    uint32_t parity;      // ... and that phase's
+    std::vector<std::shared_ptr<snapshot>> acquired;  // what waits for mbarriers have shown it and not yet its whole warp
 };
 
 // What a lane brings to the word at which its warp meets.
@@ -37,7 +52,7 @@ struct lane_operands {
     float value;
 };
 
-struct warp {
+struct warp : clock {
     uint32_t ready;    // lanes, by position, that can go on
     uint32_t arrived;  // lanes that wait in a word of the whole warp
     bool divergent;    // ... and not all in the same
@@ -48,7 +63,7 @@ struct warp {
     // Time, for the race detector: `step` counts the meetings of this warp, and the warp knows everything that warp u
     // did before step `known[u]` of that one to lie behind it. known[itself] is its last warp_sync or barrier.
     uint32_t step;
-    uint32_t known[MAX_WARPS];
+    uint32_t epoch;  // times that all 32 lanes have arrived at an mbarrier
 };
 
 struct random_numbers {
@@ -71,6 +86,8 @@ struct machine {
     uint32_t at_barrier = 0;  // threads that wait in block_sync
     uint32_t interval = 0;    // block barriers passed
     uint32_t first_step = 1;  // steps below belong to earlier blocks
+    bool detailed = false;    // mbarriers are in use: clocks have details
+    uint32_t polls = 0;       // tests of mbarriers that failed since something last happened
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};
@@ -128,10 +145,14 @@ inline bool meet(word which, source at) {
     return false;
 }
 
+void share_details_in_warp(uint32_t index);
+void share_details_in_block();
+
 void warp_sync(source at) {
     if (meet(word::warp_sync, at)) {
         warp& w = warp_of(this_thread());
         w.known[current->warp] = w.step;
+        if (self.detailed) share_details_in_warp(current->warp);
     }
 }
 
@@ -146,6 +167,8 @@ void block_sync(source at) {
             self.warps[i].ready = ~0u;
             for (uint32_t u = 0; u < self.warp_count; ++u) self.warps[i].known[u] = self.warps[u].step;
         }
+        if (self.detailed) share_details_in_block();
+        self.polls = 0;
         kgen_emulator_switch(&me.place, &self.scheduler);  // any warp may be the first behind a barrier
     } else {
         leave(me, warp_of(me));
@@ -188,13 +211,23 @@ inline std::string where_lanes_wait(uint32_t index) {
     return text;
 }
 
+std::string what_mbarriers_lack();
+
 inline void report_deadlock() {
     const use nothing = {word::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
     std::string text = "no thread of the block can go on, barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
+    text += what_mbarriers_lack();
     self.violations.tell(text);
 }
+
+// What the asynchronous proxy does beside the threads (tma.hpp).
+void forget_mbarriers();
+bool land_an_awaited_copy();
+void check_unfinished_tiles();
+
+constexpr uint32_t MOST_POLLS = 1u << 20;
 
 // Runs one block to its end, or until it can go no further; what is left then is simply forgotten.
 inline void run_block(uint32_t block, uint32_t thread_count) {
@@ -210,8 +243,10 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         w.divergent = false;
         w.order = self.random.below(LANES);
         w.step = self.first_step;
+        w.epoch = 0;
         std::fill_n(w.known, MAX_WARPS, self.first_step);
     }
+    forget_mbarriers();
     for (uint32_t i = 0; i < thread_count; ++i) {
         device_thread& t = self.threads[i];
         static_cast<identity&>(t) = {i, block, i / LANES, i % LANES};
@@ -220,6 +255,8 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         t.ended = false;
         t.copies.clear();
         t.open_group = 0;
+        t.ticks = t.fenced = t.waits_for = 0;
+        t.acquired.clear();
         prepare(t.place, self.stacks.top(i), thread_main);
     }
     while (self.alive > 0) {
@@ -228,7 +265,8 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         for (uint32_t i = 0; i < self.warp_count; ++i) {
             if (self.warps[i].ready != 0) runnable[count++] = i;
         }
-        if (count == 0) {
+        if (count == 0 ? land_an_awaited_copy() : self.detailed && self.random.below(4) == 0 && land_an_awaited_copy()) continue;
+        if (count == 0 || self.polls > MOST_POLLS) {
             report_deadlock();
             break;
         }
@@ -237,6 +275,7 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
         resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
     }
+    if (self.alive == 0) check_unfinished_tiles();
     for (uint32_t i = 0; i < self.warp_count; ++i) self.first_step = std::max(self.first_step, self.warps[i].step + 1);
 }
 

@@ -41,10 +41,11 @@ class tensor_table {
     void add(tensor t) { tensors_.push_back(std::move(t)); }
 
     // True if `size` bytes at `pointer` may be read (or written) by the running thread; otherwise it is reported.
-    bool allows(const void* pointer, uint32_t size, bool writes, const use& used) {
+    // `alignment` is `size` unless given.
+    bool allows(const void* pointer, uint32_t size, bool writes, const use& used, uint32_t alignment = 0) {
         const auto address = reinterpret_cast<uintptr_t>(pointer);
-        if (address % size != 0) {
-            complain("misaligned", used, address, size, nullptr, "not a multiple of its size");
+        if (address % (alignment == 0 ? size : alignment) != 0) {
+            complain("misaligned", used, address, size, nullptr, alignment == 0 ? "not a multiple of its size" : "not a multiple of 16");
             return false;
         }
         if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) return true;
@@ -64,6 +65,23 @@ class tensor_table {
             complain("out of bounds", used, address, size, nearest, "outside every tensor");
         }
         return false;
+    }
+
+    // The same for a row of a box that TMA copies: it may read whatever lies between a tensor's first and last byte, for a
+    // box does not end where a sequence does. What it finds in a gap is up to the kernel not to use.
+    bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
+        if (holds_box_row(row, size)) return true;
+        const auto address = reinterpret_cast<uintptr_t>(row);
+        const tensor* nearest = nullptr;
+        for (const tensor& t : tensors_) {
+            if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size)) nearest = &t;
+        }
+        complain("out of bounds", used, address, size, nearest, "outside every tensor");
+        return false;
+    }
+
+    bool holds_box_row(const unsigned char* row, uint32_t size) const {
+        return std::any_of(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(reinterpret_cast<uintptr_t>(row), size); });
     }
 
   private:

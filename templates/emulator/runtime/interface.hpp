@@ -17,6 +17,8 @@ const char* kgen_emulator_report(void) { return kgen::emulator::self.violations.
 
 void kgen_emulator_device(int capability) { kgen::emulator::settings.capability = capability; }
 
+void kgen_emulator_multiprocessors(int count) { kgen::emulator::settings.multiprocessors = count; }
+
 // A library of one kernel has no dispatcher, which defines these otherwise.
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
 

@@ -6,12 +6,15 @@ namespace kgen::emulator {
 struct session {
     uint64_t seed = 0;
     int capability = 80;
+    int multiprocessors = 108;
     std::mutex one_launch;
 };
 
 static session settings;
 
 int device_capability() { return settings.capability; }
+
+int multiprocessor_count() { return settings.multiprocessors; }
 
 // Shared memory that a block may have, in bytes (CUDA C++ programming guide, "Technical specifications").
 inline uint32_t shared_memory_limit(int capability) {
@@ -26,6 +29,8 @@ inline uint32_t shared_memory_limit(int capability) {
         default: return 227 * 1024;
     }
 }
+
+int device_shared_memory() { return static_cast<int>(shared_memory_limit(settings.capability)); }
 
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call) {
     const std::lock_guard<std::mutex> turn(settings.one_launch);

@@ -6,16 +6,6 @@ namespace kgen::emulator {
 
 typedef float columns8 __attribute__((vector_size(32), aligned(4)));
 
-inline float widen_bf16(uint16_t bits) { return float_of_bits(static_cast<uint32_t>(bits) << 16); }
-
-// Exact, subnormals included: the exponent is rebiased by a multiplication, and only infinity and NaN need care.
-inline float widen_fp16(uint16_t bits) {
-    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-    const float magnitude = float_of_bits(static_cast<uint32_t>(bits & 0x7fffu) << 13) * 0x1p112f;
-    const uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
-    return float_of_bits(sign | float_bits(magnitude) | special);
-}
-
 template <float (*WIDEN)(uint16_t)>
 inline void multiply_m16n8k16(const lane_operands* lanes) {
     uint16_t a_bits[16][16];

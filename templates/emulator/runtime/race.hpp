@@ -6,6 +6,8 @@
 // earlier read before a write, for by then the value is in a register; but a write is seen by other lanes only behind
 // warp_sync or a barrier.
 //
+// Mbarriers add finer order: clock.hpp has it.
+//
 // Records are kept for every 16 bytes, the unit that ldmatrix and cp.async move: the last write of each of its four
 // words, and the last read by each warp.
 #pragma once
@@ -13,18 +15,19 @@
 namespace kgen::emulator {
 
 constexpr uint32_t CHUNK = 16;
-constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
 
 struct write_record {
     uint32_t step;
+    uint32_t tick;  // of its lane; of a copy by TMA, the phase of the mbarrier in which it landed
     uint16_t used;
-    uint8_t warp;
+    uint8_t warp;   // TMA: `lane` is an mbarrier's number
     uint8_t lane;
     uint8_t bytes;  // which of the word's four
 };
 
 struct read_record {
     uint32_t step;
+    uint32_t tick;  // of its lane; of ALL_LANES, the warp's epoch
     uint16_t used;
     uint16_t bytes;  // which of the sixteen
     uint8_t lane;
@@ -32,7 +35,9 @@ struct read_record {
 
 struct chunk_record {
     write_record writes[4];
-    uint16_t in_flight;  // 1 + the thread whose asynchronous copy has this chunk as destination; 0: none
+    uint16_t in_flight;  // 1 + the thread whose asynchronous copy has this chunk as destination, or 1 + MAX_THREADS + the
+                         // mbarrier that counts a copy by TMA; 0: none
+    uint16_t mbarriers;  // which of the bytes are mbarriers'
     bool whole;          // the four writes are one
 };
 
@@ -46,6 +51,28 @@ struct access {
     use used;
 };
 
+// The clock value that a record of the access keeps beside its step.
+inline uint32_t tick_now(const access& a) {
+    return a.lane == ALL_LANES ? self.warps[a.warp].epoch : self.threads[a.warp * LANES + a.lane].ticks;
+}
+
+// Whether one of the clocks that the access goes by covers what a record tells of.
+inline bool knows_in_detail(const access& a, uint32_t warp_index, uint32_t lane, uint32_t step, uint32_t tick) {
+    if (covers(self.warps[a.warp], warp_index, lane, step, tick)) return true;
+    if (a.lane == ALL_LANES) return false;
+    const auto& own = self.threads[a.warp * LANES + a.lane].acquired;
+    return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return covers(shown->behind, warp_index, lane, step, tick); });
+}
+
+// Whether the writer of a record has executed fence_proxy_async since, and the access lies behind that.
+inline bool is_fenced(const access& a, const write_record& w) {
+    const uint32_t writer = w.warp * LANES + w.lane;
+    if (w.warp == a.warp && w.lane == a.lane) return w.tick < self.threads[writer].fenced;
+    if (w.tick < self.warps[a.warp].details[fence_of(writer)]) return true;
+    const auto& own = self.threads[a.warp * LANES + a.lane].acquired;
+    return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return w.tick < shown->behind.details[fence_of(writer)]; });
+}
+
 class race_detector {
   public:
     // Makes room for a block. Records of earlier blocks need no clearing: their steps are below `first_step`.
@@ -53,7 +80,7 @@ class race_detector {
         chunks_ = (shared_bytes + CHUNK - 1) / CHUNK;
         if (records_.size() < chunks_) records_.resize(chunks_);
         if (reads_.size() < static_cast<size_t>(chunks_) * warps) reads_.resize(static_cast<size_t>(chunks_) * warps);
-        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = 0;
+        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = 0;
     }
 
     // After ~2^31 steps the clocks start again.
@@ -65,14 +92,14 @@ class race_detector {
     void read(const access& a) {
         chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "reads", record);
-        const uint32_t* known = self.warps[a.warp].known;
+        if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "reads");
         for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
             const write_record& w = record.writes[word];
             const uint32_t bytes = record.whole ? 15 : a.bytes >> word * 4 & 15;
             if (bytes == 0) continue;
             if (w.step < self.first_step) {
                 report_unwritten(a);
-            } else if ((w.bytes & bytes) != 0 && w.step >= known[w.warp] && !(w.lane == a.lane && w.warp == a.warp)) {
+            } else if ((w.bytes & bytes) != 0 && !is_behind(a, w)) {
                 report_race(a, "reads", "written", w.used, w.warp, w.lane);
             }
         }
@@ -81,7 +108,7 @@ class race_detector {
             last.lane = last.lane == a.lane ? a.lane : ALL_LANES;
             last.bytes |= a.bytes;
         } else {
-            last = {a.step, self.uses.number_of(a.used), a.bytes, a.lane};
+            last = {a.step, tick_now(a), self.uses.number_of(a.used), a.bytes, a.lane};
         }
     }
 
@@ -89,14 +116,10 @@ class race_detector {
         const uint32_t index = a.offset / CHUNK;
         chunk_record& record = records_[index];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
-        const warp& mine = self.warps[a.warp];
-        for (uint32_t u = 0; u < self.warp_count; ++u) {
-            const read_record& r = reads_[u * chunks_ + index];
-            if (r.step < self.first_step || (r.bytes & a.bytes) == 0) continue;
-            const bool ordered = r.step < mine.known[u] || (u == a.warp && (r.lane == a.lane || r.step < a.step));
-            if (!ordered) report_race(a, "writes", "read", r.used, u, r.lane);
-        }
+        if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
+        check_reads(a);
         const uint16_t used = self.uses.number_of(a.used);
+        const uint32_t tick = tick_now(a);
         const bool whole = a.bytes == 0xffff;
         if (record.whole && !whole) {
             for (uint32_t word = 1; word < 4; ++word) record.writes[word] = record.writes[0];
@@ -105,12 +128,11 @@ class race_detector {
             write_record& w = record.writes[word];
             const auto bytes = static_cast<uint8_t>(a.bytes >> word * 4 & 15);
             if (bytes == 0) continue;
-            const bool same_lane = w.lane == a.lane && w.warp == a.warp;
-            if (w.step >= self.first_step && (w.bytes & bytes) != 0 && !same_lane && w.step >= mine.known[w.warp]) {
+            if (w.step >= self.first_step && (w.bytes & bytes) != 0 && !is_behind(a, w)) {
                 report_race(a, "writes", "written", w.used, w.warp, w.lane);
             }
-            const bool adds = w.step == a.step && same_lane;
-            w = {a.step, used, static_cast<uint8_t>(a.warp), a.lane, static_cast<uint8_t>(adds ? w.bytes | bytes : bytes)};
+            const bool adds = w.step == a.step && w.tick == tick && w.lane == a.lane && w.warp == a.warp;
+            w = {a.step, tick, used, static_cast<uint8_t>(a.warp), a.lane, static_cast<uint8_t>(adds ? w.bytes | bytes : bytes)};
             if (record.whole && whole) break;
         }
         if (whole && !record.whole) record.writes[0].bytes = 15;
@@ -127,8 +149,41 @@ class race_detector {
     void copy_landed(const access& a) {
         chunk_record& record = records_[a.offset / CHUNK];
         record.in_flight = 0;
-        record.writes[0] = {a.step, self.uses.number_of(a.used), static_cast<uint8_t>(a.warp), a.lane, 15};
+        record.writes[0] = {a.step, tick_now(a), self.uses.number_of(a.used), static_cast<uint8_t>(a.warp), a.lane, 15};
         record.whole = true;
+    }
+
+    // A copy by TMA into a chunk: a write by the asynchronous proxy, which must have been told of earlier ones by threads.
+    void tile_issued(const access& a, uint32_t mbarrier) {
+        chunk_record& record = records_[a.offset / CHUNK];
+        if (record.in_flight != 0) report_in_flight(a, "writes", record);
+        if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
+        check_reads(a);
+        for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
+            const write_record& w = record.writes[word];
+            if (w.step < self.first_step || w.bytes == 0) continue;
+            if (!is_behind(a, w)) {
+                report_race(a, "writes", "written", w.used, w.warp, w.lane);
+            } else if (w.warp != TMA && !is_fenced(a, w)) {
+                report_proxy(a, w);
+            }
+        }
+        record.in_flight = static_cast<uint16_t>(1 + MAX_THREADS + mbarrier);
+        record.writes[0] = {self.first_step, UINT32_MAX, self.uses.number_of(a.used), TMA, static_cast<uint8_t>(mbarrier), 15};
+        record.whole = true;
+    }
+
+    // It has landed, in a phase of its mbarrier.
+    void tile_landed(uint32_t offset, uint32_t phase) {
+        chunk_record& record = records_[offset / CHUNK];
+        record.in_flight = 0;
+        record.writes[0].tick = phase;
+    }
+
+    // The 8 bytes of an mbarrier, which no other words may touch from now on.
+    void mbarrier_made(const access& a) {
+        write(a);
+        records_[a.offset / CHUNK].mbarriers |= a.bytes;
     }
 
   private:
@@ -136,7 +191,23 @@ class race_detector {
     std::vector<read_record> reads_;  // [warp][chunk]
     uint32_t chunks_ = 0;
 
+    void check_reads(const access& a) {
+        for (uint32_t u = 0; u < self.warp_count; ++u) {
+            const read_record& r = reads_[u * chunks_ + a.offset / CHUNK];
+            if (r.step < self.first_step || (r.bytes & a.bytes) == 0) continue;
+            const bool ordered = r.step < self.warps[a.warp].known[u] || (u == a.warp && (r.lane == a.lane || r.step < a.step)) ||
+                                 (self.detailed && knows_in_detail(a, u, r.lane, r.step, r.tick));
+            if (!ordered) report_race(a, "writes", "read", r.used, u, r.lane);
+        }
+    }
+
+    static bool is_behind(const access& a, const write_record& w) {
+        if (w.warp != TMA && (w.step < self.warps[a.warp].known[w.warp] || (w.lane == a.lane && w.warp == a.warp))) return true;
+        return self.detailed && knows_in_detail(a, w.warp, w.lane, w.step, w.tick);
+    }
+
     static std::string who(const use& used, uint32_t warp_index, uint32_t lane) {
+        if (warp_index == TMA) return text_of(used);
         return text_of(used) + " of warp " + std::to_string(warp_index) + (lane == ALL_LANES ? "" : " lane " + std::to_string(lane));
     }
 
@@ -147,12 +218,25 @@ class race_detector {
     static void report_race(const access& a, const char* does, const char* done, uint16_t used, uint32_t warp_index, uint32_t lane) {
         const use& other = self.uses[used];
         if (!self.violations.is_news("race", a.used, other)) return;
-        const bool same_warp = a.warp == warp_index;
-        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " what " + who(other, warp_index, lane) + " has " + done + ", with no " +
-                             (same_warp ? "warp_sync" : "block_sync") + " between them: " + place(a));
+        const char* missing = warp_index == TMA ? "mbarrier_wait" : a.warp == warp_index ? "warp_sync" : self.detailed ? "block_sync or mbarrier" : "block_sync";
+        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " what " + who(other, warp_index, lane) + " has " + done + ", with no " + missing +
+                             " between them: " + place(a));
+    }
+
+    static void report_mbarrier(const access& a, const char* does) {
+        if (!self.violations.is_news("mbarrier", a.used, a.used)) return;
+        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the bytes of an mbarrier: " + place(a));
+    }
+
+    static void report_proxy(const access& a, const write_record& w) {
+        const use& other = self.uses[w.used];
+        if (!self.violations.is_news("proxy", a.used, other)) return;
+        self.violations.tell(who(a.used, a.warp, a.lane) + " overwrites what " + who(other, w.warp, w.lane) +
+                             " has written, without a fence_proxy_async of that lane in between: " + place(a));
     }
 
     static void report_in_flight(const access& a, const char* does, const chunk_record& record) {
+        if (record.in_flight > MAX_THREADS) return report_tile_in_flight(a, does, record.in_flight - MAX_THREADS - 1);
         const device_thread& owner = self.threads[record.in_flight - 1];
         const uint32_t chunk = a.offset / CHUNK * CHUNK;
         const auto copy = std::find_if(owner.copies.begin(), owner.copies.end(), [&](const pending_copy& c) { return c.destination == chunk; });
@@ -160,6 +244,8 @@ class race_detector {
         self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the destination of " + who(copy->issued, owner.warp, owner.lane) + " of interval " +
                              std::to_string(copy->interval) + ", which has not landed for want of a cp_async_wait: " + place(a));
     }
+
+    static void report_tile_in_flight(const access& a, const char* does, uint32_t mbarrier);
 
     static void report_unwritten(const access& a) {
         if (!self.violations.is_news("unwritten", a.used, a.used)) return;

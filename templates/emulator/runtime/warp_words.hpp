@@ -26,6 +26,20 @@ float shuffle_xor(float value, int mask, source at) {
     return w.results[current->lane];
 }
 
+int64_t shuffle_xor(int64_t value, int mask, source at) {
+    // A result is 32 bits, so the two halves travel one after the other, as they do on a GPU.
+    const auto half = [&](uint32_t word) {
+        float bits;
+        memcpy(&bits, &word, sizeof bits);
+        bits = shuffle_xor(bits, mask, at);
+        memcpy(&word, &bits, sizeof word);
+        return word;
+    };
+    const auto all = static_cast<uint64_t>(value);
+    const uint64_t low = half(static_cast<uint32_t>(all)), high = half(static_cast<uint32_t>(all >> 32));
+    return static_cast<int64_t>(high << 32 | low);
+}
+
 bool warp_any(bool value, source at) {
     my_operands().words[0] = value;
     const bool last = meet(word::warp_any, at);

@@ -1,0 +1,163 @@
+//! The combine kernel by itself: synthetic partial results, merged in float64.
+
+use super::{
+    Level,
+    compare::{Comparison, Tally},
+    exam::{Case, Drawn},
+    numbers::Number,
+    place::Side,
+    problem::{Layout, Lengths, Part, Problem},
+    split::{Workspace, merge},
+    tensors::Tensors,
+};
+use crate::device::{Image, Outputs, Params};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// How the log-sum-exps of a row's splits lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    /// Within a few of each other, one in four of them -∞.
+    Near,
+    /// Hundreds apart, of both signs.
+    Far,
+    /// All -∞: the row saw no key.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct CombineCase {
+    problem: Problem,
+    splits: usize,
+    counts: Option<Vec<usize>>,
+    spread: Spread,
+    number: Number,
+    head_dim: usize,
+}
+
+/// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
+pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
+    use Number::{Bf16, Fp16};
+    use Spread::{Far, Near, Nothing};
+    let one = Problem::new(&[(1, 7)], 4, 1);
+    let unequal = Problem::new(&[(2, 9), (0, 4), (3, 0), (1, 5)], 2, 1);
+    let mut list = vec![
+        (one.clone(), 33, None, Near, Bf16, 128),
+        (one.clone(), 5, None, Far, Fp16, 64),
+        (one.clone(), 3, None, Nothing, Bf16, 32),
+        (one.clone(), 1, None, Near, Fp16, 256),
+        (Problem::new(&[(3, 7); 2], 2, 2).layout(Layout::Padded), 200, None, Near, Bf16, 16),
+        (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned), 4, None, Far, Bf16, 72),
+        (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Reversed), 4, None, Near, Fp16, 96),
+        (Problem::new(&[(2, 7)], 3, 1).layout(Layout::Bhsd).without_lse(), 4, None, Near, Fp16, 224),
+        (unequal.clone().lengths(Lengths::Used).layout(Layout::Padded), 6, Some(vec![6, 0, 1, 4]), Near, Bf16, 160),
+        (unequal.clone().lengths(Lengths::Packed), 3, Some(vec![1, 2, 0, 9]), Near, Fp16, 192),
+        (unequal.lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 7, None, Near, Bf16, 40),
+    ];
+    for part in [Part::Start, Part::Head, Part::Row, Part::Batch] {
+        list.push((Problem::new(&[(2, 3); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None, Near, Fp16, 64));
+    }
+    if level == Level::Thorough {
+        for (index, head_dim) in (16..=256).step_by(8).enumerate() {
+            for (splits, spread) in [(1, Near), (2, Far), (31, Near), (32, Near), (256, Far), (6, Nothing)] {
+                let number = [Bf16, Fp16][(index + splits) % 2];
+                list.push((Problem::new(&[(2, 7); 2], 4, 2), splits, None, spread, number, head_dim));
+            }
+        }
+    }
+    let boxed = |(problem, splits, counts, spread, number, head_dim)| {
+        Box::new(CombineCase { problem, splits, counts, spread, number, head_dim }) as Box<dyn Case>
+    };
+    list.into_iter().map(boxed).collect()
+}
+
+impl Case for CombineCase {
+    fn name(&self) -> String {
+        let counts = self.counts.as_ref().map_or_else(String::new, |counts| {
+            format!(" of {}", counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
+        });
+        let Self { problem, splits, spread, number, head_dim, .. } = self;
+        let (number, spread) = (format!("{number:?}").to_lowercase(), format!("{spread:?}").to_lowercase());
+        format!("{} hdim{head_dim} {number} splits{splits}{counts} {spread}", problem.name(false))
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let Self { ref problem, splits, ref counts, spread, number, head_dim } = *self;
+        let mut call = Tensors::draw(problem, head_dim, number, seed).call(problem, head_dim, number, false);
+        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        params.num_splits = splits as i32;
+        call.inputs.retain(|(name, _)| !matches!(*name, "q" | "k" | "v"));
+        if let Some(counts) = counts {
+            let counts: Vec<i32> = counts.iter().map(|&count| count as i32).collect();
+            call.inputs.push(("split_counts", Image::of_integers(&counts)));
+        }
+        let count = {
+            let counts = counts.clone();
+            move |sequence: usize| counts.as_ref().map_or(splits, |counts| counts[sequence].min(splits))
+        };
+        let workspace = Workspace::new(problem, head_dim, splits);
+        let mut image = workspace.image();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+            for (split, row, head) in itertools::iproduct!(0..count(sequence), 0..rows, 0..problem.heads) {
+                let lse = match spread {
+                    Spread::Near if rng.random_range(0..4) == 0 => f32::NEG_INFINITY,
+                    Spread::Near => rng.random_range(-2.0..2.0),
+                    Spread::Far => rng.random_range(-300.0..300.0),
+                    Spread::Nothing => f32::NEG_INFINITY,
+                };
+                image.put(workspace.lse(split, sequence, row, head), lse.to_bits());
+                // Where nothing was seen O stays the NaN that it is, and must not be weighed.
+                if lse != f32::NEG_INFINITY {
+                    for d in 0..head_dim as i64 {
+                        image.put(workspace.o(split, sequence, row, head) + d, rng.random_range(-3.0_f32..3.0).to_bits());
+                    }
+                }
+            }
+        }
+        call.inputs.push(("workspace", image.clone()));
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| judge(&problem, &workspace, &count, &image, number, outputs);
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+}
+
+/// Merges the same partial results in float64 and compares.
+fn judge(
+    problem: &Problem,
+    workspace: &Workspace,
+    count: &dyn Fn(usize) -> usize,
+    partial: &Image,
+    number: Number,
+    outputs: &Outputs,
+) -> Comparison {
+    // One rounding to the output's type, and weights that ex2.approx and the fp32 difference of log-sum-exps make.
+    let magnitude = 3.0;
+    let mut o = Tally::new("O", magnitude * (number.unit_roundoff() + 2.0_f64.powi(-17)));
+    let mut lse = Tally::new("LSE", 300.0 * 2.0_f64.powi(-21));
+    let wide = |offset| f64::from(f32::from_bits(partial.bits(offset)));
+    let Some(image_o) = outputs.get("o") else { unreachable!("every combine call has O") };
+    let plan = problem.rows(Side::Query);
+    let head_dim = workspace.head_dim;
+    let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
+    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+        for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
+            let parts: Vec<f64> = (0..count(sequence)).map(|split| wide(workspace.lse(split, sequence, row, head))).collect();
+            let (merged, merged_lse) =
+                merge(&parts, head_dim, |split, d| wide(workspace.o(split, sequence, row, head) + d as i64));
+            let masked = merged_lse == f64::NEG_INFINITY;
+            let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
+            for (d, expected) in merged.into_iter().enumerate() {
+                let got = number.widen(image_o.bits(start + d as i64) as u16);
+                o.see([sequence, head, row, d], f64::from(got), expected, masked);
+            }
+            if let Some(image) = outputs.get("lse") {
+                let offset = problem.offset(&place_lse, Side::Query, &plan, sequence, row, head);
+                lse.see([sequence, head, row, 0], f64::from(f32::from_bits(image.bits(offset))), merged_lse, masked);
+            }
+        }
+    }
+    let images = [("O", outputs.get("o")), ("LSE", outputs.get("lse"))];
+    let images: Vec<_> = images.into_iter().filter_map(|(name, image)| Some((name, image?))).collect();
+    Comparison::of(&[o, lse], &images)
+}

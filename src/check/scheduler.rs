@@ -1,0 +1,151 @@
+//! `prepare_scheduler` by itself: the split counts that it writes, against the rule that its file states.
+
+use super::{
+    Level,
+    compare::{Comparison, Tally},
+    exam::{Case, Drawn},
+    place::Side,
+    problem::{Lengths, Problem},
+    split::SPLIT_KEYS,
+    tensors::lengths,
+};
+use crate::device::{Call, Element, FwdParams, Image, Outputs, Params, Strides};
+
+/// A split has at least this many units of [`SPLIT_KEYS`] keys.
+const LEAST_UNITS: u64 = 8;
+
+/// Rows of the tiles that are counted.
+const TILE_ROWS: u64 = 16;
+
+#[derive(Debug)]
+struct ScheduleCase {
+    problem: Problem,
+    /// `concurrent_blocks`.
+    blocks: u64,
+    /// `num_splits`.
+    most: u64,
+}
+
+/// The cases.
+pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
+    let decode = |keys: &[usize], heads: (usize, usize)| {
+        let sequences: Vec<_> = keys.iter().map(|&keys| (1, keys)).collect();
+        Problem::new(&sequences, heads.0, heads.1)
+    };
+    let long: Vec<usize> = (0..64).map(|i| if i == 40 { 131_072 } else { 700 + 37 * i }).collect();
+    let mut list = vec![
+        // One long sequence: as many splits as run at once, and no more than there is room for.
+        (decode(&[32_768], (32, 8)), 264, 256),
+        (decode(&[32_768], (32, 8)), 264, 20),
+        (decode(&[100], (32, 8)), 264, 256),
+        // Unequal lengths; one of them dwarfs the others.
+        (decode(&[5000, 300, 0, 16, 12_000, 1], (8, 2)).lengths(Lengths::Used), 108, 64),
+        (decode(&long, (32, 8)).lengths(Lengths::Packed), 264, 256),
+        // More sequences than blocks, and than lanes and threads.
+        (decode(&vec![4096; 300], (8, 8)).lengths(Lengths::PackedQuery), 216, 32),
+        (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),
+        // Several row tiles; nobody to attend, nothing to attend to.
+        (Problem::new(&[(100, 9000), (0, 9000), (17, 0), (1, 20_000)], 16, 2).lengths(Lengths::Used), 132, 256),
+        (Problem::new(&[(0, 0)], 2, 1), 132, 4),
+    ];
+    if level == Level::Thorough {
+        for (blocks, stride, heads) in itertools::iproduct!([1, 66, 264, 296], [17, 1000, 4096], [(8, 1), (32, 8), (16, 16)]) {
+            for batch in [1, 2, 7, 33, 257] {
+                let keys: Vec<usize> = (0..batch).map(|i| (i * i * 7919 + 13) % 40 * stride).collect();
+                list.push((decode(&keys, heads).lengths(Lengths::Used), blocks, 128));
+            }
+        }
+    }
+    let boxed = |(problem, blocks, most)| Box::new(ScheduleCase { problem, blocks, most }) as Box<dyn Case>;
+    list.into_iter().map(boxed).collect()
+}
+
+impl Case for ScheduleCase {
+    fn name(&self) -> String {
+        let Self { problem, blocks, most } = self;
+        let Problem { sequences, heads, heads_k, .. } = problem;
+        let longest = sequences.iter().map(|s| s.1).max().unwrap_or(0);
+        let total: usize = sequences.iter().map(|s| s.1).sum();
+        let lengths = format!("{:?}", problem.lengths).to_lowercase();
+        format!("b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths} blocks{blocks} splits{most}", sequences.len())
+    }
+
+    fn draw(&self, _seed: u64) -> Drawn {
+        let Self { ref problem, blocks, most } = *self;
+        let mut counts = Image::poisoned(Element::Bits32, problem.sequences.len(), 0);
+        for sequence in 0..problem.sequences.len() {
+            counts.mark(sequence as i64);
+        }
+        let call = Call {
+            inputs: lengths(problem).collect(),
+            outputs: vec![("split_counts", counts)],
+            scratch: false,
+            params: Params::Fwd(FwdParams {
+                strides: [Strides::default(); 4],
+                lse_strides: [0; 2],
+                descale_strides: [[0; 2]; 3],
+                batch: problem.sequences.len() as i32,
+                num_heads: problem.heads as i32,
+                num_heads_k: problem.heads_k as i32,
+                seqlen_q: problem.rows(Side::Query).bound as i32,
+                seqlen_k: problem.rows(Side::Key).bound as i32,
+                total_rows: [0; 2],
+                num_splits: most as i32,
+                concurrent_blocks: blocks as i32,
+                head_dim: 128,
+                dtype: crate::device::DTYPE_BF16,
+                causal: false,
+                softmax_scale: 1.0,
+            }),
+        };
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| {
+            let Some(image) = outputs.get("split_counts") else { unreachable!("every call has split counts") };
+            let mut counts = Tally::new("split count", 0.0);
+            for (sequence, expected) in split_counts(&problem, blocks, most).into_iter().enumerate() {
+                let got = image.bits(sequence as i64).cast_signed();
+                counts.see([sequence, 0, 0, 0], f64::from(got), expected as f64, true);
+            }
+            Comparison::of(&[counts], &[("split counts", image)])
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+}
+
+/// The rule of `prepare_scheduler.cu.tera`, searched in the plainest way.
+fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
+    let group = (problem.heads / problem.heads_k) as u64;
+    let work = |&(queries, keys): &(usize, usize)| {
+        let tiles = (queries as u64 * group).div_ceil(TILE_ROWS) * problem.heads_k as u64;
+        if queries == 0 || keys == 0 { (0, 0) } else { (tiles, keys.div_ceil(SPLIT_KEYS) as u64) }
+    };
+    let work: Vec<(u64, u64)> = problem.sequences.iter().map(work).collect();
+    let load: u64 = work.iter().map(|(tiles, units)| tiles * units).sum();
+    let blocks_with =
+        |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * units.div_ceil(units_a_split)).sum() };
+    let longest = work.iter().map(|(_, units)| *units).max().unwrap_or(0).max(1);
+    let at_once = (1..=longest).find(|&units| blocks_with(units) <= blocks).filter(|units| 2 * units * blocks <= 3 * load);
+    let units_a_split = at_once.unwrap_or(load / (2 * blocks)).max(LEAST_UNITS);
+    work.iter().map(|(_, units)| units.div_ceil(units_a_split).min(most)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_sequence_fills_the_gpu_exactly_once() {
+        let problem = Problem::new(&[(1, 32_768)], 32, 8);
+        assert_eq!(split_counts(&problem, 264, 256), [33], "8 key heads x 33 splits are 264 blocks");
+        assert_eq!(split_counts(&problem, 264, 20), [20]);
+    }
+
+    #[test]
+    fn a_sequence_that_dwarfs_the_others_is_cut_to_half_the_average_load() {
+        // 34 sequences of 100 units and one of 1000, on 35 blocks: at once there is no room to split any.
+        let mut sequences = vec![(1, 1600); 34];
+        sequences.push((1, 16_000));
+        let counts = split_counts(&Problem::new(&sequences, 1, 1), 35, 256);
+        assert_eq!((counts[0], counts[34]), (2, 17), "a load of 4400 units: 125 a block, 62 a split");
+    }
+}

@@ -1,0 +1,317 @@
+//! Split-KV forward attention by itself: its partial results are read from the workspace, merged in float64 and compared
+//! with the reference of the whole.
+
+use super::{
+    Level,
+    compare::{Comparison, Tally},
+    exam::{Case, Drawn},
+    numbers::Number,
+    place::Side,
+    problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
+    reference::Reference,
+    tensors::Tensors,
+};
+use crate::{
+    device::{Element, Image, Outputs, Params},
+    grid::Variant,
+};
+
+/// Splits are cut between multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
+pub(super) const SPLIT_KEYS: usize = 16;
+
+/// The workspace's rows: where `kgen/split_plan.cuh` puts each partial result.
+#[derive(Debug, Clone)]
+pub(super) struct Workspace {
+    /// Splits there is room for.
+    pub splits: usize,
+    /// Query rows over all sequences, unused ones included.
+    total_rows: usize,
+    /// First of them, by sequence.
+    first: Vec<usize>,
+    heads: usize,
+    /// Elements of a row of O.
+    pub head_dim: usize,
+}
+
+impl Workspace {
+    /// Of a problem.
+    pub(super) fn new(problem: &Problem, head_dim: usize, splits: usize) -> Self {
+        let plan = problem.rows(Side::Query);
+        let packed = problem.is_packed(Side::Query);
+        let first = (0..problem.sequences.len()).map(|b| if packed { plan.first[b] } else { b * plan.rows }).collect();
+        Self { splits, total_rows: plan.rows * plan.entries, first, heads: problem.heads, head_dim }
+    }
+
+    /// Poisoned memory of its size.
+    pub(super) fn image(&self) -> Image {
+        Image::poisoned(Element::Bits32, self.splits * self.total_rows * self.heads * (self.head_dim + 1), 0)
+    }
+
+    /// Offset of a partial row of O.
+    pub(super) fn o(&self, split: usize, sequence: usize, row: usize, head: usize) -> i64 {
+        (self.row(split, sequence, row, head) * self.head_dim) as i64
+    }
+
+    /// Offset of a partial log-sum-exp.
+    pub(super) fn lse(&self, split: usize, sequence: usize, row: usize, head: usize) -> i64 {
+        let rows = self.splits * self.total_rows * self.heads;
+        (rows * self.head_dim + self.row(split, sequence, row, head)) as i64
+    }
+
+    fn row(&self, split: usize, sequence: usize, row: usize, head: usize) -> usize {
+        (split * self.total_rows + self.first[sequence] + row) * self.heads + head
+    }
+}
+
+/// One problem, its splits, and the variant.
+#[derive(Debug)]
+struct SplitCase {
+    problem: Problem,
+    /// `num_splits`.
+    splits: usize,
+    /// `split_counts`, where given.
+    counts: Option<Vec<usize>>,
+    number: Number,
+    head_dim: usize,
+    causal: bool,
+}
+
+/// The cases of a split-KV variant.
+///
+/// # Errors
+/// Where its dtype has no reference.
+pub(super) fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+    let Variant { head_dim, dtype, causal, .. } = variant;
+    let number = Number::of(dtype).ok_or_else(|| format!("no check for dtype `{dtype}` yet"))?;
+    let case = |(problem, splits, counts)| SplitCase { problem, splits, counts, number, head_dim: head_dim as usize, causal };
+    let list = if level == Level::Smoke { smoke() } else { thorough() };
+    Ok(list.into_iter().map(|listed| Box::new(case(listed)) as Box<dyn Case>).collect())
+}
+
+/// A problem, `num_splits` and `split_counts`.
+type Listed = (Problem, usize, Option<Vec<usize>>);
+
+fn smoke() -> Vec<Listed> {
+    let unequal = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
+    let mut cases = vec![
+        // Decoding: one query, every ratio of heads, splits that end inside a step.
+        (Problem::new(&[(1, 300)], 8, 2), 3, None),
+        (Problem::new(&[(1, 203); 2], 8, 1).layout(Layout::Bhsd), 2, None),
+        (Problem::new(&[(1, 128)], 2, 2).layout(Layout::Padded), 1, None),
+        // More splits than there are keys to share out, and than a step has slices.
+        (Problem::new(&[(1, 65)], 4, 1), 9, None),
+        // Several row tiles, the last of them not full; under a causal mask each sees other keys.
+        (Problem::new(&[(13, 257)], 8, 2).layout(Layout::Padded), 3, None),
+        (Problem::new(&[(40, 17)], 2, 1), 2, None),
+        // Unequal lengths, each way of giving them, and a count of its own for each sequence.
+        (Problem::new(&unequal, 4, 2).lengths(Lengths::Used).layout(Layout::Padded), 4, Some(vec![4, 0, 1, 2, 3])),
+        (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
+        (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
+        // Element-wise loads; rows that run backwards.
+        (Problem::new(&[(3, 113)], 4, 2).layout(Layout::Unaligned), 2, None),
+        (Problem::new(&[(2, 257)], 8, 2).layout(Layout::Reversed).inputs(Inputs::OneHot, Scale::One), 2, None),
+        // A new maximum in nearly every step, logits far apart, and how many keys each split has seen.
+        (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::One), 2, None),
+        (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter), 3, None),
+        (Problem::new(&[(7, 331)], 4, 2).inputs(Inputs::Constant, Scale::Zero), 4, None),
+    ];
+    // One part of one tensor unaligned: the launcher has to look at each of Q, K and V.
+    for (tensor, part) in itertools::iproduct!(0..3, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
+        cases.push((Problem::new(&[(2, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)), 1, None));
+    }
+    cases
+}
+
+fn thorough() -> Vec<Listed> {
+    let mut cases = smoke();
+    let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
+    let heads = [(2, 2), (8, 2), (8, 1), (3, 1), (24, 1)];
+    let mut number = 0;
+    for (queries, keys) in itertools::iproduct!([1, 2, 16, 17, 64], [1, 16, 64, 113, 512, 1023]) {
+        for splits in [1, 2, 7] {
+            let (heads, heads_k) = heads[number % heads.len()];
+            let layout = layouts[number % layouts.len()];
+            cases.push((Problem::new(&[(queries, keys)], heads, heads_k).layout(layout), splits, None));
+            number += 1;
+        }
+    }
+    for (inputs, scale) in [
+        (Inputs::Normal, Scale::Zero),
+        (Inputs::Normal, Scale::One),
+        (Inputs::OneHot, Scale::One),
+        (Inputs::Constant, Scale::Zero),
+        (Inputs::Large, Scale::Quarter),
+        (Inputs::Rising, Scale::One),
+        (Inputs::Falling, Scale::One),
+    ] {
+        for splits in [1, 5, 33] {
+            cases.push((Problem::new(&[(3, 1023)], 8, 2).inputs(inputs, scale), splits, None));
+        }
+    }
+    let unequal = [(1, 1000), (4, 203), (0, 64), (9, 0), (1, 16), (2, 513)];
+    for (lengths, layout) in itertools::iproduct!([Lengths::Used, Lengths::Packed, Lengths::PackedQuery], layouts) {
+        cases.push((Problem::new(&unequal, 8, 2).lengths(lengths).layout(layout), 8, Some(vec![8, 2, 0, 1, 1, 5])));
+        cases.push((Problem::new(&unequal, 4, 4).lengths(lengths).layout(layout), 70, None));
+    }
+    cases
+}
+
+impl Case for SplitCase {
+    fn name(&self) -> String {
+        let counts = self.counts.as_ref().map_or_else(String::new, |counts| {
+            format!(" of {}", counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
+        });
+        format!("{} splits{}{counts}", self.problem.name(self.causal), self.splits)
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let Self { ref problem, splits, ref counts, number, head_dim, causal } = *self;
+        let tensors = Tensors::draw(problem, head_dim, number, seed);
+        let mut call = tensors.call(problem, head_dim, number, causal);
+        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        params.num_splits = splits as i32;
+        let workspace = Workspace::new(problem, head_dim, splits);
+        let count = {
+            let counts = counts.clone();
+            move |sequence: usize| counts.as_ref().map_or(splits, |counts| counts[sequence].min(splits))
+        };
+        if let Some(counts) = counts {
+            let counts: Vec<i32> = counts.iter().map(|&count| count as i32).collect();
+            call.inputs.push(("split_counts", Image::of_integers(&counts)));
+        }
+        let mut image = workspace.image();
+        for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+            for (split, row, head) in itertools::iproduct!(0..count(sequence), 0..rows, 0..problem.heads) {
+                image.mark(workspace.lse(split, sequence, row, head));
+                for d in 0..head_dim as i64 {
+                    image.mark(workspace.o(split, sequence, row, head) + d);
+                }
+            }
+        }
+        // O and LSE belong to the combine kernel: they must keep every bit.
+        let untouched = |image: &Image| Image::poisoned(image.element(), image.span_bytes() / image.element().bytes(), 0);
+        for (_, output) in &mut call.outputs {
+            *output = untouched(output);
+        }
+        call.outputs.push(("workspace", image));
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| {
+            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            judge(&problem, &workspace, &count, causal, &reference, outputs)
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+}
+
+/// Merges the partial results and compares.
+fn judge(
+    problem: &Problem,
+    workspace: &Workspace,
+    count: &dyn Fn(usize) -> usize,
+    causal: bool,
+    reference: &Reference,
+    outputs: &Outputs,
+) -> Comparison {
+    let tolerance = reference.tolerance;
+    if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
+        return Comparison::impossible("O", tolerance.o);
+    }
+    let Some(image) = outputs.get("workspace") else { unreachable!("every split call has a workspace") };
+    let number = |offset| f64::from(f32::from_bits(image.bits(offset)));
+    let head_dim = workspace.head_dim;
+    let mut o = Tally::new("O", tolerance.o);
+    let mut lse = Tally::new("LSE", tolerance.lse);
+    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; under a causal mask that hangs on the tile.
+    let mut keys_seen = Tally::new("keys of a split", 0.01);
+    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+        let keys = problem.sequences[sequence].1;
+        let splits = count(sequence);
+        for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
+            let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
+            if problem.scale == Scale::Zero && !causal {
+                for (split, part) in parts.iter().enumerate() {
+                    let expected = keys_of_a_split(keys, split, splits);
+                    keys_seen.see([sequence, head, row, split], part.exp(), expected as f64, expected == 0);
+                }
+            }
+            if splits == 0 && keys > 0 {
+                continue; // a count of 0 where there are keys: nobody attends, and there is nothing to judge
+            }
+            let (merged_o, merged_lse) =
+                merge(&parts, head_dim, |split, d| number(workspace.o(split, sequence, row, head) + d as i64));
+            let expected = reference.head(sequence, head);
+            let masked = expected.lse[row] == f64::NEG_INFINITY;
+            for (d, got) in merged_o.into_iter().enumerate() {
+                o.see([sequence, head, row, d], got, expected.o[row * head_dim + d], masked);
+            }
+            lse.see([sequence, head, row, 0], merged_lse, expected.lse[row], masked);
+        }
+    }
+    let untouched = [("O", outputs.get("o")), ("LSE", outputs.get("lse")), ("workspace", Some(image))];
+    let images: Vec<_> = untouched.into_iter().filter_map(|(name, image)| Some((name, image?))).collect();
+    Comparison::of(&[o, lse, keys_seen], &images)
+}
+
+/// Partial results of one row merged in float64: O and the log-sum-exp. A part of -∞ has no O and weighs nothing.
+pub(super) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
+    let max = parts.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
+    let mut merged = vec![0.0; head_dim];
+    if max == f64::NEG_INFINITY {
+        return (merged, max);
+    }
+    let sum: f64 = parts.iter().map(|part| (part - max).exp()).sum();
+    for (split, part) in parts.iter().enumerate().filter(|(_, part)| **part != f64::NEG_INFINITY) {
+        let weight = (part - max).exp() / sum;
+        for (d, merged) in merged.iter_mut().enumerate() {
+            *merged += weight * o(split, d);
+        }
+    }
+    (merged, max + sum.ln())
+}
+
+/// How many of `keys` keys a split has, by the rule of `kgen/split_params.cuh`: they are shared out evenly in pieces of
+/// [`SPLIT_KEYS`], the first splits taking what is left over.
+fn keys_of_a_split(keys: usize, split: usize, splits: usize) -> usize {
+    let units = keys.div_ceil(SPLIT_KEYS);
+    let start = |split: usize| ((split * (units / splits) + split.min(units % splits)) * SPLIT_KEYS).min(keys);
+    start(split + 1) - start(split)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_case_has_its_own_name_and_thorough_holds_smoke() {
+        let variant = Variant {
+            kind: crate::grid::Kind::FwdSplit,
+            head_dim: 64,
+            dtype: crate::grid::Dtype::Fp16,
+            causal: true,
+            target: crate::grid::Target::Sm80,
+        };
+        let names = |level| -> Vec<String> { cases(variant, level).expect("fp16").iter().map(|case| case.name()).collect() };
+        let (few, all) = (names(Level::Smoke), names(Level::Thorough));
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert_eq!(few, all[..few.len()]);
+    }
+
+    #[test]
+    fn merging_weighs_by_log_sum_exp_and_skips_what_saw_nothing() {
+        let parts = [3.0_f64.ln(), f64::NEG_INFINITY, 1.0_f64.ln()];
+        let (o, lse) = merge(&parts, 1, |split, _| [4.0, f64::NAN, 8.0][split]);
+        assert!((o[0] - 5.0).abs() < 1e-12 && (lse - 4.0_f64.ln()).abs() < 1e-12);
+        assert_eq!(merge(&[f64::NEG_INFINITY], 1, |_, _| f64::NAN), (vec![0.0], f64::NEG_INFINITY));
+        assert!(merge(&[0.0, f64::NAN], 1, |_, _| 1.0).1.is_nan(), "an unwritten part shows");
+    }
+
+    #[test]
+    fn the_splits_have_all_keys_between_them_and_differ_by_a_piece_at_most() {
+        for (keys, splits) in itertools::iproduct!([0, 1, 16, 331, 1024], 1..40) {
+            let parts: Vec<usize> = (0..splits).map(|split| keys_of_a_split(keys, split, splits)).collect();
+            assert_eq!(parts.iter().sum::<usize>(), keys);
+            assert!(parts.windows(2).all(|pair| pair[0] + SPLIT_KEYS > pair[1] && pair[0] <= parts[0]), "{parts:?}");
+        }
+    }
+}

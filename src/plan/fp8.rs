@@ -1,0 +1,249 @@
+//! Forward attention on FP8 with `mma.sync` m16n8k32: sm89, sm120 and sm121.
+
+use super::{
+    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    tile::{BASE, DefaultTiles},
+};
+use crate::grid::{CopyPath, Fp8Mma, Target, Variant};
+use serde::Serialize;
+
+/// The family of `templates/flash/fwd_fp8.cu.tera`.
+pub(super) struct Fp8Forward;
+
+/// What only FP8 kernels have to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Fp8Choices {
+    /// How V gets its keys side by side.
+    pub transposition: ByteTransposition,
+    /// P is held times two to this power, for E4M3's range.
+    pub p_exponent: u32,
+}
+
+/// How a tile of bytes is read transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByteTransposition {
+    /// `ldmatrix` of bytes: the families of sm100 and sm120.
+    LdmatrixB8,
+    /// `ldmatrix` of pairs of bytes, then `prmt`: every GPU.
+    Prmt,
+}
+
+/// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
+///
+/// No such GPU was at hand to time them. They are the largest that ptxas compiles without spills for all three targets and that
+/// leave two blocks on a multiprocessor: a block's K and V serve 128 queries up to head dim 128, and two stages wherever
+/// they fit, for a tile of FP8 is half as large as one of 16 bits and an MMA takes half as long.
+const TILES: &[DefaultTiles] = &[
+    // The exponentials outweigh the MMAs: three blocks of 168 registers hide them.
+    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..FP8 }),
+    DefaultTiles::same(64, Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
+    DefaultTiles::same(96, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..FP8 }),
+    // 64 keys spill two to four registers.
+    DefaultTiles::same(128, Tile { m: 128, n: 32, stages: 2, min_blocks_per_sm: 2, ..FP8 }),
+    // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
+    DefaultTiles::same(256, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
+];
+
+/// O is rescaled at every new maximum: the largest P of a row is then exactly 1, where under a stale maximum it would be
+/// rounded to three bits of mantissa.
+const FP8: Tile = Tile { rescale_threshold: 0, ..BASE };
+
+/// As in `fwd.rs`: what a thread needs beyond accumulators and kept Q.
+const OTHER_REGISTERS: u32 = 40;
+
+/// Powers of two that P may reach: 2⁸ is the largest below E4M3's 448. With fp16 sums of 32 products, 32 · 2² · 448 is
+/// the largest below fp16's 65504.
+fn p_range(tile: &Tile) -> u32 {
+    if tile.fp8_mma == Fp8Mma::Fp16 { 2 } else { 8 }
+}
+
+/// Whether `target` has the instructions of the sm120 family.
+fn has_block_scale(target: Target) -> bool {
+    matches!(target, Target::Sm120 | Target::Sm121)
+}
+
+impl Recipe for Fp8Forward {
+    fn template(&self) -> &'static str {
+        "fwd_fp8.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        let target = variant.target;
+        if target < Target::Sm89 {
+            return Err(format!(
+                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
+            ));
+        }
+        if !(has_block_scale(target) || target == Target::Sm89) {
+            return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm120`, `sm121`"));
+        }
+        let fp8_mma = if has_block_scale(target) { Fp8Mma::BlockScaled } else { Fp8Mma::Fp32 };
+        Ok(Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? })
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
+        // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the order of each 16 keys.
+        if !matches!(warps, 4 | 8) {
+            return Some(format!("`warps` is {warps}; it must be 4 or 8"));
+        }
+        // One or two 16-row MMA tiles a warp.
+        if m != 16 * warps && m != 32 * warps {
+            let (low, high) = (16 * warps, 32 * warps);
+            return Some(format!("`m` is {m}; {warps} warps of 16 or 32 rows each make it {low} or {high}"));
+        }
+        // P V consumes keys 32 at a time, the K of the MMA.
+        if n == 0 || !n.is_multiple_of(32) || n > 256 {
+            return Some(format!("`n` is {n}; it must be a multiple of 32 from 32 to 256"));
+        }
+        if !matches!(stages, 1 | 2) {
+            return Some(format!("`stages` is {stages}; it must be 1 or 2"));
+        }
+        if tile.copy == CopyPath::Tma {
+            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        }
+        if tile.fp8_mma == Fp8Mma::BlockScaled && !has_block_scale(variant.target) {
+            return Some(format!(
+                "`fp8_mma` is \"block_scaled\", which `{}` lacks; \"fp32\" and \"fp16\" are there",
+                variant.target
+            ));
+        }
+        let most = p_range(tile);
+        if rescale_threshold > most {
+            return Some(format!("`rescale_threshold` is {rescale_threshold}; P's range in E4M3 allows at most {most}"));
+        }
+        None
+    }
+
+    /// Q, then K and V of the first stage, then those of the second; bytes. O goes to device memory from registers.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step());
+        let first = [("Q", tile.m, Some("Q_OFFSET")), ("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
+        let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
+        let regions = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
+        Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
+    }
+
+    /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns into P
+    /// in place, four scores to a register as it goes.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let m_tiles = tile.m / tile.warps / 16;
+        let output = m_tiles * variant.head_dim.div_ceil(16) * 8;
+        let scores = m_tiles * (tile.n / 8) * 4;
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(32) * 4 } else { 0 };
+        RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, tile: &Tile, compiled_for: Target) -> TensorCore {
+        match (compiled_for, tile.fp8_mma) {
+            // No FP8 `mma.sync` in hardware: ptxas widens the operands to fp16.
+            (Target::Sm90 | Target::Sm100, _) => TensorCore::Hmma,
+            (_, Fp8Mma::BlockScaled) => TensorCore::QmmaSf,
+            (_, Fp8Mma::Fp32 | Fp8Mma::Fp16) => TensorCore::Qmma,
+        }
+    }
+
+    fn head_dim_step(&self) -> u32 {
+        32
+    }
+
+    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        if target < Target::Sm89 {
+            return Err(format!("`{target}` has no FP8 conversion; run it as `sm89` or newer"));
+        }
+        let scaled = tile.fp8_mma == Fp8Mma::BlockScaled && !has_block_scale(target);
+        Ok(if scaled { Tile { fp8_mma: Fp8Mma::Fp32, ..tile } } else { tile })
+    }
+
+    fn fp8(&self, tile: &Tile, compiled_for: Target) -> Option<Fp8Choices> {
+        let b8 = has_block_scale(compiled_for) || compiled_for == Target::Sm100;
+        let transposition = if b8 { ByteTransposition::LdmatrixB8 } else { ByteTransposition::Prmt };
+        Some(Fp8Choices { transposition, p_exponent: p_range(tile) - tile.rescale_threshold })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Dtype, Kind, TileOverride},
+        plan::Plan,
+    };
+
+    const D224: Variant = Variant { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
+    const TARGETS: [Target; 3] = [Target::Sm89, Target::Sm120, Target::Sm121];
+
+    fn reason(variant: Variant, change: &TileOverride) -> String {
+        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_that_leaves_two_blocks_on_a_multiprocessor() {
+        for (target, causal) in itertools::iproduct!(TARGETS, [false, true]) {
+            for head_dim in (16..=256).step_by(8) {
+                let plan = Plan::new(Variant { head_dim, causal, target, ..D224 }, None).expect("a default fits");
+                assert!(plan.occupancy.blocks_per_sm >= 2, "{head_dim}: {:?}", plan.occupancy);
+                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_flagship_are_exact() {
+        let plan = Plan::new(D224, None).expect("fits");
+        assert_eq!((plan.head_dim_padded, plan.rows_per_warp, plan.shared_memory_bytes), (224, 16, 3 * 64 * 224));
+        let registers = plan.registers;
+        assert_eq!((registers.output, registers.scores, registers.query), (112, 32, 28));
+        let choices = Fp8Choices { transposition: ByteTransposition::LdmatrixB8, p_exponent: 8 };
+        assert_eq!((plan.fp8, plan.tensor_core), (Some(choices), TensorCore::QmmaSf));
+    }
+
+    #[test]
+    fn rows_are_padded_to_whole_steps_of_32_bytes() {
+        let plan = Plan::new(Variant { head_dim: 72, ..D224 }, None).expect("fits");
+        assert_eq!((plan.head_dim_padded, plan.registers.output), (96, 2 * 5 * 8));
+    }
+
+    #[test]
+    fn run_as_hopper_uses_what_hopper_has() {
+        let plan = Plan::new(D224, None).expect("fits").to_run_as(Target::Sm90).expect("portable");
+        assert_eq!((plan.tile.fp8_mma, plan.tensor_core), (Fp8Mma::Fp32, TensorCore::Hmma));
+        assert_eq!(plan.fp8.expect("an FP8 kernel").transposition, ByteTransposition::Prmt);
+        let error = Plan::new(D224, None).expect("fits").to_run_as(Target::Sm80).expect_err("no E4M3 there").to_string();
+        assert!(error.contains("run it as `sm89` or newer"), "{error}");
+    }
+
+    #[test]
+    fn p_stays_in_range_under_every_accepted_threshold() {
+        let change = |fp8_mma, rescale_threshold| TileOverride {
+            fp8_mma: Some(fp8_mma),
+            rescale_threshold: Some(rescale_threshold),
+            ..TileOverride::default()
+        };
+        let p_exponent = |change| Plan::new(D224, Some(&change)).expect("fits").fp8.expect("an FP8 kernel").p_exponent;
+        assert_eq!((p_exponent(change(Fp8Mma::Fp32, 8)), p_exponent(change(Fp8Mma::Fp16, 1))), (0, 1));
+        assert!(reason(D224, &change(Fp8Mma::BlockScaled, 9)).contains("allows at most 8"));
+        assert!(reason(D224, &change(Fp8Mma::Fp16, 3)).contains("allows at most 2"));
+    }
+
+    #[test]
+    fn a_broken_rule_is_named_with_its_number() {
+        let none = TileOverride::default();
+        assert!(reason(D224, &TileOverride { warps: Some(2), ..none.clone() }).contains("`warps` is 2"));
+        assert!(reason(D224, &TileOverride { m: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D224, &TileOverride { n: Some(48), ..none.clone() }).contains("multiple of 32"));
+        assert!(reason(D224, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D224, &TileOverride { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
+        let ada = Variant { target: Target::Sm89, ..D224 };
+        let scaled = TileOverride { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
+        assert!(reason(ada, &scaled).contains("`fp8_mma` is \"block_scaled\", which `sm89` lacks"));
+    }
+
+    #[test]
+    fn where_there_is_no_fp8_the_error_says_where_there_is() {
+        let error = |target| Plan::new(Variant { target, ..D224 }, None).expect_err("unsupported").to_string();
+        assert!(error(Target::Sm80).contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"));
+        assert!(error(Target::Sm90).contains("available: `sm89`, `sm120`, `sm121`"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
+
+use super::{
+    Recipe, Region, RegisterEstimate, TensorCore,
+    fwd::PortableForward,
+    tile::{BASE, DefaultTiles, Tile},
+};
+use crate::grid::{Dtype, Target, Variant};
+
+/// The family of `templates/flash/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
+pub(super) struct TuringForward;
+
+/// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on Turing.
+const SM75: &[DefaultTiles] = &[
+    // Three blocks of 168 registers; 64 keys would spill where rows are copied element by element.
+    DefaultTiles::same(32, Tile { m: 128, n: 48, min_blocks_per_sm: 3, ..BASE }),
+    // 32 KB: two blocks hide each other's waits.
+    DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    // One block, whose eight warps share K and V: two of 64 queries would read them twice as often. 16 rows a warp leave
+    // registers enough to keep Q.
+    DefaultTiles::same(WIDEST, Tile { m: 128, n: 64, warps: 8, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// The widest head dim whose 128 queries and 64 keys fill the shared memory and no more.
+const WIDEST: u32 = 128;
+
+/// As `OTHER_REGISTERS` of sm80, with the addresses that shared-memory stores need and `cp.async` does not.
+const OTHER_REGISTERS: u32 = 64;
+
+impl Recipe for TuringForward {
+    fn template(&self) -> &'static str {
+        "fwd_sm75.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        let Variant { dtype, head_dim, .. } = variant;
+        if dtype != Dtype::Fp16 {
+            let newer = if dtype == Dtype::Bf16 { Target::Sm80 } else { Target::Sm89 };
+            return Err(format!("sm75's tensor cores have no {dtype}, which needs {newer} or newer; available: `fp16`"));
+        }
+        if head_dim > WIDEST {
+            return Err(format!(
+                "sm75 has 64 KB of shared memory a block, which ends at head dim {WIDEST}; head dim {head_dim} needs sm80 or newer"
+            ));
+        }
+        DefaultTiles::find(SM75, variant)
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        if tile.stages != 1 {
+            return Some(format!("`stages` is {}; a tile that comes through registers has 1", tile.stages));
+        }
+        PortableForward.broken_rule(variant, tile)
+    }
+
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        PortableForward.shared_memory(variant, tile)
+    }
+
+    /// Those of sm80, and the thread's share of K or V on its way.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let RegisterEstimate { output, scores, query, .. } = PortableForward.registers(variant, tile);
+        let tile_bytes = tile.n * variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let staged = tile_bytes.div_ceil(tile.warps * 32 * 4);
+        RegisterEstimate::sum(output, scores, query, staged + OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Hmma
+    }
+
+    /// Every newer GPU has all of its instructions.
+    fn portable(&self, _variant: Variant, tile: Tile, _target: Target) -> Result<Tile, String> {
+        Ok(tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::Plan,
+    };
+
+    const D64: Variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm75 };
+
+    fn error(variant: Variant, change: &TileOverride) -> String {
+        Plan::new(variant, Some(change)).expect_err("impossible").to_string()
+    }
+
+    #[test]
+    fn every_head_dim_from_16_to_128_has_a_default_that_keeps_its_promise() {
+        for head_dim in (16..=128).step_by(8) {
+            let plan = Plan::new(Variant { head_dim, ..D64 }, None).expect("a default fits");
+            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
+            assert_eq!(plan.template, "fwd_sm75.cu.tera");
+        }
+    }
+
+    #[test]
+    fn what_turing_cannot_do_is_refused_with_the_gpu_that_can() {
+        let none = TileOverride::default();
+        let wide = error(Variant { head_dim: 136, ..D64 }, &none);
+        assert!(wide.contains("ends at head dim 128; head dim 136 needs sm80 or newer"), "{wide}");
+        let bf16 = error(Variant { dtype: Dtype::Bf16, ..D64 }, &none);
+        assert!(bf16.contains("have no bf16, which needs sm80 or newer; available: `fp16`"), "{bf16}");
+        let fp8 = error(Variant { dtype: Dtype::Fp8, ..D64 }, &none);
+        assert!(fp8.contains("have no fp8, which needs sm89 or newer"), "{fp8}");
+    }
+
+    #[test]
+    fn registers_hold_one_stage() {
+        let two = TileOverride { stages: Some(2), ..TileOverride::default() };
+        assert!(error(D64, &two).contains("`stages` is 2; a tile that comes through registers has 1"));
+        let plan = Plan::new(D64, None).expect("fits");
+        // 64 keys of 128 bytes over 128 threads are 16 registers each.
+        assert_eq!(plan.registers.other, 16 + OTHER_REGISTERS);
+    }
+
+    #[test]
+    fn it_runs_as_any_newer_gpu() {
+        let plan = Plan::new(D64, None).expect("fits").to_run_as(Target::Sm90).expect("portable");
+        assert_eq!((plan.compiled_for(), plan.tile.n), (Target::Sm90, 64));
+    }
+}

@@ -1,0 +1,190 @@
+//! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
+
+use super::{
+    Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    tile::{BASE, DefaultTiles},
+};
+use crate::grid::{CopyPath, Dtype, Target, Variant};
+
+/// The family of `templates/flash/fwd_split_sm80.cu.tera`.
+pub(super) struct SplitForward;
+
+/// Default tiles where a block may have 163 KB of shared memory or more: the first row whose head dim is not below the
+/// variant's.
+///
+/// 16 rows are the queries of a decoding step for any group of up to 16 heads. Each of four warps takes 16 keys at a time
+/// (32 where a row is short), and two stages keep at least 64 KB a multiprocessor on their way, more than the latency of
+/// HBM asks for.
+const LARGE: &[DefaultTiles] = &[
+    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
+    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    // One block an A100's multiprocessor; a Hopper one holds two up to head dim 192.
+    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// The same where a block may have 99 KB: less is needed there, for memory is slower.
+const SMALL: &[DefaultTiles] = &[
+    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    // Two warps: four would need 128 KB at head dim 256.
+    DefaultTiles::same(256, Tile { m: 16, n: 32, warps: 2, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers and
+/// strides of K and V, softmax state, the keys each row sees. Below what ptxas takes where it may take more, and enough
+/// where it may not: head dim 256 fills 255 registers without a spill.
+const OTHER_REGISTERS: u32 = 52;
+
+impl Recipe for SplitForward {
+    fn template(&self) -> &'static str {
+        "fwd_split_sm80.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        check_target(variant.target)?;
+        if variant.dtype == Dtype::Fp8 {
+            return Err("split-KV kernels have no FP8 form yet; available: `fp16`, `bf16`".to_owned());
+        }
+        let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
+        DefaultTiles::find(if small { SMALL } else { LARGE }, variant)
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
+        if !matches!(warps, 1 | 2 | 4 | 8) {
+            return Some(format!("`warps` is {warps}; it must be 1, 2, 4 or 8"));
+        }
+        // Every warp holds all rows: one or two 16-row MMA tiles. Row m of the statistics is thread m's.
+        if !matches!(m, 16 | 32) {
+            return Some(format!("`m` is {m}; every warp holds all rows of a block, 16 or 32"));
+        }
+        // P V consumes keys 16 at a time, the K of the MMA.
+        if n == 0 || !n.is_multiple_of(16 * warps) || n > 64 * warps {
+            let (low, high) = (16 * warps, 64 * warps);
+            return Some(format!("`n` is {n}; {warps} warps of 16, 32, 48 or 64 keys each make it {low} to {high}"));
+        }
+        if !(1..=4).contains(&stages) {
+            return Some(format!("`stages` is {stages}; it must be 1 to 4"));
+        }
+        // Keys of all stages hold 2 x 2 bytes a column, O 4 bytes and 8 columns of padding.
+        let row = variant.head_dim.next_multiple_of(16);
+        if stages * n * row < warps * m * (variant.head_dim + 8) {
+            return Some(format!("`stages` x `n` is {}; the O of {warps} warps of {m} rows does not fit there", stages * n));
+        }
+        if tile.copy == CopyPath::Tma {
+            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        }
+        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
+        if rescale_threshold > most {
+            return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
+        }
+        None
+    }
+
+    /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings start at
+    /// a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let state = tile.warps * tile.m * 4;
+        Region::lay_out(
+            [
+                ("Q", tile.m * row_bytes, Some("Q_OFFSET")),
+                ("rings of K and V (then O)", tile.stages * tile.n * 2 * row_bytes, Some("RING_OFFSET")),
+                ("maxima", state, Some("MAX_OFFSET")),
+                ("sums", state, Some("SUM_OFFSET")),
+                ("reciprocals of sums", tile.m * 4, Some("INVERSE_OFFSET")),
+            ]
+            .into_iter(),
+        )
+    }
+
+    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
+    /// packed register as it goes, so P needs no term of its own.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let m_tiles = tile.m / 16;
+        let output = m_tiles * (variant.head_dim / 8) * 4;
+        let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(16) * 4 } else { 0 };
+        RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Hmma
+    }
+
+    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        check_target(target).map(|()| tile)
+    }
+}
+
+/// Whether the instructions are there.
+pub(super) fn check_target(target: Target) -> Result<(), String> {
+    if target < Target::Sm80 {
+        return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; split-KV needs `sm80` or newer"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::{Plan, PlanError},
+    };
+
+    const D128: Variant =
+        Variant { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+
+    fn reason(change: &TileOverride) -> String {
+        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    #[test]
+    fn every_head_dim_fits_on_every_target_and_reaches_the_occupancy_it_promises() {
+        for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
+            for head_dim in (16..=256).step_by(8) {
+                let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("a default fits");
+                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim} {target}: {:?}", plan.occupancy);
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_128_are_exact() {
+        let plan = Plan::new(D128, None).expect("fits");
+        let map: Vec<_> = plan.shared_memory.iter().map(|r| (r.name.as_str(), r.offset, r.bytes)).collect();
+        let rings = 2 * 64 * 2 * 256;
+        assert_eq!(map[..2], [("Q", 0, 4096), ("rings of K and V (then O)", 4096, rings)]);
+        assert_eq!(map[2..], [("maxima", 69_632, 256), ("sums", 69_888, 256), ("reciprocals of sums", 70_144, 64)]);
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 8, 32));
+        assert_eq!(plan.occupancy.blocks_per_sm, 2);
+    }
+
+    #[test]
+    fn a_broken_rule_is_named_with_its_number() {
+        let none = TileOverride::default();
+        assert!(reason(&TileOverride { warps: Some(3), ..none.clone() }).contains("`warps` is 3"));
+        assert!(reason(&TileOverride { m: Some(64), ..none.clone() }).contains("`m` is 64"));
+        assert!(reason(&TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 to 256"));
+        assert!(reason(&TileOverride { stages: Some(5), ..none.clone() }).contains("`stages` is 5"));
+        assert!(reason(&TileOverride { stages: Some(1), ..none.clone() }).contains("the O of 4 warps of 16 rows does not fit"));
+    }
+
+    #[test]
+    fn what_the_family_cannot_make_names_what_it_can() {
+        let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
+        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
+        assert!(error(Variant { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
+    }
+
+    #[test]
+    fn too_many_stages_are_refused_with_the_number() {
+        let change = TileOverride { stages: Some(4), ..TileOverride::default() };
+        let error = Plan::new(D128, Some(&change)).expect_err("two blocks of 132 KB");
+        assert!(matches!(error, PlanError::DoesNotFit { resource: "shared memory", .. }), "{error}");
+    }
+}

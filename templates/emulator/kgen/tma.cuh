@@ -1,0 +1,38 @@
+// Copies of whole tiles by one thread, on the emulator: until a thread waits for the mbarrier that counts a copy's bytes, its
+// destination holds NaN, and nobody may touch it. See include/kgen/tma.cuh for what a copy does.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/tensor_map.cuh"
+
+namespace kgen {
+
+// Orders this thread's accesses to shared memory before it with copies by TMA behind it, and the other way round.
+KGEN_DEVICE void fence_proxy_async() { emulator::fence_proxy_async(); }
+
+// There is no cache here; but the map must be one.
+KGEN_DEVICE void tma_prefetch_map(const tensor_map& map, KGEN_AT) { emulator::tma_prefetch_map(map, at); }
+
+// Starts copying the box at (c0, c1, ..) into shared memory; its bytes count towards the current phase of `barrier`.
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, KGEN_AT) {
+    const int32_t box[] = {c0, c1};
+    emulator::tma_load(destination, map, barrier, box, 2, at);
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, KGEN_AT) {
+    const int32_t box[] = {c0, c1, c2};
+    emulator::tma_load(destination, map, barrier, box, 3, at);
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3, KGEN_AT) {
+    const int32_t box[] = {c0, c1, c2, c3};
+    emulator::tma_load(destination, map, barrier, box, 4, at);
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4,
+                          KGEN_AT) {
+    const int32_t box[] = {c0, c1, c2, c3, c4};
+    emulator::tma_load(destination, map, barrier, box, 5, at);
+}
+
+}  // namespace kgen

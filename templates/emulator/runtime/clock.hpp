@@ -1,0 +1,89 @@
+// Order that mbarriers make, for the race detector. A block barrier tells every warp what all did; an mbarrier is met by
+// single lanes, and tells what the lanes that arrived knew to those that wait. So clocks get details:
+//
+//   epochs   of each warp: what its lanes did together (ldmatrix, mma) before all 32 had arrived for the epoch-th time
+//   ticks    of each lane: what it did before that arrival or proxy fence of its own
+//   fences   of each lane: likewise, what it wrote before its last fence_proxy_async
+//   phases   of each mbarrier: what copies by TMA have landed before that phase of it
+//
+// A lane that waits knows more than its warp until all 32 have waited for the same phase, or a warp_sync; until then it
+// keeps the snapshot of the phase for itself. So what one lane has waited for, others may use only behind a warp_sync.
+#pragma once
+
+namespace kgen::emulator {
+
+constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
+constexpr uint8_t TMA = 0xff;        // in place of a warp: the asynchronous proxy
+constexpr uint32_t MOST_MBARRIERS = 128;
+
+inline uint32_t epoch_of(uint32_t warp_index) { return warp_index; }
+inline uint32_t tick_of(uint32_t thread) { return self.warp_count + thread; }
+inline uint32_t fence_of(uint32_t thread) { return self.warp_count + self.thread_count + thread; }
+inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.thread_count + mbarrier; }
+inline uint32_t detail_count() { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS; }
+
+// Both what `to` and what `from` know.
+inline void join(clock& to, const clock& from) {
+    for (uint32_t u = 0; u < self.warp_count; ++u) to.known[u] = std::max(to.known[u], from.known[u]);
+    for (size_t i = 0; i < to.details.size(); ++i) to.details[i] = std::max(to.details[i], from.details[i]);
+}
+
+// What the end of a phase shows to those who wait for it.
+struct snapshot {
+    clock behind;
+    uint32_t mbarrier;
+    uint32_t lanes[MAX_WARPS];  // who has waited
+};
+
+inline void start_details() {
+    self.detailed = true;
+    for (uint32_t i = 0; i < self.warp_count; ++i) self.warps[i].details.assign(detail_count(), 0);
+}
+
+// Lets the whole warp know what its lanes do.
+inline void share_acquired(uint32_t index) {
+    warp& w = self.warps[index];
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        device_thread& t = self.threads[index * LANES + lane];
+        for (const std::shared_ptr<snapshot>& shown : t.acquired) join(w, shown->behind);
+        t.acquired.clear();
+        w.details[fence_of(t.thread)] = t.fenced;
+    }
+}
+
+void share_details_in_warp(uint32_t index) { share_acquired(index); }
+
+void share_details_in_block() {
+    for (uint32_t i = 0; i < self.warp_count; ++i) share_acquired(i);
+    for (uint32_t i = 1; i < self.warp_count; ++i) join(self.warps[0], self.warps[i]);
+    for (uint32_t i = 1; i < self.warp_count; ++i) self.warps[i].details = self.warps[0].details;
+}
+
+// The lane has found the phase ended.
+inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
+    if (shown == nullptr || (shown->lanes[me.warp] >> me.lane & 1) != 0) return;
+    shown->lanes[me.warp] |= 1u << me.lane;
+    if (shown->lanes[me.warp] == ~0u) {
+        join(warp_of(me), shown->behind);
+        for (uint32_t lane = 0; lane < LANES; ++lane) {
+            auto& kept = self.threads[me.warp * LANES + lane].acquired;
+            kept.erase(std::remove(kept.begin(), kept.end(), shown), kept.end());
+        }
+        return;
+    }
+    // A later phase knows all that an earlier one of the same mbarrier did.
+    const auto known = std::find_if(me.acquired.begin(), me.acquired.end(), [&](const auto& s) { return s->mbarrier == shown->mbarrier; });
+    if (known == me.acquired.end()) {
+        me.acquired.push_back(shown);
+    } else {
+        *known = shown;
+    }
+}
+
+inline bool covers(const clock& c, uint32_t warp_index, uint32_t lane, uint32_t step, uint32_t tick) {
+    if (warp_index == TMA) return tick < c.details[phase_of(lane)];
+    if (step < c.known[warp_index]) return true;
+    return tick < c.details[lane == ALL_LANES ? epoch_of(warp_index) : tick_of(warp_index * LANES + lane)];
+}
+
+}  // namespace kgen::emulator

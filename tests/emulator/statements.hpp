@@ -1,0 +1,50 @@
+// What the programs that state the meaning of the emulator's words share: a statement that holds or not, and a kernel that
+// the emulator must accept or must reject.
+#pragma once
+
+#include <stdio.h>
+
+#include <string>
+
+#include "kgen.h"
+#include "kgen/launch.cuh"
+
+namespace {
+
+using namespace kgen;
+
+int failures = 0;
+
+void expect(bool truth, const char* statement) {
+    printf("%s  %s\n", truth ? "pass" : "FAIL", statement);
+    if (!truth) {
+        ++failures;
+        printf("%s", kgen_emulator_report());
+    }
+}
+
+// What the kernels below work on; the emulator keeps everything on one thread, so globals do.
+alignas(16) uint16_t input[1024];
+float output[1024];
+
+constexpr uint32_t SHARED_BYTES = 4096;
+
+// Runs `body` as every thread of one block; true if the emulator found nothing wrong.
+using body = void (*)(int);
+bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES) {
+    kgen_emulator_reset(seed);
+    kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
+    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
+    return launch(kernel, "words", 1, threads, shared_bytes, 0, nullptr) == KGEN_SUCCESS;
+}
+
+// True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
+bool is_faulted(const char* kind, body kernel, uint32_t threads = 32) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        if (runs(kernel, threads, seed)) return false;
+        if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;
+    }
+    return true;
+}
+
+}  // namespace

@@ -1,0 +1,498 @@
+// What mbarriers and copies by TMA mean on the emulator, and what it holds against a kernel that misuses them. Exit status 1
+// if a statement is false. tests/faults.rs compiles it together with the runtime.
+
+#include <string.h>
+
+#include "kgen/global.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/tma.cuh"
+#include "statements.hpp"
+
+namespace {
+
+constexpr uint32_t BARRIERS = emulator::SHARED_BASE + SHARED_BYTES - 64;
+constexpr uint32_t FULL = BARRIERS, EMPTY = BARRIERS + 8, OTHER = BARRIERS + 16;
+constexpr uint32_t TILE = emulator::SHARED_BASE, NEXT_TILE = TILE + 1024;
+constexpr uint32_t TILE_BYTES = 1024;
+
+tensor_map map;  // of `input`, whose element i is i: 16 rows of 64 columns, in boxes of 8 rows
+
+tensor_view view_of_input(uint32_t width, tma_swizzle swizzle) {
+    return {input, 2, 2, {64, 16}, {0, 128}, {width, 8}, swizzle};
+}
+
+void use_map(uint32_t width, tma_swizzle swizzle) {
+    if (make_tensor_map(map, view_of_input(width, swizzle), "words", "input") != KGEN_SUCCESS) expect(false, kgen_last_error());
+}
+
+void make_barriers(uint32_t empty_arrivals = 1) {
+    if (thread_index() == 0) {
+        mbarrier_init(FULL, 1);
+        mbarrier_init(EMPTY, empty_arrivals);
+        mbarrier_init(OTHER, 1);
+        fence_mbarrier_init();
+    }
+    block_sync();
+}
+
+void fetch(uint32_t tile, uint32_t barrier, int row = 0) {
+    if (thread_index() != 0) return;
+    mbarrier_arrive_expect_tx(barrier, TILE_BYTES);
+    tma_load(tile, map, barrier, 0, row);
+}
+
+uint16_t element_at(uint32_t address) {
+    const words4 chunk = load_shared(address & ~15u);
+    const uint32_t words[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+    return static_cast<uint16_t>(words[address % 16 / 4] >> address % 4 * 8);
+}
+
+bool all_ones(int count = 32) {
+    bool all = true;
+    for (int i = 0; i < count; ++i) all = all && output[i] == 1.0f;
+    return all;
+}
+
+template <int WIDTH, tma_swizzle SWIZZLE>
+bool box_looks_like_a_panel() {
+    use_map(WIDTH, SWIZZLE);
+    return runs([](int) {
+        make_barriers();
+        if (thread_index() == 0) {
+            mbarrier_arrive_expect_tx(FULL, WIDTH * 2 * 8);
+            tma_load(TILE, map, FULL, 0, 3);
+        }
+        mbarrier_wait(FULL, 0);
+        bool right = true;
+        for (uint32_t row = 0; row < 8; ++row) {
+            for (uint32_t column = 0; column < WIDTH; ++column) {
+                const uint32_t plain = row * WIDTH * 2 + column / 8 * 16;
+                const uint32_t offset = SWIZZLE == tma_swizzle::none ? plain : swizzled<WIDTH>(row, column / 8);
+                right = right && element_at(TILE + offset + column % 8 * 2) == (row + 3) * 64 + column;
+            }
+        }
+        store_global(output + lane_index(), right ? 1.0f : 0.0f);
+    }) && all_ones();
+}
+
+void boxes() {
+    expect(box_looks_like_a_panel<64, tma_swizzle::span_128>(), "a box of 64 columns with 128-byte swizzle is a panel of kgen/tile.cuh");
+    expect(box_looks_like_a_panel<32, tma_swizzle::span_64>(), "a box of 32 columns with 64-byte swizzle is a panel of kgen/tile.cuh");
+    expect(box_looks_like_a_panel<16, tma_swizzle::span_32>(), "a box of 16 columns with 32-byte swizzle is a panel of kgen/tile.cuh");
+    expect(box_looks_like_a_panel<32, tma_swizzle::none>(), "a box without swizzle lies row after row");
+
+    use_map(64, tma_swizzle::span_128);
+    expect(runs([](int) {
+               make_barriers();
+               fetch(TILE + 128, FULL);
+               mbarrier_wait(FULL, 0);
+               bool right = true;
+               for (uint32_t row = 0; row < 8; ++row) {
+                   const uint32_t line = row + 1;  // of 128 bytes, from a multiple of 1024 on
+                   for (uint32_t chunk = 0; chunk < 8; ++chunk) right = right && element_at(TILE + line * 128 + (chunk ^ line % 8) * 16) == row * 64 + chunk * 8;
+               }
+               store_global(output + lane_index(), right ? 1.0f : 0.0f);
+           }) && all_ones(),
+           "the swizzle goes by the address: a tile at another offset has another pattern");
+
+    expect(runs([](int) {
+               make_barriers();
+               if (thread_index() == 0) {
+                   mbarrier_arrive_expect_tx(FULL, 2 * TILE_BYTES);
+                   tma_load(TILE, map, FULL, 56, 12);
+                   tma_load(NEXT_TILE, map, FULL, -8, -1);
+               }
+               mbarrier_wait(FULL, 0);
+               bool right = true;
+               for (uint32_t row = 0; row < 8; ++row) {
+                   for (uint32_t column = 0; column < 64; ++column) {
+                       const uint32_t offset = swizzled<64>(row, column / 8) + column % 8 * 2;
+                       const bool inside = column < 8 && row < 4;
+                       right = right && element_at(TILE + offset) == (inside ? (row + 12) * 64 + column + 56 : 0);
+                       const bool inside_next = column >= 8 && row >= 1;
+                       right = right && element_at(NEXT_TILE + offset) == (inside_next ? (row - 1) * 64 + column - 8 : 0);
+                   }
+               }
+               store_global(output + lane_index(), right ? 1.0f : 0.0f);
+           }) && all_ones(),
+           "what lies outside the tensor arrives as zeros, on every side, and counts as bytes");
+
+    // Dimensions of 8, 4, 2, 4, 4 elements, the outer ones in an order of their own.
+    const tensor_view five = {input, 2, 5, {8, 4, 2, 4, 4}, {0, 128, 16, 32, 512}, {8, 2, 2, 1, 2}, tma_swizzle::none};
+    const tensor_view three = {input, 2, 3, {8, 16, 8}, {0, 128, 16}, {8, 8, 2}, tma_swizzle::none};
+    const tensor_view four = {input, 2, 4, {8, 4, 4, 8}, {0, 512, 128, 16}, {8, 2, 2, 2}, tma_swizzle::none};
+    static tensor_map of_five, of_four, of_three;
+    expect(make_tensor_map(of_five, five, "words", "input") == KGEN_SUCCESS && make_tensor_map(of_four, four, "words", "input") == KGEN_SUCCESS &&
+               make_tensor_map(of_three, three, "words", "input") == KGEN_SUCCESS && runs([](int) {
+                   make_barriers();
+                   if (thread_index() == 0) {
+                       tma_prefetch_map(of_five);
+                       mbarrier_arrive_expect_tx(FULL, 16 * 8 + 16 * 8 + 16 * 16);
+                       tma_load(TILE, of_five, FULL, 0, 1, 0, 3, 2);
+                       tma_load(TILE + 128, of_four, FULL, 0, 2, 1, 5);
+                       tma_load(TILE + 256, of_three, FULL, 0, 4, 6);
+                   }
+                   mbarrier_wait(FULL, 0);
+                   bool right = true;
+                   for (uint32_t row = 0; row < 8; ++row) {
+                       const uint32_t a = row % 2, b = row / 2 % 2, c = row / 4;
+                       right = right && element_at(TILE + row * 16) == ((1 + a) * 128 + b * 16 + 3 * 32 + (2 + c) * 512) / 2;
+                       right = right && element_at(TILE + 128 + row * 16) == ((2 + a) * 512 + (1 + b) * 128 + (5 + c) * 16) / 2;
+                       right = right && element_at(TILE + 256 + (row + a * 8) * 16) == ((4 + row) * 128 + (6 + a) * 16) / 2;
+                   }
+                   store_global(output + lane_index(), right ? 1.0f : 0.0f);
+               }) && all_ones(),
+           "boxes have up to five dimensions, the first the innermost, with any strides");
+}
+
+// Which tensors TMA takes.
+void tensors_for_tma() {
+    char why[160] = "";
+    const auto takes = [&](auto change) {
+        tensor_view view = view_of_input(64, tma_swizzle::span_128);
+        change(view);
+        return tma_takes(view, why, sizeof why);
+    };
+    const auto says = [&](const char* words) { return strstr(why, words) != nullptr; };
+    expect(takes([](tensor_view&) {}), "TMA takes a tensor whose rows are multiples of 16 bytes apart");
+    expect(!takes([](tensor_view& v) { v.strides[1] = 130; }) && says("the stride of dimension 1 is 130"), "... and no other, which is named with its stride");
+    expect(!takes([](tensor_view& v) { v.strides[1] = -128; }) && says("-128"), "TMA takes no negative stride");
+    expect(!takes([](tensor_view& v) { v.strides[1] = 1ll << 40; }), "TMA takes strides below 2^40 bytes");
+    expect(takes([](tensor_view& v) { v.extents[1] = 1, v.strides[1] = -3; }), "the stride of a dimension of extent 1 does not matter");
+    expect(!takes([](tensor_view& v) { v.base = input + 1; }) && says("multiples of 16 bytes"), "TMA takes tensors that start at multiples of 16 bytes");
+    expect(!takes([](tensor_view& v) { v.extents[1] = 0; }) && !takes([](tensor_view& v) { v.extents[1] = (1ull << 32) + 1; }), "TMA takes extents from 1 to 2^32");
+    expect(!takes([](tensor_view& v) { v.box[0] = 32; }) && says("a row of the box has 64 bytes"), "a swizzled box is as wide as the span");
+    kgen_emulator_device(89);
+    expect(make_tensor_map(map, view_of_input(64, tma_swizzle::span_128), "words", "input") == KGEN_ERROR_LAUNCH, "a device before 9.0 has no tensor maps");
+    kgen_emulator_device(90);
+}
+
+void phases() {
+    expect(runs([](int) {
+               make_barriers(32);
+               bool right = !mbarrier_test_wait(EMPTY, 0) && mbarrier_test_wait(EMPTY, 1);
+               warp_sync();
+               for (uint32_t phase = 0; phase < 5; ++phase) {
+                   mbarrier_arrive(EMPTY);
+                   mbarrier_wait(EMPTY, phase % 2);
+                   right = right && mbarrier_test_wait(EMPTY, phase % 2) && !mbarrier_test_wait(EMPTY, (phase + 1) % 2);
+                   warp_sync();
+               }
+               store_global(output + lane_index(), right ? 1.0f : 0.0f);
+           }) && all_ones(),
+           "a phase ends with its last arrival, and a wait asks for the parity of this phase or the last");
+    expect(runs([](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               while (!mbarrier_test_wait(FULL, 0)) {
+               }
+               warp_sync();
+               fetch(NEXT_TILE, FULL, 1);
+               while (!mbarrier_try_wait(FULL, 1)) {
+               }
+               store_global(output + lane_index(), element_at(TILE) == 0 && element_at(NEXT_TILE) == 64 ? 1.0f : 0.0f);
+           }) && all_ones(),
+           "test_wait and try_wait end when the bytes have landed");
+
+    expect(is_faulted("deadlock", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+               mbarrier_wait(FULL, 1);
+           }),
+           "waiting for a phase that nobody ends is a deadlock");
+    const std::string report = kgen_emulator_report();
+    expect(report.find("32 threads wait for phase 1 (parity 1) of the mbarrier at shared memory offset 4032, made by mbarrier_init (tma_words.cpp:") !=
+                   std::string::npos &&
+               report.find("1 of 1 arrivals are missing; 0 bytes are expected that no copy brings") != std::string::npos,
+           "its report names the mbarrier, its phase and what it lacks");
+    expect(is_faulted("deadlock", [](int) {
+               make_barriers();
+               while (!mbarrier_test_wait(FULL, 0)) {
+               }
+           }),
+           "so is polling for it");
+    expect(is_faulted("deadlock", [](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, TILE_BYTES + 16);
+               if (thread_index() == 0) tma_load(TILE, map, FULL, 0, 0);
+               mbarrier_wait(FULL, 0);
+           }),
+           "expecting more bytes than are copied is a deadlock");
+    expect(is_faulted("deadlock", [](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, TILE_BYTES / 2);
+               if (thread_index() == 0) tma_load(TILE, map, FULL, 0, 0);
+               mbarrier_wait(FULL, 0);
+           }),
+           "expecting fewer bytes than one copy brings is a deadlock");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               if (thread_index() == 0) {
+                   mbarrier_arrive_expect_tx(FULL, TILE_BYTES);
+                   tma_load(TILE, map, FULL, 0, 0);
+                   tma_load(NEXT_TILE, map, FULL, 0, 8);
+               }
+               mbarrier_wait(FULL, 0);
+               load_shared(TILE);
+               load_shared(NEXT_TILE);
+           }),
+           "expecting the bytes of one copy of two ends the phase too soon");
+    expect(is_faulted("mbarrier", [](int) {
+               make_barriers();
+               if (thread_index() < 2) mbarrier_arrive_expect_tx(FULL, 16);
+           }),
+           "one arrival too many in a phase is reported");
+    expect(is_faulted("mbarrier", [](int) { mbarrier_wait(FULL, 0); }), "waiting where no mbarrier is, is reported");
+    expect(is_faulted("mbarrier", [](int) {
+               make_barriers();
+               if (thread_index() == 0) store_shared(FULL, 0u);
+           }),
+           "writing over an mbarrier is reported");
+}
+
+// Who may touch what a copy brings, and when.
+void order_of_copies() {
+    use_map(64, tma_swizzle::span_128);
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               load_shared(TILE);
+               mbarrier_wait(FULL, 0);
+           }),
+           "reading a copy's destination without a wait is a race");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               fetch(NEXT_TILE, OTHER);
+               mbarrier_wait(OTHER, 0);
+               load_shared(TILE);
+               mbarrier_wait(FULL, 0);
+           }),
+           "so is reading it behind a wait for another mbarrier");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               fetch(NEXT_TILE, OTHER);
+               if (warp_index() == 0) {
+                   mbarrier_wait(FULL, 0);
+               } else {
+                   mbarrier_wait(OTHER, 0);
+                   load_shared(TILE);
+               }
+           }, 64),
+           "... although the copy may have landed because another warp has waited for it");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+               load_shared(TILE);
+               block_sync();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+               load_shared(TILE);
+               mbarrier_wait(FULL, 1);
+           }),
+           "a wait for the wrong parity waits for nothing");
+    static bool sync;
+    const body lone_wait = [](int) {
+        make_barriers();
+        fetch(TILE, FULL);
+        if (lane_index() == 0) mbarrier_wait(FULL, 0);
+        warp_any(true);
+        if (sync) warp_sync();
+        load_shared(TILE + lane_index() * 16);
+    };
+    sync = true;
+    expect(runs(lone_wait), "what one lane has waited for, its warp may read behind a warp_sync");
+    sync = false;
+    expect(is_faulted("race", lone_wait), "... and not behind any other word");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+               load_shared(TILE);
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 1);
+           }, 64),
+           "copying over what another warp may still read is a race");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+               fetch(TILE, OTHER);
+               mbarrier_wait(FULL, 0);
+               mbarrier_wait(OTHER, 0);
+           }),
+           "so are two copies to the same place at once");
+
+    static bool fence, by_the_writer;
+    const body written_before = [](int) {
+        make_barriers();
+        store_shared(TILE + thread_index() * 16, words4{});
+        if (fence && (by_the_writer || thread_index() == 0)) fence_proxy_async();
+        block_sync();
+        fetch(TILE, FULL);
+        mbarrier_wait(FULL, 0);
+    };
+    fence = by_the_writer = true;
+    expect(runs(written_before, 64), "what threads have written may be copied over behind their fence_proxy_async and a barrier");
+    by_the_writer = false;
+    expect(is_faulted("proxy", written_before, 64), "... each writer needs the fence");
+    fence = false;
+    expect(is_faulted("proxy", written_before, 64), "... and a barrier alone does not do");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               store_shared(TILE + thread_index() * 16, words4{});
+               fence_proxy_async();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+           }, 64),
+           "... nor a fence alone");
+    expect(is_faulted("proxy", [](int) {
+               if (thread_index() == 0) mbarrier_init(FULL, 1);
+               block_sync();
+               fetch(TILE, FULL);
+               mbarrier_wait(FULL, 0);
+           }),
+           "an mbarrier counts bytes only behind a fence_mbarrier_init");
+    expect(is_faulted("never waited for", [](int) {
+               make_barriers();
+               fetch(TILE, FULL);
+           }),
+           "a copy nobody waits for is reported");
+    expect(is_faulted("misaligned", [](int) {
+               make_barriers();
+               fetch(TILE + 16, FULL);
+           }),
+           "a box starts at a multiple of 128 bytes");
+    expect(is_faulted("out of bounds", [](int) {
+               make_barriers();
+               fetch(emulator::SHARED_BASE + SHARED_BYTES - 512, OTHER);
+               mbarrier_wait(OTHER, 0);
+           }),
+           "... and ends inside shared memory");
+    expect(is_faulted("tma", [](int) {
+               make_barriers();
+               if (thread_index() == 0) tma_load(TILE, map, FULL, 0, 0, 0);
+           }),
+           "a copy has as many coordinates as its map has dimensions");
+
+    tensor_view longer = view_of_input(64, tma_swizzle::span_128);
+    longer.extents[1] = 17;
+    expect(make_tensor_map(map, longer, "words", "input") == KGEN_SUCCESS, "the driver cannot know where an allocation ends");
+    expect(is_faulted("out of bounds", [](int) {
+               make_barriers();
+               fetch(TILE, FULL, 16);
+               mbarrier_wait(FULL, 0);
+           }),
+           "... but reading behind it is reported");
+    use_map(64, tma_swizzle::span_128);
+    static uint8_t gaps[1024];  // only the first row is elements
+    memset(gaps, 1, 64);
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("input", input, sizeof input, gaps, 2, 0);
+    const body copy_gaps = [](int) {
+        make_barriers();
+        fetch(TILE, FULL);
+        mbarrier_wait(FULL, 0);
+    };
+    expect(launch(copy_gaps, "words", 1, 32, SHARED_BYTES, 0, nullptr) == KGEN_SUCCESS, "a copy may read what lies between a tensor's rows, or in unused ones");
+}
+
+// A producer warp copies tiles into one buffer, a consumer warp reads them: no barrier of the block in the loop.
+bool consumer_syncs, consumer_is_early, producer_waits, all_lanes_arrive;
+
+void pipeline(int) {
+    make_barriers(all_lanes_arrive ? 32 : 1);
+    for (uint32_t step = 0; step < 4; ++step) {
+        if (warp_index() == 0) {
+            if (lane_index() == 0) {
+                if (producer_waits) mbarrier_wait(EMPTY, (step + 1) % 2);
+                fetch(TILE, FULL, static_cast<int>(step));
+            }
+        } else {
+            mbarrier_wait(FULL, step % 2);
+            if (consumer_is_early) mbarrier_arrive(EMPTY);
+            uint32_t fragment[4];
+            ldmatrix_x4(fragment, TILE + lane_index() % 8 * 128);
+            if (consumer_syncs) warp_sync();
+            if (!consumer_is_early && (all_lanes_arrive || lane_index() == 0)) mbarrier_arrive(EMPTY);
+            const uint32_t row = lane_index() / 4, expected = (step + row) * 64 + row * 8 + lane_index() % 4 * 2;
+            store_global(output + step * 32 + lane_index(), (fragment[0] & 0xffff) == expected ? 1.0f : 0.0f);
+        }
+    }
+}
+
+void order_of_threads() {
+    producer_waits = consumer_syncs = true;
+    expect(runs(pipeline, 64) && all_ones(128), "a pair of mbarriers passes a buffer to and fro, one lane arriving behind a warp_sync");
+    all_lanes_arrive = true;
+    consumer_syncs = false;
+    expect(runs(pipeline, 64) && all_ones(128), "... or all lanes of the warp arriving");
+    consumer_is_early = true;
+    expect(is_faulted("race", pipeline, 64), "a consumer that arrives before it has read is a race");
+    consumer_is_early = all_lanes_arrive = false;
+    expect(is_faulted("race", pipeline, 64), "so is one lane that arrives for its warp without a warp_sync");
+    consumer_syncs = true;
+    producer_waits = false;
+    expect(is_faulted("race", pipeline, 64), "so is a producer that does not wait until the buffer is empty");
+
+    const body hand_over = [](int) {
+        make_barriers();
+        if (thread_index() == 0) {
+            store_shared(TILE, 7u);
+            mbarrier_arrive(EMPTY);
+        } else if (thread_index() >= 32) {
+            mbarrier_wait(EMPTY, 0);
+            store_global(output + lane_index(), load_shared(TILE).x == 7 ? 1.0f : 0.0f);
+        }
+    };
+    expect(is_faulted("unwritten", hand_over, 64), "an mbarrier shows what was written and no more");
+    const body hand_over_all = [](int) {
+        make_barriers();
+        if (thread_index() == 0) {
+            store_shared(TILE, words4{7, 7, 7, 7});
+            mbarrier_arrive(EMPTY);
+        } else if (thread_index() >= 32) {
+            mbarrier_wait(EMPTY, 0);
+            store_global(output + lane_index(), load_shared(TILE).x == 7 ? 1.0f : 0.0f);
+        }
+    };
+    expect(runs(hand_over_all, 64) && all_ones(), "what a lone lane writes before it arrives, those who wait may read");
+    expect(is_faulted("race", [](int) {
+               make_barriers();
+               if (thread_index() == 0) {
+                   store_shared(TILE, words4{});
+                   mbarrier_arrive(EMPTY);
+                   store_shared(TILE, words4{});
+               } else if (thread_index() >= 32) {
+                   mbarrier_wait(EMPTY, 0);
+                   load_shared(TILE);
+               }
+           }, 64),
+           "what it writes afterwards is a race");
+    expect(is_faulted("race", [](int) {
+               if (lane_index() == 0) mbarrier_init(EMPTY, 1);
+               warp_any(true);
+               if (lane_index() == 1) mbarrier_arrive(EMPTY);
+           }),
+           "an mbarrier is used only behind a barrier that follows its initialisation");
+}
+
+}  // namespace
+
+int main() {
+    kgen_emulator_device(90);
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = i;
+    boxes();
+    tensors_for_tma();
+    phases();
+    order_of_copies();
+    order_of_threads();
+    printf("%d false\n", failures);
+    return failures == 0 ? 0 : 1;
+}

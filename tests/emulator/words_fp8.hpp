@@ -1,0 +1,220 @@
+// What the words of FP8 mean; part of words.cpp.
+#pragma once
+
+// The value of a byte of E4M3, by its definition.
+double e4m3_value(uint32_t b) {
+    if ((b & 0x7f) == 0x7f) return NAN;
+    const double magnitude = (b >> 3 & 15) == 0 ? ldexp(b & 7, -9) : ldexp(8 + (b & 7), static_cast<int>(b >> 3 & 15) - 10);
+    return b & 0x80 ? -magnitude : magnitude;
+}
+
+uint32_t e4m3_of(float x) { return pack_e4m3(x, 0, 0, 0); }
+
+void fp8_numbers() {
+    bool exact = true;
+    bool nearest = true;
+    for (uint32_t b = 0; b < 0x7e; ++b) {  // all finite values but the largest, and what lies halfway to the next
+        const auto value = static_cast<float>(e4m3_value(b));
+        const auto next = static_cast<float>(e4m3_value(b + 1));
+        const float halfway = (value + next) / 2;
+        exact = exact && pack_e4m3(value, -value, 0, value) == (b | (b | 0x80) << 8 | b << 24);
+        nearest = nearest && e4m3_of(halfway) == b + b % 2 && e4m3_of(nextafterf(halfway, 0)) == b && e4m3_of(nextafterf(halfway, 1e9f)) == b + 1;
+    }
+    expect(exact, "pack_e4m3 keeps every finite value, the first in the lowest byte");
+    expect(nearest, "pack_e4m3 rounds to nearest, ties to even");
+    expect(pack_e4m3(448, 465, -1e9f, infinity()) == 0x7efe7e7eu, "pack_e4m3 turns what lies beyond 448 into 448");
+    expect(pack_e4m3(NAN, 0, 0, 0) == 0x7f, "pack_e4m3 keeps NaN");
+    expect(choose_bytes<0x6420>(0x33221100u, 0x77665544u) == 0x66442200u && choose_bytes<0x7531>(0x33221100u, 0x77665544u) == 0x77553311u &&
+               choose_bytes<0x0123>(0x33221100u, 0x77665544u) == 0x00112233u,
+           "choose_bytes takes the bytes its digits name");
+    float low, high;
+    unpack<fp16>(0xc5003c01u, low, high);
+    expect(low == 1 + 0x1p-10f && high == -5, "unpack<fp16> gives both values");
+}
+
+// A[i][k] and B[k][n] of the FP8 products: small numbers, exact in E4M3, different in every row and column.
+float fp8_a(int i, int k) { return static_cast<float>((i * 5 + k * 3) % 17 - 8); }
+float fp8_b(int k, int n) { return static_cast<float>((k * 7 + n * 11) % 15 - 7) / 4; }
+
+struct fp8_fragments {
+    uint32_t a[4], b[2];
+};
+
+fp8_fragments fp8_operands_of_lane() {
+    const int g = static_cast<int>(lane_index()) / 4, t = static_cast<int>(lane_index()) % 4;
+    const auto a = [&](int row, int k) { return pack_e4m3(fp8_a(row, k), fp8_a(row, k + 1), fp8_a(row, k + 2), fp8_a(row, k + 3)); };
+    const auto b = [&](int k) { return pack_e4m3(fp8_b(k, g), fp8_b(k + 1, g), fp8_b(k + 2, g), fp8_b(k + 3, g)); };
+    return {{a(g, 4 * t), a(g + 8, 4 * t), a(g, 4 * t + 16), a(g + 8, 4 * t + 16)}, {b(4 * t), b(4 * t + 16)}};
+}
+
+// Element `e` of a lane's D: scale(row, column) * sum over k, on top of 3 * column.
+template <class Scale>
+float fp8_sum(int e, Scale scale) {
+    const int row = static_cast<int>(lane_index()) / 4 + e / 2 * 8, column = static_cast<int>(lane_index()) % 4 * 2 + e % 2;
+    float sum = 0;
+    for (int k = 0; k < 32; ++k) sum += fp8_a(row, k) * fp8_b(k, column);
+    return 3 * static_cast<float>(column) + sum * scale(row, column);
+}
+
+float fp8_start(int e) { return 3 * static_cast<float>(lane_index() % 4 * 2 + static_cast<uint32_t>(e) % 2); }
+
+void tell_whether(bool right) { store_global(output + lane_index(), right ? 1.0f : 0.0f); }
+
+void fp8_products(int) {
+    const fp8_fragments mine = fp8_operands_of_lane();
+    float d[4];
+    for (int e = 0; e < 4; ++e) d[e] = fp8_start(e);
+    mma_m16n8k32(d, mine.a, mine.b[0], mine.b[1]);
+    bool right = true;
+    for (int e = 0; e < 4; ++e) right = right && d[e] == fp8_sum(e, [](int, int) { return 1.0f; });
+    tell_whether(right);
+}
+
+void fp8_products_in_fp16(int) {
+    const fp8_fragments mine = fp8_operands_of_lane();
+    uint32_t d[2] = {pack<fp16>(fp8_start(0), fp8_start(1)), pack<fp16>(fp8_start(2), fp8_start(3))};
+    mma_m16n8k32_fp16(d, mine.a, mine.b[0], mine.b[1]);
+    const auto one = [](int, int) { return 1.0f; };
+    tell_whether(d[0] == pack<fp16>(fp8_sum(0, one), fp8_sum(1, one)) && d[1] == pack<fp16>(fp8_sum(2, one), fp8_sum(3, one)));
+}
+
+// 448 * 448 is beyond fp16, and a sum in fp16 has 11 bits: 2048 + 1 is 2048.
+void fp16_sums_are_narrow(int) {
+    const uint32_t most[4] = {0x7e, 0, 0, 0}, one[4] = {0x38, 0, 0, 0};
+    uint32_t d[2] = {0, 0}, e[2] = {pack<fp16>(2048, 2048), 0};
+    mma_m16n8k32_fp16(d, most, 0x7e, 0);
+    mma_m16n8k32_fp16(e, one, lane_index() % 4 == 0 ? 0x38 : 0, 0);
+    tell_whether(d[0] == 0x7c007c00u && e[0] == pack<fp16>(2048, 2048));
+}
+
+// Every E4M3 byte through the MMA: A's first 16 columns hold all 256, B picks eight of the columns at a time.
+void widened_bytes(int) {
+    const uint32_t g = lane_index() / 4, t = lane_index() % 4;
+    const auto bytes = [&](uint32_t row) { return (row * 16 + t * 4) * 0x01010101u + 0x03020100u; };
+    const auto finite = [](uint32_t word) {  // NaN would spread over its row
+        for (uint32_t i = 0; i < 32; i += 8) {
+            if ((word >> i & 0x7f) == 0x7f) word &= ~(0xffu << i);
+        }
+        return word;
+    };
+    const uint32_t a[4] = {finite(bytes(g)), finite(bytes(g + 8)), 0, 0};
+    bool right = true;
+    for (uint32_t first = 0; first < 16; first += 8) {
+        const uint32_t column = first + g;
+        float d[4] = {};
+        mma_m16n8k32(d, a, column / 4 == t ? 0x38u << column % 4 * 8 : 0, 0);
+        for (uint32_t e = 0; e < 4; ++e) {
+            const uint32_t byte = (g + e / 2 * 8) * 16 + first + t * 2 + e % 2;
+            right = right && ((byte & 0x7f) == 0x7f ? d[e] == 0 : d[e] == static_cast<float>(e4m3_value(byte)));
+        }
+    }
+    float d[4] = {};
+    const uint32_t nan[4] = {g == 3 && t == 0 ? 0x7fu : 0, 0, 0, 0};
+    mma_m16n8k32(d, nan, 0, 0);
+    tell_whether(right && (g == 3 ? d[0] != d[0] : d[0] == 0) && d[2] == 0);
+}
+
+// Scales of rows and columns: 2^(row % 4 - 2) and 2^(column - 3), brought by the lanes and in the bytes that are asked for;
+// everywhere else lie NaNs.
+template <int BYTE_A, int PAIR_A, int BYTE_B, int LANE_B>
+void fp8_block_scales(int) {
+    const uint32_t g = lane_index() / 4, t = lane_index() % 4;
+    const uint32_t row = g + t % 2 * 8;
+    uint32_t scale_a = ~0u, scale_b = ~0u;
+    if (t / 2 == PAIR_A) scale_a = ~(0xffu << BYTE_A * 8) | (125 + row % 4) << BYTE_A * 8;
+    if (t == LANE_B) scale_b = ~(0xffu << BYTE_B * 8) | (124 + g) << BYTE_B * 8;
+    const fp8_fragments mine = fp8_operands_of_lane();
+    float d[4];
+    for (int e = 0; e < 4; ++e) d[e] = fp8_start(e);
+    mma_m16n8k32_block_scaled<BYTE_A, PAIR_A, BYTE_B, LANE_B>(d, mine.a, mine.b[0], mine.b[1], scale_a, scale_b);
+    bool right = true;
+    for (int e = 0; e < 4; ++e) right = right && d[e] == fp8_sum(e, [](int i, int n) { return ldexpf(1, i % 4 - 2 + n - 3); });
+    tell_whether(right);
+}
+
+void fp8_unit_scales(int) {
+    const fp8_fragments mine = fp8_operands_of_lane();
+    float plain[4] = {}, scaled[4] = {};
+    mma_m16n8k32(plain, mine.a, mine.b[0], mine.b[1]);
+    mma_m16n8k32_block_scaled(scaled, mine.a, mine.b[0], mine.b[1], UNIT_SCALE, UNIT_SCALE);
+    tell_whether(memcmp(plain, scaled, sizeof plain) == 0);
+}
+
+// Two 16x16 matrices of bytes, row r of both together holding 16 r .. 16 r + 15 (modulo 256, plus the matrix).
+void byte_matrices(int) {
+    words4 row;
+    uint8_t bytes[16];
+    for (uint32_t i = 0; i < 16; ++i) bytes[i] = static_cast<uint8_t>(lane_index() % 16 * 16 + i + lane_index() / 16);
+    memcpy(&row, bytes, sizeof row);
+    store_shared(shared_base() + lane_index() * 16, row);
+    warp_sync();
+    uint32_t fragment[4];
+    ldmatrix_b8_x2_transposed(fragment, shared_base() + lane_index() * 16);
+    bool right = true;
+    for (uint32_t word = 0; word < 4; ++word) {
+        const uint32_t column = lane_index() / 4 + word % 2 * 8;
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t from = lane_index() % 4 * 4 + i;
+            right = right && (fragment[word] >> i * 8 & 0xff) == ((from * 16 + column + word / 2) & 0xff);
+        }
+    }
+    tell_whether(right);
+}
+
+void fp8_meaning() {
+    expect(runs(fp8_products) && all_ones(), "mma of E4M3 is a matrix product");
+    expect(runs(widened_bytes) && all_ones(), "mma of E4M3 takes every byte exactly, subnormals included, and spreads NaN along its row");
+    expect(runs(fp8_products_in_fp16) && all_ones(), "mma of E4M3 with fp16 sums is a matrix product");
+    expect(runs(fp16_sums_are_narrow) && all_ones(), "... that rounds to 11 bits and ends in infinity");
+    expect(runs(fp8_block_scales<0, 0, 0, 0>) && all_ones(), "the block-scaled mma scales every row of A and column of B");
+    expect(runs(fp8_block_scales<2, 1, 3, 2>) && all_ones(), "... by the byte and from the lanes that its selectors name");
+    expect(runs(fp8_unit_scales) && all_ones(), "... and with unit scales is the plain one");
+    expect(runs(byte_matrices) && all_ones(), "ldmatrix of bytes gives every lane four rows of two columns of each matrix");
+    expect(is_faulted("unwritten", [](int) {
+               uint32_t fragment[4];
+               ldmatrix_b8_x2_transposed(fragment, shared_base() + lane_index() * 16);
+           }),
+           "ldmatrix of bytes is a read of shared memory");
+}
+
+// Lane l asks for the first l % 17 bytes of its 16.
+void partial_copies(int) {
+    cp_async_partial(shared_base() + thread_index() * 16, input + thread_index() * 8, thread_index() % 17);
+    cp_async_commit();
+    cp_async_wait<0>();
+    const words4 value = load_shared(shared_base() + thread_index() * 16);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+    const auto* source = reinterpret_cast<const uint8_t*>(input + thread_index() * 8);
+    bool right = true;
+    for (uint32_t i = 0; i < 16; ++i) right = right && bytes[i] == (i < thread_index() % 17 ? source[i] : 0);
+    tell_whether(right);
+}
+
+void fp8_memory() {
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i * 259 + 1);
+    expect(runs(partial_copies) && all_ones(), "cp_async_partial brings the bytes it is asked for, and zeros");
+    const auto last_eight = [](int) {
+        cp_async_partial(shared_base() + thread_index() * 16, input + 1016, 8);
+        cp_async_commit();
+        cp_async_wait<0>();
+    };
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("short", input, 2 * 1020, nullptr, 2, 0);
+    expect(launch<int>(last_eight, "words", 1, 32, SHARED_BYTES, 0, nullptr) == KGEN_SUCCESS, "... and reads no more than those");
+    expect(is_faulted("out of bounds", [](int) { cp_async_partial(shared_base() + thread_index() * 16, input + 1024, 8); }), "... which must be there");
+    expect(is_faulted("misaligned", [](int) { cp_async_partial(shared_base() + thread_index() * 16, input + 4, 8); }), "... from a multiple of 16");
+    expect(runs([](int) {
+               const auto* bytes = reinterpret_cast<const uint8_t*>(input);
+               const float low = static_cast<float>(load_global(bytes + 2 * thread_index())), high = static_cast<float>(load_global(bytes + 2 * thread_index() + 1));
+               tell_whether(low + 256 * high == static_cast<float>(input[thread_index()]));
+           }) && all_ones(),
+           "bytes are loaded from any address");
+    expect(runs([](int) { store_global(static_cast<void*>(output + 2 * thread_index()), words2{bits(1.0f), bits(1.0f)}); }) && all_ones(), "two words are stored at once");
+    expect(is_faulted("misaligned", [](int) { store_global(static_cast<void*>(output + 1), words2{}); }), "... at a multiple of 8");
+}
+
+void fp8() {
+    fp8_numbers();
+    fp8_meaning();
+    fp8_memory();
+}
