@@ -6,6 +6,7 @@ import torch
 
 DTYPES = {torch.float16: 0, torch.bfloat16: 1}
 FLAG_CAUSAL = 1
+FLAG_DETERMINISTIC = 2
 
 
 class FwdParams(ctypes.Structure):
@@ -40,6 +41,42 @@ def fwd_params(q, k, v, o, lse, causal, scale=None):
     return p
 
 
+class BwdParams(ctypes.Structure):
+    """`kgen_bwd_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace")],
+        ("workspace_bytes", ctypes.c_size_t),
+        *[(f"{t}_{axis}_stride", ctypes.c_int64) for t in ("q", "k", "v", "o", "dout", "dq", "dk", "dv") for axis in ("batch", "row", "head")],
+        ("lse_batch_stride", ctypes.c_int64),
+        ("lse_head_stride", ctypes.c_int64),
+        *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
+        *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "total_q", "head_dim", "dtype")],
+        ("softmax_scale", ctypes.c_float),
+    ]
+
+
+def bwd_params(tensors, lse, causal, deterministic=False, scale=None):
+    """Parameters for `tensors` = {q, k, v, o, dout, dq, dk, dv}, each (batch, seqlen, heads, head_dim), without a
+    workspace; the caller keeps the tensors alive."""
+    flags = (FLAG_CAUSAL if causal else 0) | (FLAG_DETERMINISTIC if deterministic else 0)
+    p = BwdParams(struct_size=ctypes.sizeof(BwdParams), flags=flags)
+    for name, t in tensors.items():
+        setattr(p, name, t.data_ptr())
+        for axis, stride in zip(("batch", "row", "head"), t.stride()):
+            setattr(p, f"{name}_{axis}_stride", stride)
+    q, k = tensors["q"], tensors["k"]
+    p.lse = lse.data_ptr()
+    p.lse_batch_stride, p.lse_head_stride = lse.stride(0), lse.stride(1)
+    p.batch, p.seqlen_q, p.num_heads, p.head_dim = q.shape
+    p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
+    p.dtype = DTYPES[q.dtype]
+    p.softmax_scale = scale if scale is not None else q.shape[-1] ** -0.5
+    return p
+
+
 class Library:
     """A built libkgen.so, or a shared library of one variant."""
 
@@ -50,7 +87,7 @@ class Library:
     def launcher(self, name):
         """A callable `launch(params)` on torch's current stream; raises on any error code."""
         function = getattr(self.lib, name)
-        function.argtypes = [ctypes.POINTER(FwdParams), ctypes.c_void_p]
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         function.restype = ctypes.c_int
 
         def launch(params):
@@ -59,3 +96,12 @@ class Library:
                 raise RuntimeError(f"{name}: kgen error {code}")
 
         return launch
+
+    def workspace(self, name, params):
+        """A workspace for a backward launch, entered in `params`; the caller keeps it."""
+        function = getattr(self.lib, f"{name}_workspace")
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_size_t
+        size = function(ctypes.byref(params))
+        workspace = torch.full((max(1, size),), 0xFF, device="cuda", dtype=torch.uint8)
+        params.workspace, params.workspace_bytes = workspace.data_ptr(), size
+        return workspace

@@ -2,6 +2,7 @@
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
 use super::{
+    backward::BackwardProblem,
     descale::Descales,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
@@ -119,6 +120,89 @@ fn thorough() -> Vec<Problem> {
     cases.push(Problem::new(&[(113, 0)], 2, 1));
     cases.push(Problem::new(&[(0, 113)], 2, 1));
     cases.push(Problem::new(&[(113, 203)], 8, 2).without_lse());
+    cases
+}
+
+/// Problems of backward attention, in order.
+pub fn backward(level: Level) -> Vec<BackwardProblem> {
+    let plain = |problem| BackwardProblem { problem, deterministic: false, total_q: false };
+    let deterministic = |problem| BackwardProblem { deterministic: true, ..plain(problem) };
+    let mut cases = vec![
+        // Tails on both sides, several steps and key tiles, a different stride for every tensor.
+        plain(Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded)),
+        deterministic(Problem::new(&[(113, 203)], 2, 1).layout(Layout::Padded)),
+        // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
+        plain(Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd)),
+        deterministic(Problem::new(&[(130, 33)], 1, 1).layout(Layout::Bhsd)),
+        // GQA 4 with two key heads, tiles that end exactly; GQA 8 over one query.
+        plain(Problem::new(&[(64, 128)], 8, 2)),
+        plain(Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd)),
+        // Unequal lengths, both ways of giving them, an empty side among them.
+        plain(Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded)),
+        BackwardProblem {
+            total_q: true,
+            ..plain(Problem::new(&[(17, 64), (65, 113), (0, 3), (4, 0)], 2, 2).lengths(Lengths::Packed))
+        },
+        deterministic(Problem::new(&[(17, 64), (65, 17)], 2, 1).lengths(Lengths::Packed)),
+        // Element-wise loads and stores.
+        plain(Problem::new(&[(70, 113)], 1, 1).layout(Layout::Unaligned)),
+        deterministic(Problem::new(&[(70, 65)], 1, 1).layout(Layout::Unaligned)),
+        // Any element taken for another shows; rows that run backwards.
+        plain(Problem::new(&[(64, 157)], 1, 1).inputs(Inputs::OneHot, Scale::One).layout(Layout::Reversed)),
+        // Logits far apart, and logits so low that a key that is not there would outweigh the others.
+        plain(Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter)),
+        plain(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
+        deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
+        plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
+    ];
+    // One part of one tensor unaligned: the launcher has to look at each. As small as shows it.
+    for (tensor, part) in itertools::iproduct!(0..8, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
+        let (batch, heads) = (if part == Part::Batch { 2 } else { 1 }, if part == Part::Head { 2 } else { 1 });
+        cases.push(plain(Problem::new(&[(2, 2)].repeat(batch), heads, heads).layout(Layout::UnalignedPart(tensor, part))));
+    }
+    if level == Level::Thorough {
+        cases.extend(
+            thorough_backward().into_iter().map(|(problem, deterministic)| BackwardProblem { deterministic, ..plain(problem) }),
+        );
+    }
+    cases
+}
+
+/// What smoke leaves out, and which of it is deterministic: about every third.
+fn thorough_backward() -> Vec<(Problem, bool)> {
+    let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
+    let mut cases = Vec::new();
+    for (number, (queries, keys)) in itertools::iproduct!(LENGTHS, LENGTHS).enumerate() {
+        let (heads, heads_k) = if queries * keys <= 257 * 257 { HEADS[number % HEADS.len()] } else { (2, 1) };
+        let problem = Problem::new(&[(queries, keys)], heads, heads_k).layout(layouts[number % layouts.len()]);
+        cases.push((problem, number % 4 == 3));
+    }
+    for (queries, keys) in [(113, 203), (203, 113), (17, 512)] {
+        for (inputs, scale) in [
+            (Inputs::Normal, Scale::Zero),
+            (Inputs::Normal, Scale::One),
+            (Inputs::OneHot, Scale::One),
+            (Inputs::Constant, Scale::Usual),
+            (Inputs::Large, Scale::Quarter),
+            (Inputs::Low, Scale::Usual),
+            (Inputs::Rising, Scale::One),
+            (Inputs::Falling, Scale::One),
+        ] {
+            for deterministic in [false, true] {
+                cases.push((Problem::new(&[(queries, keys)], 2, 1).inputs(inputs, scale), deterministic));
+            }
+        }
+    }
+    let unequal = [(113, 203), (1, 257), (0, 64), (64, 0), (128, 17), (257, 128)];
+    for (lengths, layout) in itertools::iproduct!([Lengths::Used, Lengths::Packed, Lengths::PackedQuery], layouts) {
+        for deterministic in [false, true] {
+            cases.push((Problem::new(&unequal, 4, 1).lengths(lengths).layout(layout), deterministic));
+        }
+    }
+    for deterministic in [false, true] {
+        cases.push((Problem::new(&[(113, 0)], 2, 1), deterministic));
+        cases.push((Problem::new(&[(0, 113)], 2, 1), deterministic));
+    }
     cases
 }
 

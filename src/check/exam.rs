@@ -1,6 +1,6 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
 
-use super::{Level, combine, compare::Comparison, forward, scheduler, split};
+use super::{Level, backward, combine, compare::Comparison, forward, scheduler, split};
 use crate::{
     device::{Call, Outputs},
     grid::{Kind, Variant},
@@ -36,7 +36,7 @@ pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, Strin
         Kind::FwdSplit => split::cases(variant, level),
         Kind::FwdCombine => Ok(combine::cases(level)),
         Kind::PrepareScheduler => Ok(scheduler::cases(level)),
-        kind @ Kind::Bwd => Err(format!("no check for kind `{kind}` yet")),
+        Kind::Bwd => backward::cases(variant, level),
     }
 }
 

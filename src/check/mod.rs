@@ -3,12 +3,14 @@
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+mod backward;
 mod cases;
 mod combine;
 mod compare;
 mod descale;
 mod exam;
 mod forward;
+mod gradients;
 mod numbers;
 mod place;
 mod problem;

@@ -82,7 +82,7 @@ impl Problem {
         RowPlan { first: vec![0; self.sequences.len()], rows, entries: self.sequences.len(), bound: rows }
     }
 
-    /// The place of tensor number `tensor` (Q, K, V, O = 0, 1, 2, 3), which has `heads` heads on `side`.
+    /// The place of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7), which has `heads` heads on `side`.
     pub fn place(&self, tensor: usize, side: Side, heads: usize, head_dim: usize) -> Placement {
         let plan = self.rows(side);
         let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);

@@ -16,8 +16,8 @@ pub enum Layout {
     Padded,
     /// Gaps and a start that are no multiples of 16 bytes.
     Unaligned,
-    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O = 0, 1, 2, 3): a launcher that does not
-    /// look at it takes the fast path and faults.
+    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7): a launcher that
+    /// does not look at it takes the fast path and faults.
     UnalignedPart(usize, Part),
     /// The row stride is negative: tokens lie in memory from the last to the first.
     Reversed,
@@ -52,7 +52,7 @@ impl fmt::Display for Layout {
                     Part::Row => "row",
                     Part::Batch => "batch",
                 };
-                write!(f, "unaligned-{}-{part}", ["q", "k", "v", "o"][*tensor])
+                write!(f, "unaligned-{}-{part}", ["q", "k", "v", "o", "do", "dq", "dk", "dv"][*tensor])
             }
         }
     }
@@ -86,6 +86,8 @@ pub enum Inputs {
     Large,
     /// Logits rise along the keys.
     Rising,
+    /// Logits far below zero: a key that is not there, of logit 0, would outweigh all that are.
+    Low,
     /// Logits fall along the keys: a kernel that walks them from the last to the first outgrows its maximum each step.
     Falling,
 }
@@ -98,6 +100,7 @@ impl Inputs {
             Self::Constant => "constant",
             Self::Widest => "widest",
             Self::Large => "large",
+            Self::Low => "low",
             Self::Rising => "rising",
             Self::Falling => "falling",
         }

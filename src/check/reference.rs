@@ -108,7 +108,7 @@ fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, number: Number, causal: b
 }
 
 /// Turns scores into probabilities; gives their log-sum-exp.
-fn softmax_in_place(scores: &mut [f64]) -> f64 {
+pub(super) fn softmax_in_place(scores: &mut [f64]) -> f64 {
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for score in scores.iter_mut() {
         *score = (*score - max).exp();
@@ -172,7 +172,7 @@ fn longest_row(tensor: &[f64], dim: usize) -> f64 {
 /// Defines a dot product over eight independent sums, which the compiler can keep in vector registers.
 macro_rules! dot_product {
     ($name:ident, $type:ty) => {
-        fn $name(a: &[$type], b: &[$type]) -> $type {
+        pub(super) fn $name(a: &[$type], b: &[$type]) -> $type {
             let mut sums = [0.0; 8];
             let (a_whole, a_rest) = a.as_chunks::<8>();
             let (b_whole, b_rest) = b.as_chunks::<8>();

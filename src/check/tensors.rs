@@ -60,26 +60,13 @@ impl Tensors {
     /// Draws the values of `problem` from `seed` and rounds them to `number`.
     pub fn draw(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut fill = |side, heads, tensor| {
-            let mut values = Values::zeros(problem, side, heads, head_dim);
-            let mut rows = values.data.chunks_exact_mut(head_dim);
-            for (sequence, count) in problem.used_rows(side).enumerate() {
-                for (head, row) in itertools::iproduct!(0..heads, 0..count) {
-                    let place = Place { tensor, sequence, head, row, keys: problem.sequences[sequence].1 };
-                    let into = rows.next().expect("there is room for every row");
-                    fill_row(problem.inputs, place, into, &mut rng);
-                    for value in into.iter_mut() {
-                        *value = number.through(*value);
-                    }
-                }
-            }
-            values
-        };
-        Self {
-            q: fill(Side::Query, problem.heads, Tensor::Q),
-            k: fill(Side::Key, problem.heads_k, Tensor::K),
-            v: fill(Side::Key, problem.heads_k, Tensor::V),
-        }
+        let mut fill = |tensor| fill(problem, tensor, head_dim, number, &mut rng);
+        Self { q: fill(Tensor::Q), k: fill(Tensor::K), v: fill(Tensor::V) }
+    }
+
+    /// Draws dO for the backward pass of the same case.
+    pub fn draw_output_gradient(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Values {
+        fill(problem, Tensor::OutputGradient, head_dim, number, &mut ChaCha8Rng::seed_from_u64(!seed))
     }
 
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
@@ -89,25 +76,9 @@ impl Tensors {
             problem.place(tensor, side, heads, head_dim)
         });
         let image = |tensor: usize, values: Option<&Values>| {
-            let (side, heads) = side_and_heads(problem, tensor);
-            let plan = problem.rows(side);
-            let element = if tensor == 3 { number.of_output() } else { number }.element();
-            let mut image = Image::poisoned(element, places[tensor].span, places[tensor].origin);
-            for (sequence, rows) in problem.used_rows(side).enumerate() {
-                for (head, row) in itertools::iproduct!(0..heads, 0..rows) {
-                    let offset = problem.offset(&places[tensor], side, &plan, sequence, row, head);
-                    for d in 0..head_dim {
-                        match values {
-                            Some(values) => {
-                                let value = values.head(sequence, head)[row * head_dim + d];
-                                image.put(offset + d as i64, number.round(value).into());
-                            }
-                            None => _ = image.mark(offset + d as i64),
-                        }
-                    }
-                }
-            }
-            image
+            let row = |sequence, head, row| values.map(|values| &values.head(sequence, head)[row * head_dim..][..head_dim]);
+            let number = if tensor == 3 { number.of_output() } else { number };
+            image(problem, tensor, head_dim, number, row)
         };
         let place_lse = problem.place_lse();
         let lse = problem.lse.then(|| {
@@ -149,27 +120,74 @@ impl Tensors {
     }
 }
 
-/// The tensors that give the lengths of the sequences, those that the problem wants.
-pub fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
-    let integers = |wanted: bool, values: Vec<usize>| {
-        wanted.then(|| Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>()))
-    };
+/// Tensor number `tensor` as it lies in memory: every row that `row` gives (by sequence, head and row), poison where it
+/// gives none.
+pub(super) fn image<'a>(
+    problem: &Problem,
+    tensor: usize,
+    head_dim: usize,
+    number: Number,
+    row: impl Fn(usize, usize, usize) -> Option<&'a [f32]>,
+) -> Image {
+    let (side, heads) = side_and_heads(problem, tensor);
+    let place = problem.place(tensor, side, heads, head_dim);
+    let plan = problem.rows(side);
+    let mut image = Image::poisoned(number.element(), place.span, place.origin);
+    for (sequence, rows) in problem.used_rows(side).enumerate() {
+        for (head, index) in itertools::iproduct!(0..heads, 0..rows) {
+            let offset = problem.offset(&place, side, &plan, sequence, index, head);
+            let values = row(sequence, head, index);
+            for d in 0..head_dim {
+                match values {
+                    Some(values) => image.put(offset + d as i64, number.round(values[d]).into()),
+                    None => _ = image.mark(offset + d as i64),
+                }
+            }
+        }
+    }
+    image
+}
+
+/// The arrays of lengths that the problem's sequences are given by, by their names in `kgen.h`.
+pub(super) fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
     let starts = |side| {
         let plan = problem.rows(side);
         plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
     };
-    let lengths = [
-        ("cu_seqlens_q", integers(problem.is_packed(Side::Query), starts(Side::Query))),
-        ("cu_seqlens_k", integers(problem.is_packed(Side::Key), starts(Side::Key))),
-        ("seqused_q", integers(problem.is_used(Side::Query), problem.used_rows(Side::Query).collect())),
-        ("seqused_k", integers(problem.is_used(Side::Key), problem.used_rows(Side::Key).collect())),
+    let arrays = [
+        ("cu_seqlens_q", problem.is_packed(Side::Query), starts(Side::Query)),
+        ("cu_seqlens_k", problem.is_packed(Side::Key), starts(Side::Key)),
+        ("seqused_q", problem.is_used(Side::Query), problem.used_rows(Side::Query).collect()),
+        ("seqused_k", problem.is_used(Side::Key), problem.used_rows(Side::Key).collect()),
     ];
-    lengths.into_iter().filter_map(|(name, image)| Some((name, image?)))
+    let wanted = arrays.into_iter().filter(|(_, wanted, _)| *wanted);
+    wanted.map(|(name, _, values)| (name, Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>())))
 }
 
-/// Side and heads of Q, K, V, O by number.
-fn side_and_heads(problem: &Problem, tensor: usize) -> (Side, usize) {
-    if matches!(tensor, 1 | 2) { (Side::Key, problem.heads_k) } else { (Side::Query, problem.heads) }
+/// One tensor's values, rounded to `number`.
+fn fill(problem: &Problem, tensor: Tensor, head_dim: usize, number: Number, rng: &mut ChaCha8Rng) -> Values {
+    let (side, heads) = match tensor {
+        Tensor::Q | Tensor::OutputGradient => (Side::Query, problem.heads),
+        Tensor::K | Tensor::V => (Side::Key, problem.heads_k),
+    };
+    let mut values = Values::zeros(problem, side, heads, head_dim);
+    let mut rows = values.data.chunks_exact_mut(head_dim);
+    for (sequence, count) in problem.used_rows(side).enumerate() {
+        for (head, row) in itertools::iproduct!(0..heads, 0..count) {
+            let place = Place { tensor, sequence, head, row, keys: problem.sequences[sequence].1 };
+            let into = rows.next().expect("there is room for every row");
+            fill_row(problem.inputs, place, into, rng);
+            for value in into.iter_mut() {
+                *value = number.through(*value);
+            }
+        }
+    }
+    values
+}
+
+/// Side and heads of Q, K, V, O, dO, dQ, dK, dV by number.
+pub(super) fn side_and_heads(problem: &Problem, tensor: usize) -> (Side, usize) {
+    if matches!(tensor, 1 | 2 | 6 | 7) { (Side::Key, problem.heads_k) } else { (Side::Query, problem.heads) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +195,8 @@ enum Tensor {
     Q,
     K,
     V,
+    /// dO.
+    OutputGradient,
 }
 
 /// Which row of which tensor is being filled.
@@ -194,22 +214,34 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
     let dim = into.len();
     match inputs {
         Inputs::Normal => fill_normal(into, rng),
+        // Whatever the rest holds, so that dP differs from key to key.
+        _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => fill_normal(into, rng),
         Inputs::OneHot => {
             into.fill(0.0);
             match at.tensor {
                 Tensor::Q => into[(5 * at.row + 3 * at.head + at.sequence) % dim] = 4.0,
                 Tensor::K => into[(3 * at.row + at.row / dim + at.head) % dim] = 4.0,
                 Tensor::V => into[(7 * at.row + at.head) % dim] = 1.0 + (at.row % 5) as f32 / 4.0,
+                Tensor::OutputGradient => into[(11 * at.row + 2 * at.head) % dim] = 1.0 + (at.row % 3) as f32 / 2.0,
             }
         }
         Inputs::Constant | Inputs::Widest => into.fill(match at.tensor {
             Tensor::Q => 0.5,
             Tensor::K => 0.25,
             Tensor::V if inputs == Inputs::Widest => 448.0,
-            Tensor::V => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
+            Tensor::V | Tensor::OutputGradient => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
         Inputs::Large if at.tensor == Tensor::V => fill_normal(into, rng),
         Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (rng.random_range(-1..=1) as f32)),
+        Inputs::Low => {
+            fill_normal(into, rng);
+            let mean = match at.tensor {
+                Tensor::Q => 5.0,
+                Tensor::K => -5.0,
+                Tensor::V | Tensor::OutputGradient => 0.0,
+            };
+            into.iter_mut().for_each(|value| *value += mean);
+        }
         Inputs::Rising | Inputs::Falling => {
             fill_normal(into, rng);
             match at.tensor {
@@ -223,7 +255,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
                     let steps = if inputs == Inputs::Rising { at.row } else { at.keys - 1 - at.row };
                     into[0] = LOGIT_STEP * steps as f32;
                 }
-                Tensor::V => {}
+                Tensor::V | Tensor::OutputGradient => {}
             }
         }
     }

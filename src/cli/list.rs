@@ -180,6 +180,7 @@ mod tests {
             limits,
             tensor_core: TensorCore::Hmma,
             fp8: None,
+            backward: None,
         }
     }
 

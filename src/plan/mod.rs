@@ -1,6 +1,7 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
+mod bwd;
 mod compile;
 mod fp8;
 mod fwd;
@@ -15,6 +16,7 @@ mod split;
 mod tensor_core;
 mod tile;
 
+pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use fp8::{ByteTransposition, Fp8Choices};
 pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
@@ -141,6 +143,8 @@ pub struct Plan {
     /// FP8 kernels only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Choices>,
+    /// What a backward kernel has besides.
+    pub backward: Option<Backward>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.

@@ -32,6 +32,7 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
         limits,
         tensor_core: recipe.tensor_core(variant, &tile, compiled_for),
         fp8: recipe.fp8(&tile, compiled_for),
+        backward: recipe.backward(variant, &tile),
     })
 }
 

@@ -3,6 +3,7 @@
 
 use super::{
     Fp8Choices, Panel, Region, RegisterEstimate, TensorCore, Tile,
+    bwd::{Backward, PortableBackward},
     fp8::Fp8Forward,
     fwd::PortableForward,
     fwd_sm75::TuringForward,
@@ -45,6 +46,11 @@ pub(super) trait Recipe: Sync {
     /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
+
+    /// What a backward kernel has besides its tile.
+    fn backward(&self, _variant: Variant, _tile: &Tile) -> Option<Backward> {
+        None
+    }
 }
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
@@ -60,7 +66,7 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
         Kind::FwdSplit => Ok(&SplitForward),
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),
-        Kind::Bwd => Err(format!("kind `{kind}` has no template yet; available: `{}`", Kind::Fwd)),
+        Kind::Bwd => Ok(&PortableBackward),
     }
 }
 

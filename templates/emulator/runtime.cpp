@@ -32,6 +32,7 @@
 #include "runtime/report.hpp"
 #include "runtime/block.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/named_barrier.hpp"
 #include "runtime/race.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/global_memory.hpp"

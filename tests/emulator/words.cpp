@@ -47,6 +47,18 @@ void numbers() {
         nearest = nearest && pack<fp16>(halfway, 0) == even && pack<fp16>(nextafterf(halfway, 0), 0) == h && pack<fp16>(nextafterf(halfway, 1e9f), 0) == h + 1;
     }
     expect(exact, "pack<fp16> keeps every finite half");
+    bool widened = true;
+    for (uint32_t h = 0; h < 0x10000; ++h) {
+        float low, high;
+        unpack<bf16>(h | 0xbf80u << 16, low, high);
+        widened = widened && bits(low) == h << 16 && high == -1.0f;
+        if ((h & 0x7c00) == 0x7c00) continue;
+        unpack<fp16>(h << 16 | 0x3c00u, low, high);
+        widened = widened && low == 1.0f && high == half_value(h);
+    }
+    float infinite, nan;
+    unpack<fp16>(0x7e00fc00u, infinite, nan);
+    expect(widened && infinite == -infinity() && nan != nan, "unpack gives the two values of a pair exactly");
     expect(nearest, "pack<fp16> rounds to nearest, ties to even");
     expect(pack<fp16>(65519.0f, 65520.0f) == 0x7c007bffu, "pack<fp16> overflows to infinity from 65520 on");
     expect(pack<fp16>(NAN, -infinity()) == 0xfc007fffu, "pack<fp16> keeps NaN and infinity");
@@ -266,6 +278,20 @@ void races_and_order() {
                store_shared(shared_base() + (31 - lane_index()) * 16, words4{});
            }),
            "what ldmatrix has read may be overwritten by the same warp");
+    expect(runs([](int) {
+               store_shared(shared_base() + lane_index() * 8, bits(1.0f));
+               store_shared(shared_base() + lane_index() * 8 + 4, bits(static_cast<float>(lane_index())));
+               warp_sync();
+               float one, lane;
+               load_shared_pair(shared_base() + (lane_index() ^ 1) * 8, one, lane);
+               store_global(output + lane_index(), one + lane);
+           }) && output[6] == 8.0f && output[31] == 31.0f,
+           "load_shared_pair gives two floats in order");
+    expect(is_faulted("misaligned", [](int) {
+               float a, b;
+               load_shared_pair(shared_base() + 4, a, b);
+           }),
+           "... from a multiple of 8");
     expect(is_faulted("unwritten", [](int) { load_shared(shared_base() + thread_index() * 16); }), "reading shared memory that nothing wrote is reported");
     expect(is_faulted("out of bounds", [](int) { store_shared(shared_base() + SHARED_BYTES, 0u); }), "shared memory has an end");
     expect(is_faulted("out of bounds", [](int) { store_shared(0, 0u); }), "an offset is not an address");
@@ -293,12 +319,54 @@ void deadlocks() {
            "a deadlock's report says who waits where");
 }
 
+// Warp 0 hands over what it has written to warp 1; the others take no part.
+void named_barriers() {
+    static const auto hand_over = [](auto wait) {
+        const uint32_t at = shared_base() + lane_index() * 4;
+        if (warp_index() == 0) {
+            store_shared(at, 7u);
+            barrier_arrive(1, 64);
+        } else if (warp_index() == 1) {
+            wait();
+            load_shared(shared_base() + lane_index() / 4 * 16);
+        }
+    };
+    bool right = true;
+    for (uint64_t seed = 0; seed < 20; ++seed) right &= runs([](int) { hand_over([] { barrier_wait(1, 64); }); }, 96, seed);
+    expect(right, "what was written before barrier_arrive is there behind barrier_wait");
+    expect(is_faulted("race", [](int) { hand_over([] {}); }, 96), "... and without the wait it is not");
+    expect(is_faulted("deadlock", [](int) { hand_over([] { barrier_wait(2, 64); }); }, 96), "a barrier that nobody arrives at is a deadlock");
+    expect(runs([](int) {
+               for (int i = 0; i < 3; ++i) {
+                   store_shared(shared_base() + thread_index() * 16, words4{});
+                   barrier_wait(1 + static_cast<int>(warp_index() / 2), 64);
+                   load_shared(shared_base() + (thread_index() ^ 32) * 16);
+                   barrier_wait(1 + static_cast<int>(warp_index() / 2), 64);
+               }
+           }, 128),
+           "pairs of warps have barriers of their own, again and again");
+    expect(is_faulted("barrier", [](int) { barrier_wait(16, 32); }), "there are 15 of them");
+    expect(is_faulted("barrier", [](int) { barrier_wait(1, 48); }), "they count whole warps");
+}
+
 void device_memory() {
     expect(is_faulted("out of bounds", [](int) { load_global(input + 1024); }), "reading past a tensor's end is reported");
     expect(std::string(kgen_emulator_report()).find("element 1024 of `input`, which has 1024") != std::string::npos, "... with the tensor and the element");
     expect(is_faulted("read-only", [](int) { store_global(input, static_cast<uint16_t>(1)); }), "writing an input is reported");
     expect(is_faulted("misaligned", [](int) { store_global(static_cast<void*>(output + 1), words4{}); }), "16 bytes are stored at a multiple of 16");
+    expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "... and loaded from one");
+    output[0] = 0.5f;
+    input[8] = 7;
+    expect(runs([](int) {
+               const words4 eight = load_global(reinterpret_cast<const words4*>(input + 8));
+               const float half = load_global(output);
+               store_global(output + 1, half + static_cast<float>(eight.x & 0xffffu));
+           }) && output[1] == 7.5f,
+           "load_global gives floats, and eight elements at once");
+    expect(is_faulted("read-only", [](int) { add_global(reinterpret_cast<float*>(input), 1.0f); }), "adding to an input is reported");
     static const uint8_t map[4] = {1, 1, 0, 1};
+    expect(runs([](int) { store_global(output + thread_index(), 1.0f); }) && runs([](int) { add_global(output, 2.0f); }) && output[0] == 65.0f,
+           "add_global adds what every thread brings");
     kgen_emulator_reset(1);
     kgen_emulator_tensor("gappy", output, 16, map, 4, 1);
     const auto touch = [](int element) { store_global(output + element, 1.0f); };
@@ -339,6 +407,7 @@ int main() {
     asynchronous_copies();
     races_and_order();
     deadlocks();
+    named_barriers();
     device_memory();
     fp8();
     launches();

@@ -76,8 +76,10 @@ void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source 
 void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
-// Where all threads of a block meet.
+// Where all threads of a block meet, and where some of its warps do.
 void block_sync(source at);
+void barrier_arrive(int barrier, int threads, source at);
+void barrier_wait(int barrier, int threads, source at);
 
 // Shared memory. The address space starts above 0, so that an offset is never mistaken for an address.
 constexpr uint32_t SHARED_BASE = 1024;
@@ -119,6 +121,7 @@ void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, con
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
+void add_global(float* pointer, float value, source at);
 
 // Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);

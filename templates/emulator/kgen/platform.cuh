@@ -38,6 +38,8 @@ KGEN_DEVICE T* opaque(T* value) {
     return value;
 }
 
+KGEN_DEVICE int opaque(int value) { return value; }
+
 // Of CUDA's own functions, those that kernels use.
 KGEN_DEVICE int min(int a, int b) { return a < b ? a : b; }
 KGEN_DEVICE int max(int a, int b) { return a > b ? a : b; }

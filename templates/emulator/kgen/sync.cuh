@@ -11,6 +11,13 @@ KGEN_DEVICE void block_sync(KGEN_AT) { emulator::block_sync(at); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync(KGEN_AT) { emulator::warp_sync(at); }
 
+// A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
+// `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
+// what the others had written. All lanes of a warp must come here together.
+KGEN_DEVICE void barrier_arrive(int barrier, int threads, KGEN_AT) { emulator::barrier_arrive(barrier, threads, at); }
+
+KGEN_DEVICE void barrier_wait(int barrier, int threads, KGEN_AT) { emulator::barrier_wait(barrier, threads, at); }
+
 // The value of `lane_index() ^ mask`.
 KGEN_DEVICE float shuffle_xor(float value, int mask, KGEN_AT) { return emulator::shuffle_xor(value, mask, at); }
 

@@ -57,6 +57,7 @@ struct warp : clock {
     uint32_t arrived;  // lanes that wait in a word of the whole warp
     bool divergent;    // ... and not all in the same
     use meeting;
+    bool held;       // waits in a named barrier
     uint32_t order;  // position ^ order is the lane
     lane_operands operands[LANES];
     float results[LANES];
@@ -77,7 +78,18 @@ struct random_numbers {
     uint32_t below(uint32_t bound) { return next() % bound; }
 };
 
+// A barrier of some of the block's warps, as it fills.
+struct named_barrier {
+    uint32_t arrived;  // threads
+    int threads;       // that complete it
+    bool waits[MAX_WARPS];
+    uint32_t knows[MAX_WARPS];  // what the warps that have come knew then, and did
+};
+
+constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
+
 struct machine {
+    named_barrier barriers[NAMED_BARRIERS];
     std::unique_ptr<device_thread[]> threads = std::make_unique<device_thread[]>(MAX_THREADS);
     std::unique_ptr<warp[]> warps = std::make_unique<warp[]>(MAX_WARPS);
     uint32_t thread_count = 0;
@@ -236,11 +248,13 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
     self.alive = thread_count;
     self.at_barrier = 0;
     self.interval = 0;
+    std::fill_n(self.barriers, NAMED_BARRIERS, named_barrier{});
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warp& w = self.warps[i];
         w.ready = ~0u;
         w.arrived = 0;
         w.divergent = false;
+        w.held = false;
         w.order = self.random.below(LANES);
         w.step = self.first_step;
         w.epoch = 0;

@@ -121,4 +121,8 @@ void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
     if (tensors.allows(pointer, bytes, true, {word::store_global, at})) memcpy(pointer, value, bytes);
 }
 
+void add_global(float* pointer, float value, source at) {
+    if (tensors.allows(pointer, sizeof value, true, {word::add_global, at})) *pointer += value;
+}
+
 }  // namespace kgen::emulator

@@ -19,11 +19,14 @@ enum class word : uint8_t {
     mma_m16n8k32_fp16,
     mma_m16n8k32_block_scaled,
     block_sync,
+    barrier_arrive,
+    barrier_wait,
     store_shared,
     load_shared,
     cp_async,
     load_global,
     store_global,
+    add_global,
     mbarrier_init,
     mbarrier_arrive,
     mbarrier_arrive_expect_tx,
@@ -37,7 +40,7 @@ enum class word : uint8_t {
 inline const char* name_of(word which) {
     static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
                                         "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
-                                        "mma_m16n8k32_block_scaled", "block_sync",  "store_shared", "load_shared", "cp_async",    "load_global", "store_global",
+                                        "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
                                         "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_try_wait", "mbarrier_test_wait",
                                         "mbarrier_wait", "tma_prefetch_map", "tma_load"};
     return names[static_cast<int>(which)];

@@ -44,10 +44,11 @@ struct fwd_identity {
     bool causal;
 };
 
-// Checks the documented ranges of everything but pointers and what a variant was built for.
-inline int check_fwd_shapes(const kgen_fwd_params& params, const char* name) {
-    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", name, params.flags & ~KGEN_FLAG_CAUSAL);
+// Checks the documented ranges of the numbers that the structures of every pass have. Pointers are left to the caller.
+template <class Params>
+int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
+    if ((params.flags & ~known_flags) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", name, params.flags & ~known_flags);
     }
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
     if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
@@ -65,10 +66,9 @@ inline int check_fwd_shapes(const kgen_fwd_params& params, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Copies the caller's structure into `params` and checks every documented range.
-inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
-    if (const int code = copy_fwd_params(given, self.name, params)) return code;
-
+// The same, and that they are what a variant was built for.
+template <class Params>
+int check_numbers(const Params& params, uint32_t known_flags, const fwd_identity& self) {
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
     }
@@ -78,7 +78,13 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
         return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
     }
-    if (const int code = check_fwd_shapes(params, self.name)) return code;
+    return check_shapes(params, known_flags, self.name);
+}
+
+// Copies the caller's structure into `params` and checks every documented range.
+inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
+    if (const int code = copy_fwd_params(given, self.name, params)) return code;
+    if (const int code = check_numbers(params, KGEN_FLAG_CAUSAL, self)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);

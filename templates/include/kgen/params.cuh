@@ -25,4 +25,16 @@ inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_
     return KGEN_SUCCESS;
 }
 
+// The same for a backward pass, whose structure has had one version so far.
+inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
+    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
+    const size_t size = given->struct_size;
+    if (size < sizeof(kgen_bwd_params)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; version %d of kgen_bwd_params has %zu bytes", name, size, KGEN_ABI_VERSION,
+                    sizeof(kgen_bwd_params));
+    }
+    params = *given;
+    return KGEN_SUCCESS;
+}
+
 }  // namespace kgen

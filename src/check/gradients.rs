@@ -1,0 +1,320 @@
+//! The gradients of attention in float64 from the rounded inputs, and beside them the same done naively in 16 bits: the
+//! error of that is the measure of what a backward kernel may err by.
+//!
+//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. To it come, since some
+//! cases are exact when done naively:
+//! * twice the error of rounding to 16 bits at the reference's largest magnitude;
+//! * what fp32 sums err by: delta = Σ O dO cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
+//!   relative to the largest term), and K or Q carry that to dQ or dK.
+
+use super::{numbers::Number, problem::Problem, reference::dot, reference::dot32, tensors::Values};
+use rayon::prelude::*;
+
+/// Q, K, V and dO of one case.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// Q.
+    pub q: &'a Values,
+    /// K.
+    pub k: &'a Values,
+    /// V.
+    pub v: &'a Values,
+    /// dO.
+    pub dout: &'a Values,
+}
+
+/// The right answer to one case, and how far from it a kernel may be.
+#[derive(Debug, Clone)]
+pub struct Gradients {
+    queries: Vec<QueryHead>,
+    keys: Vec<KeyHead>,
+    heads: usize,
+    heads_k: usize,
+    /// Allowed errors of dQ, dK and dV.
+    pub tolerance: [f64; 3],
+}
+
+/// The answer for one query head of one sequence, rows of `head_dim`.
+#[derive(Debug, Clone)]
+pub struct QueryHead {
+    /// The forward pass's output.
+    pub o: Vec<f64>,
+    /// Its log-sum-exp; -∞ where a row sees no key.
+    pub lse: Vec<f64>,
+    /// dQ.
+    pub dq: Vec<f64>,
+}
+
+/// The answer for one key head of one sequence, rows of `head_dim`.
+#[derive(Debug, Clone)]
+pub struct KeyHead {
+    /// dK.
+    pub dk: Vec<f64>,
+    /// dV.
+    pub dv: Vec<f64>,
+}
+
+/// What one query head gives, exactly and naively.
+struct Pass {
+    query: QueryHead,
+    key: KeyHead,
+    naive_dq: Vec<f32>,
+    naive_dk: Vec<f32>,
+    naive_dv: Vec<f32>,
+    /// What fp32 sums in dS make dQ and dK err by.
+    sum_error: [f64; 2],
+}
+
+impl Gradients {
+    /// Computes them, in parallel over heads.
+    pub fn compute(problem: &Problem, inputs: Inputs<'_>, head_dim: usize, number: Number, causal: bool) -> Self {
+        let scale = problem.softmax_scale(head_dim);
+        let (heads, heads_k) = (problem.heads, problem.heads_k);
+        let group = heads / heads_k;
+        let passes: Vec<Pass> = (0..problem.sequences.len() * heads)
+            .into_par_iter()
+            .map(|index| {
+                let (sequence, head) = (index / heads, index % heads);
+                let [q, dout] = [inputs.q, inputs.dout].map(|values| values.head(sequence, head));
+                let [k, v] = [inputs.k, inputs.v].map(|values| values.head(sequence, head / group));
+                differentiate(Rows { q, k, v, dout, dim: head_dim, number, causal, scale })
+            })
+            .collect();
+
+        let mut yardsticks = [Yardstick::default(); 3];
+        let mut keys = Vec::with_capacity(passes.len() / group);
+        for sharing in passes.chunks(group) {
+            for pass in sharing {
+                yardsticks[0].see(&pass.query.dq, &pass.naive_dq);
+            }
+            let key = KeyHead { dk: sum(sharing, |pass| &pass.key.dk), dv: sum(sharing, |pass| &pass.key.dv) };
+            // Each head's gradient is a tensor of 16 bits, and so is their sum.
+            let naive = |of: fn(&Pass) -> &Vec<f32>| -> Vec<f32> {
+                sum(sharing, of).into_iter().map(|value: f32| number.through(value)).collect()
+            };
+            yardsticks[1].see(&key.dk, &naive(|pass| &pass.naive_dk));
+            yardsticks[2].see(&key.dv, &naive(|pass| &pass.naive_dv));
+            keys.push(key);
+        }
+        let worst = |which: usize| passes.iter().map(|pass| pass.sum_error[which]).fold(0.0, f64::max);
+        let sum_errors = [worst(0), worst(1) * group as f64, 0.0];
+        let tolerance = std::array::from_fn(|i| yardsticks[i].tolerance(number) + sum_errors[i]);
+        Self { queries: passes.into_iter().map(|pass| pass.query).collect(), keys, heads, heads_k, tolerance }
+    }
+
+    /// The answer for one query head of one sequence.
+    pub fn query_head(&self, sequence: usize, head: usize) -> &QueryHead {
+        &self.queries[sequence * self.heads + head]
+    }
+
+    /// The answer for one key head of one sequence.
+    pub fn key_head(&self, sequence: usize, head: usize) -> &KeyHead {
+        &self.keys[sequence * self.heads_k + head]
+    }
+}
+
+/// Element by element.
+fn sum<T: Copy + std::ops::AddAssign>(sharing: &[Pass], of: impl Fn(&Pass) -> &Vec<T>) -> Vec<T> {
+    let mut all = of(&sharing[0]).clone();
+    for pass in &sharing[1..] {
+        all.iter_mut().zip(of(pass)).for_each(|(sum, &value)| *sum += value);
+    }
+    all
+}
+
+/// Largest naive error and largest magnitude of one gradient.
+#[derive(Debug, Clone, Copy, Default)]
+struct Yardstick {
+    naive_error: f64,
+    magnitude: f64,
+}
+
+impl Yardstick {
+    fn see(&mut self, exact: &[f64], naive: &[f32]) {
+        for (&exact, &naive) in exact.iter().zip(naive) {
+            self.naive_error = self.naive_error.max((f64::from(naive) - exact).abs());
+            self.magnitude = self.magnitude.max(exact.abs());
+        }
+    }
+
+    fn tolerance(&self, number: Number) -> f64 {
+        3.0 * self.naive_error + 2.0 * number.unit_roundoff() * self.magnitude
+    }
+}
+
+/// One query head and the key head it reads.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    dout: &'a [f32],
+    dim: usize,
+    number: Number,
+    causal: bool,
+    scale: f32,
+}
+
+/// One head, query row by query row.
+fn differentiate(rows: Rows<'_>) -> Pass {
+    let Rows { q, k, v, dout, dim, number, causal, scale } = rows;
+    let (queries, keys) = (q.len() / dim, k.len() / dim);
+    let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
+    let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
+    let scale64 = f64::from(scale);
+    let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![f64::NEG_INFINITY; queries], dq: vec![0.0; q.len()] };
+    let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; k.len()] };
+    let (mut naive_dq, mut naive_dk, mut naive_dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]);
+    let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
+    let (mut p16, mut ds16) = (vec![0.0_f32; keys], vec![0.0_f32; keys]);
+    let mut weight = vec![0.0_f64; keys];
+    for row in 0..queries {
+        // Aligned to the bottom right: the last row sees every key.
+        let seen = if causal { (row + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+        if seen == 0 {
+            continue;
+        }
+        let range = row * dim..(row + 1) * dim;
+        let (q_row, dout_row) = (&q64[range.clone()], &dout64[range.clone()]);
+        for (p, k_row) in p[..seen].iter_mut().zip(k64.chunks_exact(dim)) {
+            *p = scale64 * dot(q_row, k_row);
+        }
+        naive_weights(rows, range.clone(), &p[..seen], &mut p16[..seen], &mut ds16[..seen]);
+        query.lse[row] = super::reference::softmax_in_place(&mut p[..seen]);
+        let mut delta = 0.0;
+        for ((ds, &p), v_row) in ds[..seen].iter_mut().zip(&p).zip(v64.chunks_exact(dim)) {
+            *ds = dot(dout_row, v_row);
+            delta += p * *ds;
+        }
+        for j in 0..seen {
+            let other = j * dim..(j + 1) * dim;
+            ds[j] = scale64 * p[j] * (ds[j] - delta);
+            weight[j] += p[j];
+            add(&mut query.o[range.clone()], p[j], &v64[other.clone()]);
+            add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
+            add(&mut key.dk[other.clone()], ds[j], q_row);
+            add(&mut key.dv[other.clone()], p[j], dout_row);
+            add(&mut naive_dq[range.clone()], ds16[j], &k[other.clone()]);
+            add(&mut naive_dk[other.clone()], ds16[j], &q[range.clone()]);
+            add(&mut naive_dv[other], p16[j], &dout[range.clone()]);
+        }
+    }
+    for value in naive_dq.iter_mut().chain(&mut naive_dk).chain(&mut naive_dv) {
+        *value = number.through(*value);
+    }
+    let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
+    let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    let of_ds = 2.0_f64.powi(-20) * scale64 * longest(&dout64) * longest(&v64);
+    let sum_error = [of_ds * largest(&k64), of_ds * largest(&q64) * largest(&weight)];
+    Pass { query, key, naive_dq, naive_dk, naive_dv, sum_error }
+}
+
+/// A row of P and of dS as a framework without a fused kernel has them: every matrix rounded to 16 bits as it is stored,
+/// softmax and its gradient in fp32. The scale is applied before the first rounding, as in the forward pass.
+fn naive_weights(rows: Rows<'_>, row: std::ops::Range<usize>, scores: &[f64], p: &mut [f32], ds: &mut [f32]) {
+    let Rows { v, dout, dim, number, scale, .. } = rows;
+    for (p, &score) in p.iter_mut().zip(scores) {
+        *p = number.through(score as f32);
+    }
+    let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = p.iter().map(|score| (score - max).exp()).sum();
+    let mut delta = 0.0;
+    for ((p, ds), v_row) in p.iter_mut().zip(ds.iter_mut()).zip(v.chunks_exact(dim)) {
+        *p = number.through((*p - max).exp() / sum);
+        *ds = number.through(dot32(&dout[row.clone()], v_row));
+        delta += *p * *ds;
+    }
+    for (&mut p, ds) in p.iter_mut().zip(ds.iter_mut()) {
+        *ds = number.through(scale * p * (*ds - delta));
+    }
+}
+
+/// sums += factor · row.
+fn add<T: Copy + std::ops::AddAssign + std::ops::Mul<Output = T>>(sums: &mut [T], factor: T, row: &[T]) {
+    sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += factor * value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::tensors::Tensors;
+
+    const DIM: usize = 16;
+
+    /// The loss Σ O dO of one head, as the forward pass gives it.
+    fn loss(q: &[f32], k: &[f32], v: &[f32], dout: &[f32], causal: bool) -> f64 {
+        let rows = Rows { q, k, v, dout, dim: DIM, number: Number::Bf16, causal, scale: 0.5 };
+        let o = differentiate(rows).query.o;
+        o.iter().zip(dout).map(|(o, &d)| o * f64::from(d)).sum()
+    }
+
+    /// Each gradient is the change of the loss when one element changes a little.
+    #[test]
+    fn gradients_are_what_finite_differences_say() {
+        let problem = Problem::new(&[(5, 7)], 1, 1);
+        let tensors = Tensors::draw(&problem, DIM, Number::Fp16, 3);
+        let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Fp16, 3);
+        let tensor = |values: &Values| values.head(0, 0).to_vec();
+        let all = [tensor(&tensors.q), tensor(&tensors.k), tensor(&tensors.v)];
+        let dout = dout.head(0, 0);
+        for causal in [false, true] {
+            let [q, k, v] = &all;
+            let pass = differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, causal, scale: 0.5 });
+            for (which, gradient) in [&pass.query.dq, &pass.key.dk, &pass.key.dv].into_iter().enumerate() {
+                for at in (0..gradient.len()).step_by(7) {
+                    let moved = |by: f32| {
+                        let mut all = all.clone();
+                        all[which][at] += by;
+                        (loss(&all[0], &all[1], &all[2], dout, causal), f64::from(all[which][at]))
+                    };
+                    let ((up, above), (down, below)) = (moved(1.0 / 1024.0), moved(-1.0 / 1024.0));
+                    let slope = (up - down) / (above - below);
+                    assert!((slope - gradient[at]).abs() < 1e-4, "tensor {which}, element {at}: {slope} {}", gradient[at]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heads_that_share_a_key_head_add_up() {
+        let problem = Problem::new(&[(3, 4)], 4, 2);
+        let tensors = Tensors::draw(&problem, DIM, Number::Bf16, 1);
+        let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Bf16, 1);
+        let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
+        let all = Gradients::compute(&problem, inputs, DIM, Number::Bf16, false);
+        let scale = problem.softmax_scale(DIM);
+        let one = |head: usize| {
+            let (q, k, v) = (tensors.q.head(0, head), tensors.k.head(0, 1), tensors.v.head(0, 1));
+            differentiate(Rows { q, k, v, dout: dout.head(0, head), dim: DIM, number: Number::Bf16, causal: false, scale }).key
+        };
+        let (third, fourth) = (one(2), one(3));
+        for (i, &dk) in all.key_head(0, 1).dk.iter().enumerate() {
+            assert_eq!(dk, third.dk[i] + fourth.dk[i]);
+        }
+    }
+
+    #[test]
+    fn a_row_that_sees_no_key_has_no_gradient_and_one_key_alone_gives_none_to_q_and_k() {
+        let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
+        let (kv, dout) = (&tensor[..DIM], &tensor[..]);
+        let rows = Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM, number: Number::Bf16, causal: true, scale: 1.0 };
+        let pass = differentiate(rows);
+        assert!(pass.query.dq.iter().chain(&pass.key.dk).all(|&value| value == 0.0));
+        let last: Vec<f64> = dout[2 * DIM..].iter().map(|&d| f64::from(d)).collect();
+        assert_eq!(pass.key.dv, last, "only the last row sees the key");
+    }
+
+    #[test]
+    fn the_allowed_error_is_small_and_larger_in_bf16_than_in_fp16() {
+        let problem = Problem::new(&[(64, 203)], 2, 1);
+        let tolerance = |number| {
+            let tensors = Tensors::draw(&problem, 64, number, 1);
+            let dout = Tensors::draw_output_gradient(&problem, 64, number, 1);
+            let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
+            Gradients::compute(&problem, inputs, 64, number, false).tolerance
+        };
+        for (fp16, bf16) in tolerance(Number::Fp16).into_iter().zip(tolerance(Number::Bf16)) {
+            assert!(fp16 > 1e-5 && fp16 < 5e-3 && bf16 > 3.0 * fp16 && bf16 < 5e-2, "{fp16:?} {bf16:?}");
+        }
+    }
+}

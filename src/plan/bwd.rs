@@ -1,0 +1,294 @@
+//! Backward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
+
+use super::{
+    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    tile::{BASE, DefaultTiles},
+};
+use crate::grid::{CopyPath, Dtype, Target, Variant};
+use serde::Serialize;
+
+/// The family of `templates/flash/bwd_sm80.cu.tera`.
+pub(super) struct PortableBackward;
+
+/// Eight warps, which stand in pairs: four pairs of 16 or 32 keys each.
+const PAIRED: Tile = Tile { warps: 8, ..BASE };
+
+/// Default tiles where a block may have 163 KB of shared memory or more. K and V stay in it for a whole block, and so do
+/// two buffers of Q, dO, P and dS while they fit.
+///
+/// The winners of a sweep on an H100 (docs/results/sm80-backward-tiles.md) among the tiles that ptxas compiles without
+/// spills.
+const ROOMY: &[DefaultTiles] = &[
+    // Two blocks would spill here, whose rows are no whole panels.
+    DefaultTiles::same(24, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
+    // Little to hold: two blocks of 128 registers hide each other's barriers.
+    DefaultTiles::same(32, Tile { m: 64, n: 128, stages: 2, min_blocks_per_sm: 2, ..PAIRED }),
+    DefaultTiles::same(128, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
+    // 160 registers of dV or dK for 32 keys leave room for 32 queries' scores.
+    DefaultTiles::same(160, Tile { m: 32, n: 128, stages: 2, ..PAIRED }),
+    // 16 keys a warp; up to 192 columns two buffers still fit.
+    DefaultTiles::same(192, Tile { m: 64, n: 64, stages: 2, ..PAIRED }),
+    DefaultTiles::same(256, Tile { m: 64, n: 64, ..PAIRED }),
+];
+
+/// Default tiles where a block has 99 KB. No such GPU has been measured: the widest key tile that fits comes first, since
+/// every key tile walks over all queries and adds to all of dQ; then a second buffer; then more queries a step.
+const NARROW: &[DefaultTiles] = &[
+    DefaultTiles::same(64, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
+    DefaultTiles::same(96, Tile { m: 32, n: 128, stages: 2, ..PAIRED }),
+    // Rows of 112 columns cannot be shared out as 32 queries of dQ to eight warps.
+    DefaultTiles::same(112, Tile { m: 64, n: 64, ..PAIRED }),
+    DefaultTiles::same(128, Tile { m: 32, n: 128, ..PAIRED }),
+    DefaultTiles::same(176, Tile { m: 64, n: 64, ..PAIRED }),
+    DefaultTiles::same(224, Tile { m: 32, n: 64, ..PAIRED }),
+    // Two pairs of warps: 32 keys.
+    DefaultTiles::same(256, Tile { m: 32, n: 32, ..BASE }),
+];
+
+/// Registers of a thread beyond the sums of dK or dV and the scores: operand fragments in flight, addresses, pointers to
+/// Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
+const OTHER_REGISTERS: u32 = 32;
+
+/// What the backward kernel's template is told besides the tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Backward {
+    /// Keys of a pair of warps.
+    pub warp_keys: u32,
+    /// dQ of a step is shared out in 16x16 blocks to `dq_warps_m` x `dq_warps_d` warps: queries x columns.
+    pub dq_warps_m: u32,
+    /// Warps side by side along the head dim.
+    pub dq_warps_d: u32,
+    /// Bytes of Q, dO, shifts and deltas of one step.
+    pub stage_bytes: u32,
+    /// Whether Q Kᵀ is a loop over panels of 64 columns, instead of all unrolled.
+    pub by_panels: bool,
+    /// Tile of the deterministic dQ: queries a block, keys a step, warps.
+    pub dq_m: u32,
+    /// Keys a step.
+    pub dq_n: u32,
+    /// Warps of a block.
+    pub dq_warps: u32,
+}
+
+/// Width of a row in shared memory, in elements.
+fn columns(variant: Variant) -> u32 {
+    variant.head_dim.next_multiple_of(16)
+}
+
+/// Warps side by side along the columns of dQ. Four is nearest to square; but a warp's columns are found by flipping
+/// bits of an address inside a panel, which a panel of 32 columns beside one of 16 allows two warps only, and of few
+/// columns four warps would get unequal shares.
+fn dq_warps_d(variant: Variant, tile: &Tile) -> u32 {
+    let columns = columns(variant);
+    let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
+    // Four of two columns each more spill a register of 255.
+    let tight = columns == 256 && (variant.head_dim < 256 || variant.target == Target::Sm100);
+    match (tile.warps, tile.m) {
+        (4, _) => 2,
+        (_, 32) => 4,
+        _ if even && !tight => 4,
+        _ => 2,
+    }
+}
+
+fn stage_bytes(variant: Variant, tile: &Tile) -> u32 {
+    2 * tile.m * columns(variant) * 2 + 2 * tile.m * 4
+}
+
+impl Recipe for PortableBackward {
+    fn template(&self) -> &'static str {
+        "bwd_sm80.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        let Variant { target, dtype, .. } = variant;
+        if dtype == Dtype::Fp8 {
+            return Err("the backward pass has no FP8 form; available: `fp16`, `bf16`".to_owned());
+        }
+        match target {
+            Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
+            Target::Sm80 | Target::Sm90 | Target::Sm100 => DefaultTiles::find(ROOMY, variant),
+            Target::Sm89 | Target::Sm120 | Target::Sm121 => DefaultTiles::find(NARROW, variant),
+        }
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, .. } = *tile;
+        if !matches!(warps, 4 | 8) {
+            return Some(format!("`warps` is {warps}; it must be 4 or 8"));
+        }
+        // A pair of warps owns 16 or 32 keys; one of the two holds dV and the other dK.
+        let (low, high) = (8 * warps, 16 * warps);
+        if n != low && n != high {
+            return Some(format!("`n` is {n}; {} pairs of warps with 16 or 32 keys each make it {low} or {high}", warps / 2));
+        }
+        if !matches!(m, 32 | 64) {
+            return Some(format!("`m` is {m}; it must be 32 or 64"));
+        }
+        if m == 32 && warps == 8 && columns(variant) % 64 == 48 {
+            let columns = columns(variant);
+            return Some(format!(
+                "`m` is 32; eight warps cannot share out 32 queries of {columns} columns: set `m` to 64 or `warps` to 4"
+            ));
+        }
+        if !matches!(stages, 1 | 2) {
+            return Some(format!("`stages` is {stages}; it must be 1 or 2"));
+        }
+        if tile.copy == CopyPath::Tma {
+            return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
+        }
+        tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
+    }
+
+    /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the block;
+    /// then P and dS. Every tile starts at a multiple of 128 bytes.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let row_bytes = columns(variant) * 2;
+        let (queries, keys) = (tile.m * row_bytes, tile.n * row_bytes);
+        let stage = [
+            ("Q", queries, Some("Q_OFFSET")),
+            ("dO", queries, Some("DOUT_OFFSET")),
+            ("shifts", 4 * tile.m, Some("SHIFTS_OFFSET")),
+            ("deltas", 4 * tile.m, Some("DELTAS_OFFSET")),
+        ];
+        let second = (tile.stages == 2).then(|| ("the same of the second stage", stage_bytes(variant, tile), None));
+        let rest = [
+            ("K (then dK)", keys, Some("K_OFFSET")),
+            ("V (then dV)", keys, Some("V_OFFSET")),
+            ("P^T and dS^T", tile.stages * tile.n * tile.m * 2, Some("WEIGHTS_OFFSET")),
+        ];
+        Region::lay_out(stage.into_iter().chain(second).chain(rest))
+    }
+
+    /// Accumulators of m16n8k16, 4 fp32 registers a thread for each 16x8 block: those of dK or dV are held throughout,
+    /// those of S or dP and those of a step's dQ one behind the other.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let key_tiles = tile.n / (tile.warps / 2) / 16;
+        let scores = key_tiles * (tile.m / 8) * 4;
+        let across = dq_warps_d(variant, tile);
+        let dq_blocks = tile.m / 16 / (tile.warps / across) * (columns(variant) / 16).div_ceil(across);
+        RegisterEstimate::sum(key_tiles * (variant.head_dim / 8) * 4, scores.max(8 * dq_blocks), 0, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Hmma
+    }
+
+    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        if target < Target::Sm80 {
+            return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
+        }
+        Ok(tile)
+    }
+
+    fn backward(&self, variant: Variant, tile: &Tile) -> Option<Backward> {
+        let dq_warps_d = dq_warps_d(variant, tile);
+        let columns = columns(variant);
+        Some(Backward {
+            warp_keys: tile.n / (tile.warps / 2),
+            dq_warps_m: tile.warps / dq_warps_d,
+            dq_warps_d,
+            stage_bytes: stage_bytes(variant, tile),
+            // Unrolled, ptxas fetches so far ahead that head dim 128 spills as sm_90 code.
+            by_panels: columns > 64 && columns.is_multiple_of(64),
+            dq_m: 64,
+            // Q, dO, K and V of this many rows fit 99 KB; rows of three panel widths need registers for more addresses.
+            dq_n: match variant.head_dim {
+                232 => 16,
+                168 | 176 | 200.. => 32,
+                _ => 64,
+            },
+            dq_warps: 4,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::{Plan, PlanError},
+    };
+
+    const D128: Variant = Variant { kind: Kind::Bwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const TARGETS: [Target; 6] = [Target::Sm80, Target::Sm89, Target::Sm90, Target::Sm100, Target::Sm120, Target::Sm121];
+
+    fn plan(variant: Variant, change: &TileOverride) -> Result<Plan, PlanError> {
+        Plan::new(variant, Some(change))
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_that_fits_on_every_target() {
+        for target in TARGETS {
+            for head_dim in (16..=256).step_by(8) {
+                let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("a default fits");
+                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim} {target}: {:?}", plan.occupancy);
+                assert!(plan.registers.total <= 255, "{head_dim} {target}");
+                assert!(plan.shared_memory.iter().all(|region| region.offset % 128 == 0), "{head_dim} {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn dq_is_shared_out_to_all_warps_and_no_warp_reaches_into_another_panel() {
+        for target in TARGETS {
+            for head_dim in (16..=256).step_by(8) {
+                let variant = Variant { head_dim, target, ..D128 };
+                let plan = Plan::new(variant, None).expect("a default fits");
+                let shape = plan.backward.expect("of a backward kernel");
+                assert_eq!(shape.dq_warps_m * shape.dq_warps_d, plan.tile.warps, "{head_dim} {target}");
+                assert!((plan.tile.m / 16).is_multiple_of(shape.dq_warps_m), "{head_dim} {target}");
+                for panel in &plan.panels {
+                    let (first, blocks) = (panel.first_column / 16, panel.columns / 16);
+                    // The warps' columns of one turn: those of this panel must not share it with those of another.
+                    let turn = first / shape.dq_warps_d * shape.dq_warps_d;
+                    assert!(turn == first || blocks == shape.dq_warps_d, "{head_dim} {target}: {panel:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_128_are_exact() {
+        let plan = Plan::new(D128, None).expect("has a default");
+        assert_eq!((plan.tile.m, plan.tile.n, plan.tile.warps, plan.tile.stages), (64, 128, 8, 2));
+        let map: Vec<_> = plan.shared_memory.iter().map(|r| (r.constant.unwrap_or("second"), r.offset, r.bytes)).collect();
+        let stage = 2 * 16_384 + 512;
+        let expected = [
+            ("Q_OFFSET", 0, 16_384),
+            ("DOUT_OFFSET", 16_384, 16_384),
+            ("SHIFTS_OFFSET", 32_768, 256),
+            ("DELTAS_OFFSET", 33_024, 256),
+            ("second", stage, stage),
+            ("K_OFFSET", 2 * stage, 32_768),
+            ("V_OFFSET", 2 * stage + 32_768, 32_768),
+            ("WEIGHTS_OFFSET", 2 * stage + 65_536, 32_768),
+        ];
+        assert_eq!(map, expected);
+        assert_eq!((plan.registers.output, plan.registers.scores), (128, 64));
+        let shape = plan.backward.expect("of a backward kernel");
+        assert_eq!((shape.warp_keys, shape.dq_warps_m, shape.dq_warps_d, shape.stage_bytes), (32, 2, 4, stage));
+    }
+
+    #[test]
+    fn a_broken_rule_is_named_with_its_number() {
+        let none = TileOverride::default();
+        let reason = |variant, change: TileOverride| plan(variant, &change).expect_err("the tile breaks a rule").to_string();
+        assert!(reason(D128, TileOverride { warps: Some(6), ..none.clone() }).contains("`warps` is 6"));
+        assert!(reason(D128, TileOverride { n: Some(96), ..none.clone() }).contains("make it 64 or 128"));
+        assert!(reason(D128, TileOverride { m: Some(48), ..none.clone() }).contains("`m` is 48"));
+        assert!(reason(D128, TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
+        assert!(reason(D128, TileOverride { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
+        let d112 = Variant { head_dim: 112, ..D128 };
+        assert!(reason(d112, TileOverride { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
+        assert!(reason(D128, TileOverride { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
+    }
+
+    #[test]
+    fn what_cannot_be_made_says_what_can() {
+        let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
+        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("it needs `sm80` or newer"));
+        assert!(error(Variant { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
+    }
+}

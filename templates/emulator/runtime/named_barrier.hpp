@@ -1,0 +1,46 @@
+// Barriers of some of a block's warps: bar.arrive and bar.sync with a number and a count of threads.
+#pragma once
+
+namespace kgen::emulator {
+
+// The running warp has come, all lanes of it; the last lane does this for all.
+inline void come(int barrier, int threads, bool waits, const use& used) {
+    warp& mine = warp_of(this_thread());
+    const bool numbered = barrier >= 1 && barrier < NAMED_BARRIERS;
+    named_barrier& b = self.barriers[numbered ? barrier : 0];
+    const bool counted = threads > 0 && threads % static_cast<int>(LANES) == 0 && (b.arrived == 0 || b.threads == threads);
+    if (!numbered || !counted) {
+        if (!self.violations.is_news("barrier", used, used)) return;
+        self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": barrier " + std::to_string(barrier) + " for " + std::to_string(threads) +
+                             " threads; numbers go from 1 to 15, counts are whole warps, and all who come name the same");
+        return;
+    }
+    b.threads = threads;
+    b.arrived += LANES;
+    b.waits[current->warp] = waits;
+    mine.held = waits;
+    for (uint32_t u = 0; u < self.warp_count; ++u) b.knows[u] = std::max(b.knows[u], u == current->warp ? mine.step : mine.known[u]);
+    if (b.arrived < static_cast<uint32_t>(threads)) return;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        if (!b.waits[i]) continue;
+        warp& w = self.warps[i];
+        w.held = false;
+        w.ready = ~0u;
+        for (uint32_t u = 0; u < self.warp_count; ++u) w.known[u] = std::max(w.known[u], b.knows[u]);
+    }
+    b = {};
+}
+
+void barrier_arrive(int barrier, int threads, source at) {
+    if (meet(word::barrier_arrive, at)) come(barrier, threads, false, {word::barrier_arrive, at});
+}
+
+void barrier_wait(int barrier, int threads, source at) {
+    if (meet(word::barrier_wait, at)) come(barrier, threads, true, {word::barrier_wait, at});
+    device_thread& me = this_thread();
+    me.waiting = {word::barrier_wait, at};
+    while (warp_of(me).held) leave(me, warp_of(me));
+    me.waiting.which = word::none;
+}
+
+}  // namespace kgen::emulator
