@@ -159,7 +159,7 @@ def main():
     print(f"# {card_state()}")
     if args.out:
         with open(args.out, "w") as f:
-            json.dump({"card": card_state(), "torch": torch.__version__, "rows": rows}, f, indent=1)
+            json.dump({"card": card_state(), "torch": torch.__version__, "target": args.target, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":
