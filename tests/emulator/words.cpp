@@ -267,7 +267,7 @@ void races_and_order() {
     expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "lanes may write the two halves of a word");
     expect(is_faulted("race", [](int) {
                store_shared(shared_base() + thread_index() * 4, thread_index());
-               shuffle_xor(0, 1);
+               shuffle_xor(0.0f, 1);
                load_shared(shared_base() + thread_index() / 4 * 16);
            }),
            "a shuffle does not make a lane's write visible to another");
@@ -306,7 +306,7 @@ void deadlocks() {
                if (lane_index() < 16) {
                    warp_sync();
                } else {
-                   shuffle_xor(0, 1);
+                   shuffle_xor(0.0f, 1);
                }
            }),
            "lanes that meet in different words are a deadlock");
