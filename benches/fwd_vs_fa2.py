@@ -117,7 +117,7 @@ def measure(candidates, dtype, head_dim, causal, seqlen, rounds, round_ms):
             raise SystemExit(f"{label}: {tflops:.0f} TFLOP/s is beyond the card; the measurement is wrong")
         row["kernels"][label] = {
             "tflops": tflops, "ms": statistics.median(ms), "ratio": statistics.median(ratio), "interval": median_interval(ratio),
-            "rounds": rounds, "relative_error": before.get(label),
+            "rounds": rounds, "relative_error": before.get(label), "round_ms": list(ms),
         }
     return row
 

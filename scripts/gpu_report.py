@@ -32,7 +32,12 @@ def plan(capability, entries):
     print("portable", ",".join(portable), sep="\t")
     print("run_as", own or "", sep="\t")
     seen = set()
-    for entry in sorted(entries, key=lambda e: (e["target"] not in native, e["head_dim"] < 64, e["head_dim"], not e["causal"], e["name"])):
+    # Kernels without a shape have no head dim.
+    def smallest_first(entry):
+        head_dim = entry["head_dim"] or 0
+        return entry["target"] not in native, 0 < head_dim < 64, head_dim, not entry["causal"], entry["name"]
+
+    for entry in sorted(entries, key=smallest_first):
         if not entry.get("plan") or not (entry["target"] in native or own):
             continue
         tile = entry["plan"]["tile"]

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The four variants most tests build.
-const SLICE: [&str; 4] = ["--head-dim", "64", "--target", "sm80"];
+const SLICE: [&str; 6] = ["--kind", "fwd", "--head-dim", "64", "--target", "sm80"];
 const ONE: &str = "flash_fwd_hdim64_bf16_sm80";
 const OTHER: &str = "flash_fwd_hdim64_fp16_causal_sm80";
 
@@ -556,7 +556,7 @@ fn an_output_folder_that_cannot_be_made_is_named() {
 #[test]
 fn build_all_checks_what_compiled_and_nothing_else() {
     let bench = Bench::new();
-    let slice = ["build-all", "--head-dim", "32", "--dtype", "bf16", "--target", "sm80", "--format", "json"];
+    let slice = ["build-all", "--kind", "fwd", "--head-dim", "32", "--dtype", "bf16", "--target", "sm80", "--format", "json"];
     let failed = "flash_fwd_hdim32_bf16_causal_sm80";
     let done = bench.kgen(&slice).env("MOCK_NVCC_ERROR", failed).assert().code(1);
     let result: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");

@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
         };
         for attempt in attempts {
             match attempt {
-                Attempt::Built(artifact) => report.artifacts.push(artifact),
+                Attempt::Built(artifact) => report.artifacts.push(*artifact),
                 Attempt::Failed(failure) | Attempt::OutOfMemory(failure) => report.failures.push(failure),
                 Attempt::Interrupted => report.interrupted = true,
             }

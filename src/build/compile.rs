@@ -25,7 +25,7 @@ use std::{
 #[derive(Debug)]
 pub(super) enum Attempt {
     /// There is an object.
-    Built(Artifact),
+    Built(Box<Artifact>),
     /// There is none, and another attempt would end the same.
     Failed(BuildFailure),
     /// The compiler ran out of memory; alone it may fit.
@@ -113,7 +113,7 @@ impl Builder<'_> {
         let path = self.options.out_dir.join(&object);
         write_atomic(&path, &stored.output).map_err(BuildError::output("write", &path))?;
         let entry = &stored.entry;
-        Ok(Attempt::Built(Artifact {
+        Ok(Attempt::Built(Box::new(Artifact {
             name: unit.name.clone(),
             target: unit.target,
             compiled_for: unit.compiled_for,
@@ -130,7 +130,7 @@ impl Builder<'_> {
             cached,
             log: log_path(&unit.name),
             size_bytes: stored.output.len() as u64,
-        }))
+        })))
     }
 
     /// Finds the words for a compiler that did not succeed, and keeps its log.

@@ -22,7 +22,13 @@ impl Recipe for PortableForward {
     }
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
-        DefaultTiles::find(portable_tiles(variant.target), variant)
+        let target = variant.target;
+        if variant.dtype == Dtype::Fp8 {
+            return Err(format!(
+                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
+            ));
+        }
+        DefaultTiles::find(portable_tiles(target), variant)
     }
 
     fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
@@ -244,6 +250,29 @@ mod tests {
         let stage_bytes = 2 * 64 * 64 * 2;
         assert_eq!(plan.shared_memory[3].offset, plan.shared_memory[1].offset + stage_bytes);
         assert_eq!(plan.shared_memory_bytes, 128 * 64 * 2 + 2 * stage_bytes);
+    }
+
+    #[test]
+    fn tiles_that_come_by_tma_start_at_multiples_of_1024_and_their_mbarriers_come_last() {
+        let variant = Variant { head_dim: 80, target: Target::Sm90, ..D128 };
+        let change = TileOverride { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), ..fixed() };
+        let plan = Plan::new(variant, Some(&change)).expect("fits");
+        // A tile of K has 12,800 bytes: 12.5 KB.
+        let k = |offset| (offset, 12_800);
+        let offsets: Vec<_> = plan.shared_memory.iter().map(|r| (r.offset, r.bytes)).collect();
+        assert_eq!(offsets, [(0, 20_480), k(20_480), k(33_792), k(47_104), k(60_416), (73_728, 32)]);
+        assert_eq!(plan.shared_memory_bytes, 73_760);
+        let constants: Vec<_> = plan.shared_memory.iter().filter_map(|r| r.constant).collect();
+        assert_eq!(constants, ["Q_OFFSET", "K_OFFSET", "V_OFFSET", "SECOND_STAGE_OFFSET", "BARRIERS_OFFSET"]);
+    }
+
+    #[test]
+    fn tma_is_refused_before_sm90_and_gives_way_to_cp_async_where_a_kernel_is_to_run_as_one() {
+        let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
+        assert!(reason(D128, &tma).contains("`copy` is \"tma\"; sm80 has no Tensor Memory Accelerator"));
+        let plan = Plan::new(Variant { target: Target::Sm120, ..D128 }, Some(&tma)).expect("sm120 has TMA");
+        assert_eq!(plan.to_run_as(Target::Sm90).expect("so has sm90").tile.copy, CopyPath::Tma);
+        assert_eq!(plan.to_run_as(Target::Sm80).expect("sm80 has not").tile.copy, CopyPath::CpAsync);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 #include "kgen/bytes.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
+#include "kgen/floats.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
@@ -397,6 +398,7 @@ void launches() {
 }
 
 #include "words_fp8.hpp"
+#include "words_split.hpp"
 
 }  // namespace
 
@@ -410,6 +412,7 @@ int main() {
     named_barriers();
     device_memory();
     fp8();
+    partial_results();
     launches();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
