@@ -117,7 +117,7 @@ def measure(candidates, dtype, head_dim, causal, seqlen, rounds, round_ms):
             raise SystemExit(f"{label}: {tflops:.0f} TFLOP/s is beyond the card; the measurement is wrong")
         row["kernels"][label] = {
             "tflops": tflops, "ms": statistics.median(ms), "ratio": statistics.median(ratio), "interval": median_interval(ratio),
-            "rounds": rounds, "relative_error": before.get(label),
+            "rounds": rounds, "relative_error": before.get(label), "round_ms": list(ms),
         }
     return row
 
@@ -159,7 +159,7 @@ def main():
     print(f"# {card_state()}")
     if args.out:
         with open(args.out, "w") as f:
-            json.dump({"card": card_state(), "torch": torch.__version__, "rows": rows}, f, indent=1)
+            json.dump({"card": card_state(), "torch": torch.__version__, "target": args.target, "rows": rows}, f, indent=1)
 
 
 if __name__ == "__main__":

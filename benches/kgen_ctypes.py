@@ -22,6 +22,12 @@ class FwdParams(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
         *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "head_dim", "dtype")],
         ("softmax_scale", ctypes.c_float),
+        *[(f"{t}_descale", ctypes.c_void_p) for t in "qkv"],
+        *[(f"{t}_descale_{axis}_stride", ctypes.c_int64) for t in "qkv" for axis in ("batch", "head")],
+        *[(name, ctypes.c_int32) for name in ("total_q", "total_k", "num_splits", "concurrent_blocks")],
+        ("split_counts", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_size_t),
     ]
 
 

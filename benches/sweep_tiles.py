@@ -1,4 +1,4 @@
-"""Times candidate tiles of the sm80 forward kernel beside FlashAttention-2, to choose the defaults of src/plan/tile.rs.
+"""Times candidate tiles of the portable forward kernel beside FlashAttention-2, to choose the defaults of src/plan/fwd_tiles.rs.
 
     python3 benches/sweep_tiles.py --kgen target/release/kgen --out sweep.json
 
@@ -22,7 +22,7 @@ from kgen_ctypes import Library
 # m, n, warps, stages, q_in_registers, min_blocks_per_sm, rescale_threshold
 CANDIDATES = {
     32: [(128, 64, 4, 2, 0, 3, 8), (128, 64, 4, 2, 1, 2, 8), (128, 128, 4, 2, 1, 2, 8), (128, 128, 4, 1, 1, 2, 8)],
-    64: [(128, 128, 4, 1, 0, 2, 8), (128, 128, 4, 2, 0, 2, 8), (128, 64, 4, 2, 1, 2, 8), (128, 80, 4, 2, 1, 2, 8), (128, 128, 4, 1, 0, 2, 0)],
+    64: [(128, 128, 4, 1, 0, 2, 8), (128, 112, 4, 1, 0, 2, 8), (128, 128, 4, 2, 0, 2, 8), (128, 64, 4, 2, 1, 2, 8), (128, 80, 4, 2, 1, 2, 8), (128, 128, 4, 1, 0, 2, 0)],
     80: [(128, 64, 4, 1, 0, 2, 8), (128, 80, 4, 1, 0, 2, 8), (128, 96, 4, 1, 0, 2, 8)],
     96: [(128, 64, 4, 1, 0, 2, 8), (128, 80, 4, 1, 0, 2, 8), (128, 64, 4, 2, 0, 2, 8), (64, 64, 4, 1, 1, 3, 8)],
     128: [(128, 64, 4, 1, 0, 2, 8), (128, 48, 4, 1, 0, 2, 8), (128, 32, 4, 2, 0, 2, 8), (64, 64, 4, 1, 1, 2, 8), (128, 64, 8, 1, 0, 1, 8), (128, 64, 4, 1, 0, 2, 0)],
@@ -33,14 +33,14 @@ CANDIDATES = {
 }
 
 GRID = """version = 1
-[targets.sm80]
+[targets.{target}]
 description = "tile sweep"
 [[family]]
 kind = ["fwd"]
 head_dim = [{head_dim}]
 dtype = ["bf16"]
 mask = ["full", "causal"]
-target = ["sm80"]
+target = ["{target}"]
 [[tile]]
 when = "hdim == {head_dim}"
 measured = "candidate of benches/sweep_tiles.py"
@@ -59,13 +59,13 @@ def label(tile):
     return f"{m}x{n} w{warps} s{stages}{' q' if q else ''} b{blocks}" + ("" if threshold == 8 else f" t{threshold}")
 
 
-def build(kgen, root, head_dim, tile):
+def build(kgen, root, target, head_dim, tile):
     """Builds both masks of one candidate; the library's path and its spill count, or None where the plan is refused."""
     m, n, warps, stages, q, blocks, threshold = tile
     folder = Path(root) / f"d{head_dim}" / label(tile).replace(" ", "_")
     folder.mkdir(parents=True)
     grid = folder / "grid.toml"
-    grid.write_text(GRID.format(head_dim=head_dim, m=m, n=n, warps=warps, stages=stages, q=str(bool(q)).lower(), blocks=blocks, threshold=threshold))
+    grid.write_text(GRID.format(target=target, head_dim=head_dim, m=m, n=n, warps=warps, stages=stages, q=str(bool(q)).lower(), blocks=blocks, threshold=threshold))
     command = [kgen, "--variants", grid, "build", "--format", "json", "--generated", folder / "generated", "--build-dir", folder / "build"]
     done = subprocess.run(command, capture_output=True, text=True)
     library = folder / "build/lib/libkgen.so"
@@ -80,6 +80,7 @@ def build(kgen, root, head_dim, tile):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kgen", default="target/release/kgen")
+    parser.add_argument("--target", default="sm80", help="whose machine code the GPU at hand runs")
     parser.add_argument("--head-dim", type=int, nargs="+", default=list(CANDIDATES))
     parser.add_argument("--seqlen", type=int, nargs="+", default=[1024, 8192])
     parser.add_argument("--rounds", type=int, default=5)
@@ -92,12 +93,12 @@ def main():
     with tempfile.TemporaryDirectory() as root:
         jobs = [(d, tile) for d in args.head_dim for tile in CANDIDATES[d]]
         with ThreadPoolExecutor(8) as pool:
-            built = dict(zip(jobs, pool.map(lambda job: build(args.kgen, root, *job), jobs)))
+            built = dict(zip(jobs, pool.map(lambda job: build(args.kgen, root, args.target, *job), jobs)))
         print(f"{card_state()}; torch {torch.__version__}; bf16\n")
         print("| head dim | mask | s | FA2 | candidates: TFLOP/s (× FA2) |\n|---|---|---|---|---|")
         for d in args.head_dim:
             for causal in (False, True):
-                name = f"flash_fwd_hdim{d}_bf16{'_causal' if causal else ''}_sm80"
+                name = f"flash_fwd_hdim{d}_bf16{'_causal' if causal else ''}_{args.target}"
                 candidates = {label(t): Library(str(built[d, t][0])).launcher(name) for t in CANDIDATES[d] if built[d, t]}
                 for s in args.seqlen:
                     row = measure(candidates, torch.bfloat16, d, causal, s, args.rounds, args.round_ms)

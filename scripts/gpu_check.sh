@@ -7,14 +7,14 @@
 # (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ of them. A step whose
 # tool is not installed is skipped and says so. Exits 1 if any step failed; later steps still run.
 #
-#   STEPS                   which of: build check runas sanitize bench-fwd bench-bwd bench-decode
+#   STEPS                   which of: build check runas tma sanitize bench-fwd bench-bwd bench-decode bench-tma
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
 #   CHECK_FLAGS             how much is checked (--thorough)
 #   CHECK_JOBS              variants at once on the GPU (4)
 #   SANITIZE_FLAGS          narrows what the sanitizer sees of each template, such as "--case sq17"
 #   SANITIZE_TEMPLATES      only templates whose name contains one of these words
-#   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS
+#   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS, BENCH_TMA_FLAGS
 set -uo pipefail
 cd "$(dirname "$0")/.."
 kgen=${KGEN:-target/release/kgen}
@@ -93,6 +93,12 @@ if wants runas && [[ -n $portable && -n $run_as ]]; then
     step runas-build "$kgen" build --run-as "$run_as" --target "$portable" "${select[@]}" --offline --format json
     step runas-check "$kgen" check --run-as "$run_as" --target "$portable" "${select[@]}" --device gpu --format json "${check_flags[@]}"
 fi
+if wants tma && [[ -n $run_as ]]; then
+    tma=("$kgen" --variants scripts/tma.toml)
+    step tma-build "${tma[@]}" build --run-as "$run_as" "${select[@]}" --build-dir "$out/tma" --offline --format json
+    step tma-check "${tma[@]}" check --run-as "$run_as" "${select[@]}" --library "$out/tma/run-as-$run_as/lib/libkgen.so" --device gpu \
+        --format json "${check_flags[@]}"
+fi
 if wants sanitize; then
     if command -v compute-sanitizer >/dev/null; then
         read -ra sanitize_flags <<<"${SANITIZE_FLAGS:-}"
@@ -113,6 +119,7 @@ fi
     wants bench-fwd && bench bench-fwd benches/fwd_vs_fa2.py ${BENCH_FWD_FLAGS:-}
     wants bench-bwd && bench bench-bwd benches/bwd_vs_fa2.py ${BENCH_BWD_FLAGS:-}
     wants bench-decode && bench bench-decode benches/decode.py ${BENCH_DECODE_FLAGS:-}
+    wants bench-tma && step bench-tma python3 benches/tma_vs_cp_async.py --kgen "$kgen" --out "$out/bench-tma-rows.json" ${BENCH_TMA_FLAGS:-}
 }
 
 nvidia-smi --query-gpu=clocks.sm,temperature.gpu,power.draw --format=csv,noheader | tee -a "$out/machine.txt"

@@ -1,10 +1,10 @@
-//! Plants each fault of `tests/emulator/faults.toml` in a generated kernel and asserts that `kgen check` on the emulator
+//! Plants each fault of `tests/emulator/faults.toml` and `split_faults.toml` in a generated kernel and asserts that `kgen check` on the emulator
 //! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
 
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},
     device::EmulatorKit,
-    grid::{Dtype, Grid, Variant},
+    grid::{Dtype, Grid, Kind, Variant},
     plan::Plan,
     render::{Renderer, Templates},
     toolchain::host_compiler,
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// One entry of the file, which explains the keys.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fault {
     name: String,
@@ -49,12 +49,15 @@ fn laboratory() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-        let text = std::fs::read_to_string(folder.join("faults.toml")).expect("the list of faults is there");
-        let faults: Faults = toml::from_str(&text).expect("the list of faults reads as its header says");
+        let list = |file: &str| {
+            let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
+            toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
+        };
+        let faults = [list("faults.toml"), list("split_faults.toml")].concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
-        let one_a_shape = |v: &&Variant| v.causal && v.dtype != Dtype::Bf16;
+        let one_a_shape = |v: &&Variant| v.kind != Kind::Fwd || v.causal && v.dtype != Dtype::Bf16;
         let kernels = grid.variants().iter().filter(one_a_shape).map(|variant| {
             let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
             (*variant, renderer.kernel(&plan).expect("it renders").text)
@@ -65,7 +68,7 @@ fn laboratory() -> &'static Laboratory {
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version).expect("the emulator compiles");
-        Laboratory { kernels, faults: faults.fault, kit, cache, templates }
+        Laboratory { kernels, faults, kit, cache, templates }
     })
 }
 
@@ -128,18 +131,28 @@ fn unharmed_kernels_pass() {
     }
 }
 
-/// Runs `words.cpp`: each word of the device vocabulary, and each rule of the machine, by itself.
-#[test]
-fn every_word_of_the_emulator_means_what_its_test_says() {
+/// Compiles and runs a program of `tests/emulator/` that states what words of the device vocabulary, and rules of the
+/// machine, mean.
+fn assert_all_statements_hold(statements: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("words");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
     let mut compiler = Command::new(host_compiler().expect("a host compiler").path);
     compiler.args(["-std=c++17", "-ffp-contract=off", "-O1", "-Wall", "-Wextra", "-Werror"]);
     compiler.arg("-I").arg(root.join("templates/emulator")).arg("-I").arg(root.join("templates/include"));
-    compiler.args(["tests/emulator/words.cpp", "templates/emulator/runtime.cpp"].map(|file| root.join(file)));
+    compiler.arg(root.join(format!("tests/emulator/{statements}.cpp"))).arg(root.join("templates/emulator/runtime.cpp"));
     assert!(compiler.arg("-o").arg(&program).status().expect("it starts").success());
     let done = Command::new(&program).output().expect("it starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
+#[test]
+fn every_word_of_the_emulator_means_what_its_test_says() {
+    assert_all_statements_hold("words");
+}
+
+#[test]
+fn mbarriers_and_copies_by_tma_mean_what_their_test_says() {
+    assert_all_statements_hold("tma_words");
 }
 
 /// Declares a test for each fault, and one that all of them are declared.
@@ -178,6 +191,29 @@ faults! {
     epilogue_no_warp_sync_between_writing_o_to_shared_memory_and_reading_it: "epilogue: no warp_sync between writing O to shared memory and reading it",
     a_shuffle_in_half_of_the_lanes: "a shuffle in half of the lanes",
     one_warp_leaves_before_the_barriers: "one warp leaves before the barriers",
+    tma_nobody_waits_for_k: "TMA: nobody waits for K",
+    tma_nobody_waits_for_v: "TMA: nobody waits for V",
+    tma_a_wait_for_ks_mbarrier_where_v_is_wanted: "TMA: a wait for K's mbarrier where V is wanted",
+    tma_the_wrong_phase: "TMA: the wrong phase",
+    tma_the_phase_never_changes: "TMA: the phase never changes",
+    tma_half_of_a_tiles_bytes_are_expected: "TMA: half of a tile's bytes are expected",
+    tma_more_bytes_are_expected_than_come: "TMA: more bytes are expected than come",
+    tma_a_panel_is_not_fetched: "TMA: a panel is not fetched",
+    tma_every_warp_fetches: "TMA: every warp fetches",
+    tma_v_is_counted_by_ks_mbarrier: "TMA: V is counted by K's mbarrier",
+    tma_a_last_tile_by_cp_async_ends_no_phase: "TMA: a last tile by cp.async ends no phase",
+    tma_one_stage_a_tile_of_v_is_not_fetched: "TMA: one stage: a tile of V is not fetched",
+    tma_one_stage_no_barrier_before_v_is_fetched_where_v_lies: "TMA: one stage: no barrier before V is fetched where V lies",
+    tma_one_stage_no_barrier_before_k_is_fetched_where_k_lies: "TMA: one stage: no barrier before K is fetched where K lies",
+    tma_two_stages_no_barrier_before_a_tile_is_fetched_where_one_lies: "TMA: two stages: no barrier before a tile is fetched where one lies",
+    tma_no_barrier_behind_the_mbarriers_initialisation: "TMA: no barrier behind the mbarriers' initialisation",
+    tma_the_asynchronous_proxy_does_not_know_of_the_mbarriers: "TMA: the asynchronous proxy does not know of the mbarriers",
+    tma_tiles_are_fetched_over_what_cp_async_has_brought_without_a_fence: "TMA: tiles are fetched over what cp.async has brought without a fence",
+    tma_what_follows_a_sequence_is_used: "TMA: what follows a sequence is used",
+    tma_a_packed_sequences_first_row_is_forgotten: "TMA: a packed sequence's first row is forgotten",
+    tma_the_querys_head_is_fetched: "TMA: the query's head is fetched",
+    tma_a_batch_entrys_keys_are_the_first_ones: "TMA: a batch entry's keys are the first one's",
+    tma_a_panel_comes_without_its_swizzle: "TMA: a panel comes without its swizzle",
     no_mask: "no mask",
     the_mask_shows_one_key_too_many: "the mask shows one key too many",
     o_is_not_rescaled: "O is not rescaled",
@@ -234,4 +270,50 @@ faults! {
     fp8_two_stages_no_barrier_behind_the_wait: "FP8: two stages: no barrier behind the wait",
     fp8_the_mask_shows_one_key_too_many: "FP8: the mask shows one key too many",
     fp8_the_row_sum_is_not_rescaled: "FP8: the row sum is not rescaled",
+    split_nobody_waits_for_k: "split: nobody waits for K",
+    split_nobody_waits_for_v: "split: nobody waits for V",
+    split_k_is_waited_for_with_one_group_too_many_in_flight: "split: K is waited for with one group too many in flight",
+    split_no_warp_sync_behind_the_wait_for_k: "split: no warp_sync behind the wait for K",
+    split_no_warp_sync_behind_the_wait_for_v: "split: no warp_sync behind the wait for V",
+    split_nobody_waits_for_q: "split: nobody waits for Q",
+    split_no_barrier_behind_the_wait_for_q: "split: no barrier behind the wait for Q",
+    split_the_next_k_goes_where_v_lies: "split: the next K goes where V lies",
+    split_a_slice_behind_the_end_closes_no_group: "split: a slice behind the end closes no group",
+    split_no_barrier_before_the_maxima_are_read: "split: no barrier before the maxima are read",
+    split_no_barrier_before_the_warps_o_are_added: "split: no barrier before the warps' O are added",
+    split_causal_the_mask_shows_one_key_too_many: "split: causal: the mask shows one key too many",
+    split_full_keys_behind_the_end_of_the_split_are_not_hidden: "split: full: keys behind the end of the split are not hidden",
+    split_o_is_not_rescaled: "split: O is not rescaled",
+    split_the_row_sum_is_not_rescaled: "split: the row sum is not rescaled",
+    split_the_warps_sums_are_added_without_their_factors: "split: the warps' sums are added without their factors",
+    split_a_warps_o_is_not_brought_to_the_largest_maximum: "split: a warp's O is not brought to the largest maximum",
+    split_a_warps_o_is_left_out: "split: a warp's O is left out",
+    split_the_queries_of_another_group: "split: the queries of another group",
+    split_partial_rows_lie_with_a_neighbouring_head: "split: partial rows lie with a neighbouring head",
+    split_a_split_too_many_is_computed: "split: a split too many is computed",
+    split_a_split_without_keys_says_nothing: "split: a split without keys says nothing",
+    split_causal_a_tiles_keys_are_those_of_its_first_row: "split: causal: a tile's keys are those of its first row",
+    split_one_row_of_q_too_many_is_read: "split: one row of Q too many is read",
+    split_the_launcher_does_not_look_at_ks_alignment: "split: the launcher does not look at K's alignment",
+    split_splits_overlap: "split: splits overlap",
+    split_one_key_too_many_is_read: "split: one key too many is read",
+    split_chunks_of_a_slice_change_places: "split: chunks of a slice change places",
+    split_the_swizzle_of_a_slice_keeps_its_first_phase: "split: the swizzle of a slice keeps its first phase",
+    combine_a_split_that_saw_no_key_is_weighed: "combine: a split that saw no key is weighed",
+    combine_no_barrier_before_the_teams_parts_are_added: "combine: no barrier before the teams' parts are added",
+    combine_a_teams_part_is_left_out: "combine: a team's part is left out",
+    combine_each_lane_has_a_largest_log_sum_exp_of_its_own: "combine: each lane has a largest log-sum-exp of its own",
+    combine_weights_are_not_divided_by_their_sum: "combine: weights are not divided by their sum",
+    combine_the_log_sum_exp_is_the_largest_one: "combine: the log-sum-exp is the largest one",
+    combine_infinity_is_taken_from_infinity: "combine: infinity is taken from infinity",
+    combine_the_two_types_of_o_change_places: "combine: the two types of O change places",
+    combine_the_launcher_does_not_look_at_os_alignment: "combine: the launcher does not look at O's alignment",
+    combine_splits_are_read_that_a_sequence_does_not_have: "combine: splits are read that a sequence does not have",
+    scheduler_a_sequence_counts_as_one_tile: "scheduler: a sequence counts as one tile",
+    scheduler_no_barrier_before_the_other_warps_judgements_are_read: "scheduler: no barrier before the other warps' judgements are read",
+    scheduler_a_rounds_flags_lie_where_the_last_rounds_lie: "scheduler: a round's flags lie where the last round's lie",
+    scheduler_num_splits_does_not_bound_the_counts: "scheduler: num_splits does not bound the counts",
+    scheduler_keys_that_nobody_attends_to_count: "scheduler: keys that nobody attends to count",
+    scheduler_a_batch_that_fits_at_once_is_always_run_at_once: "scheduler: a batch that fits at once is always run at once",
+    scheduler_lanes_keep_their_own_sums: "scheduler: lanes keep their own sums",
 }

@@ -105,7 +105,10 @@ fn a_file_of_somebody_else_is_not_overwritten() {
 fn a_folder_keeps_what_it_held_until_the_whole_grid_is_asked_for() {
     let place = Place::new();
     place.kgen("generate --kind fwd --target sm80 --head-dim 72 --dtype fp16 --full").success();
-    place.kgen("generate --head-dim 128 --dtype bf16 --causal --target ampere").success().stdout(contains("2 kernels"));
+    place
+        .kgen("generate --kind fwd --head-dim 128 --dtype bf16 --causal --target ampere")
+        .success()
+        .stdout(contains("2 kernels"));
     assert_eq!(place.kernels("generated"), ["flash_fwd_hdim128_bf16_causal_sm80.cu", "flash_fwd_hdim72_fp16_sm80.cu"]);
     let dispatcher = place.read("generated/kgen_dispatch.cpp");
     assert!(dispatcher.contains("\"flash_fwd_hdim72_fp16_sm80\"") && dispatcher.contains("hdim128_bf16_causal_sm80\""));

@@ -10,7 +10,11 @@ use kgen::{
 };
 
 fn render(head_dim: u32, dtype: Dtype, causal: bool) -> String {
-    let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+    render_for(Target::Sm80, head_dim, dtype, causal)
+}
+
+fn render_for(target: Target, head_dim: u32, dtype: Dtype, causal: bool) -> String {
+    let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target };
     let plan = Plan::new(variant, None).expect("has a plan");
     Renderer::new(&Templates::embedded()).expect("templates parse").kernel(&plan).expect("renders").text
 }
@@ -35,6 +39,16 @@ fn head_dim_128_bf16_causal() {
 #[test]
 fn head_dim_72_fp16_full() {
     insta::assert_snapshot!(opening(&render(72, Dtype::Fp16, false)));
+}
+
+#[test]
+fn head_dim_224_fp8_causal_sm121() {
+    insta::assert_snapshot!(opening(&render_for(Target::Sm121, 224, Dtype::Fp8, true)));
+}
+
+#[test]
+fn head_dim_40_fp8_full_sm89() {
+    insta::assert_snapshot!(opening(&render_for(Target::Sm89, 40, Dtype::Fp8, false)));
 }
 
 #[test]

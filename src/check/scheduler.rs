@@ -33,6 +33,8 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         Problem::new(&sequences, heads.0, heads.1)
     };
     let long: Vec<usize> = (0..64).map(|i| if i == 40 { 131_072 } else { 700 + 37 * i }).collect();
+    let mut dwarfed = vec![1600; 34];
+    dwarfed.push(16_000);
     let mut list = vec![
         // One long sequence: as many splits as run at once, and no more than there is room for.
         (decode(&[32_768], (32, 8)), 264, 256),
@@ -41,6 +43,8 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         // Unequal lengths; one of them dwarfs the others.
         (decode(&[5000, 300, 0, 16, 12_000, 1], (8, 2)).lengths(Lengths::Used), 108, 64),
         (decode(&long, (32, 8)).lengths(Lengths::Packed), 264, 256),
+        // All sequences fit at once, but only unsplit, and then all would wait for the longest.
+        (decode(&dwarfed, (1, 1)).lengths(Lengths::Packed), 35, 256),
         // More sequences than blocks, and than lanes and threads.
         (decode(&vec![4096; 300], (8, 8)).lengths(Lengths::PackedQuery), 216, 32),
         (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),

@@ -211,8 +211,14 @@ mod tests {
 
     #[test]
     fn a_set_larger_than_the_grid_is_noted() {
-        let note = parse(&["--set", "standard-74"]).note(&Grid::builtin()).expect("74 are not declared");
-        assert_eq!(note, "the set `standard-74` names 74 variants; the grid declares 24 of them, 50 not yet");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("small.toml");
+        let grid = "version = 1\n[targets.sm80]\ndescription = 'A100'\n[[family]]\nkind = ['fwd']\nhead_dim = [64]\ndtype = ['fp16']\n\
+                    mask = ['full', 'causal']\ntarget = ['sm80']\n[sets.many]\ndescription = 'more'\nsize = 74\nfilter = 'causal'\n";
+        std::fs::write(&file, grid).expect("written");
+        let note = parse(&["--set", "many"]).note(&Grid::load(&file).expect("it reads")).expect("74 are not declared");
+        assert_eq!(note, "the set `many` names 74 variants; the grid declares 1 of them, 73 not yet");
+        assert_eq!(parse(&["--set", "standard-74"]).note(&Grid::builtin()), None, "all 74 are there");
         assert_eq!(parse(&["--all"]).note(&Grid::builtin()), None);
     }
 }

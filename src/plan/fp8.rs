@@ -70,11 +70,6 @@ impl Recipe for Fp8Forward {
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
-        if target < Target::Sm89 {
-            return Err(format!(
-                "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
-            ));
-        }
         if !(has_block_scale(target) || target == Target::Sm89) {
             return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm120`, `sm121`"));
         }

@@ -23,7 +23,7 @@ impl Recipe for PortableForward {
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
-        if variant.dtype == Dtype::Fp8 && target < Target::Sm89 {
+        if variant.dtype == Dtype::Fp8 {
             return Err(format!(
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{
         grid::{Kind, TileOverride},
-        plan::{Occupancy, Panel, Plan, PlanError},
+        plan::{Limits, Occupancy, Panel, Plan, PlanError},
     };
     use itertools::Itertools;
 
@@ -129,6 +129,16 @@ mod tests {
 
     fn targets() -> impl Iterator<Item = Target> + Clone {
         Target::ALL.iter().copied().filter(|target| *target >= Target::Sm80)
+    }
+
+    /// Their machine code is what 8.6 and 8.9 get where there is no other, and PTX what every newer GPU gets.
+    #[test]
+    fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
+        let smallest = Limits::of(Target::Sm89).shared_memory_per_block;
+        for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
+            let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
+            assert!(plan.shared_memory_bytes <= smallest, "{head_dim}: {}", plan.shared_memory_bytes);
+        }
     }
 
     #[test]
@@ -240,6 +250,29 @@ mod tests {
         let stage_bytes = 2 * 64 * 64 * 2;
         assert_eq!(plan.shared_memory[3].offset, plan.shared_memory[1].offset + stage_bytes);
         assert_eq!(plan.shared_memory_bytes, 128 * 64 * 2 + 2 * stage_bytes);
+    }
+
+    #[test]
+    fn tiles_that_come_by_tma_start_at_multiples_of_1024_and_their_mbarriers_come_last() {
+        let variant = Variant { head_dim: 80, target: Target::Sm90, ..D128 };
+        let change = TileOverride { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), ..fixed() };
+        let plan = Plan::new(variant, Some(&change)).expect("fits");
+        // A tile of K has 12,800 bytes: 12.5 KB.
+        let k = |offset| (offset, 12_800);
+        let offsets: Vec<_> = plan.shared_memory.iter().map(|r| (r.offset, r.bytes)).collect();
+        assert_eq!(offsets, [(0, 20_480), k(20_480), k(33_792), k(47_104), k(60_416), (73_728, 32)]);
+        assert_eq!(plan.shared_memory_bytes, 73_760);
+        let constants: Vec<_> = plan.shared_memory.iter().filter_map(|r| r.constant).collect();
+        assert_eq!(constants, ["Q_OFFSET", "K_OFFSET", "V_OFFSET", "SECOND_STAGE_OFFSET", "BARRIERS_OFFSET"]);
+    }
+
+    #[test]
+    fn tma_is_refused_before_sm90_and_gives_way_to_cp_async_where_a_kernel_is_to_run_as_one() {
+        let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
+        assert!(reason(D128, &tma).contains("`copy` is \"tma\"; sm80 has no Tensor Memory Accelerator"));
+        let plan = Plan::new(Variant { target: Target::Sm120, ..D128 }, Some(&tma)).expect("sm120 has TMA");
+        assert_eq!(plan.to_run_as(Target::Sm90).expect("so has sm90").tile.copy, CopyPath::Tma);
+        assert_eq!(plan.to_run_as(Target::Sm80).expect("sm80 has not").tile.copy, CopyPath::CpAsync);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
     match kind {
-        Kind::Fwd if dtype == Dtype::Fp8 => Ok(&Fp8Forward),
+        Kind::Fwd if dtype == Dtype::Fp8 && target >= Target::Sm89 => Ok(&Fp8Forward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
         Kind::FwdSplit => Ok(&SplitForward),

@@ -86,7 +86,8 @@ typedef struct kgen_fwd_params {
 
     /* From version 2 on; zeros for a caller that knows version 1. */
 
-    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. */
+    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. Finite, those
+     * of Q and K above 0. Strides in floats; 0 repeats one. */
     const float* q_descale;
     const float* k_descale;
     const float* v_descale;

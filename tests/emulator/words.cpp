@@ -12,6 +12,7 @@
 #include "kgen/bytes.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
+#include "kgen/floats.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
@@ -179,7 +180,7 @@ void meaning() {
 void staged_tiles(int) {
     using tile = shared_tile<16, 48>;
     staged_tile<tile, 64> staged;
-    fetch_tile<tile, 40>(staged, input, 64, 2, 5);
+    stage_tile<tile, 40>(staged, input, 64, 2, 5);
     put_tile(shared_base(), staged);
     block_sync();
     bool right = true;
@@ -209,12 +210,12 @@ void copies(int) {
 
 void copies_through_registers() {
     for (uint16_t i = 0; i < 1024; ++i) input[i] = static_cast<uint16_t>(i / 8);
-    expect(runs(staged_tiles, 64) && all_ones(), "fetch_tile and put_tile bring a tile, with zeros where the tensor has no element");
+    expect(runs(staged_tiles, 64) && all_ones(), "stage_tile and put_tile bring a tile, with zeros where the tensor has no element");
     expect(is_faulted("out of bounds", [](int) {
                staged_tile<shared_tile<16, 16>, 32> staged;
-               fetch_tile<shared_tile<16, 16>, 16>(staged, input, 64, 8, 17);
+               stage_tile<shared_tile<16, 16>, 16>(staged, input, 64, 8, 17);
            }),
-           "a row that fetch_tile is told of and the tensor lacks is reported");
+           "a row that stage_tile is told of and the tensor lacks is reported");
     expect(is_faulted("misaligned", [](int) { load_global(reinterpret_cast<const words4*>(input + 4)); }), "16 bytes are loaded from a multiple of 16");
 }
 
@@ -267,7 +268,7 @@ void races_and_order() {
     expect(runs([](int) { store_shared(shared_base() + thread_index() * 2, static_cast<uint16_t>(1)); }), "lanes may write the two halves of a word");
     expect(is_faulted("race", [](int) {
                store_shared(shared_base() + thread_index() * 4, thread_index());
-               shuffle_xor(0, 1);
+               shuffle_xor(0.0f, 1);
                load_shared(shared_base() + thread_index() / 4 * 16);
            }),
            "a shuffle does not make a lane's write visible to another");
@@ -306,7 +307,7 @@ void deadlocks() {
                if (lane_index() < 16) {
                    warp_sync();
                } else {
-                   shuffle_xor(0, 1);
+                   shuffle_xor(0.0f, 1);
                }
            }),
            "lanes that meet in different words are a deadlock");
@@ -397,6 +398,7 @@ void launches() {
 }
 
 #include "words_fp8.hpp"
+#include "words_split.hpp"
 
 }  // namespace
 
@@ -410,6 +412,7 @@ int main() {
     named_barriers();
     device_memory();
     fp8();
+    partial_results();
     launches();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;

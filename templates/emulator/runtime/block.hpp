@@ -84,6 +84,7 @@ struct named_barrier {
     int threads;       // that complete it
     bool waits[MAX_WARPS];
     uint32_t knows[MAX_WARPS];  // what the warps that have come knew then, and did
+    std::vector<uint32_t> details;  // ... in a block with mbarriers
 };
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's

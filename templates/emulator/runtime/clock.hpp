@@ -22,10 +22,14 @@ inline uint32_t fence_of(uint32_t thread) { return self.warp_count + self.thread
 inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.thread_count + mbarrier; }
 inline uint32_t detail_count() { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS; }
 
+inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
+}
+
 // Both what `to` and what `from` know.
 inline void join(clock& to, const clock& from) {
     for (uint32_t u = 0; u < self.warp_count; ++u) to.known[u] = std::max(to.known[u], from.known[u]);
-    for (size_t i = 0; i < to.details.size(); ++i) to.details[i] = std::max(to.details[i], from.details[i]);
+    join_details(to.details, from.details);
 }
 
 // What the end of a phase shows to those who wait for it.

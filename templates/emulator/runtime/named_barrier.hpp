@@ -20,6 +20,11 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
     b.waits[current->warp] = waits;
     mine.held = waits;
     for (uint32_t u = 0; u < self.warp_count; ++u) b.knows[u] = std::max(b.knows[u], u == current->warp ? mine.step : mine.known[u]);
+    if (self.detailed) {
+        share_details_in_warp(current->warp);
+        b.details.resize(detail_count());
+        join_details(b.details, mine.details);
+    }
     if (b.arrived < static_cast<uint32_t>(threads)) return;
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         if (!b.waits[i]) continue;
@@ -27,6 +32,7 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
         w.held = false;
         w.ready = ~0u;
         for (uint32_t u = 0; u < self.warp_count; ++u) w.known[u] = std::max(w.known[u], b.knows[u]);
+        if (self.detailed) join_details(w.details, b.details);
     }
     b = {};
 }

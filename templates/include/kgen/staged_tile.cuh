@@ -40,7 +40,7 @@ struct staged_tile {
 // Starts loading the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row stride
 // in elements, rows aligned to 16 bytes). Rows from `rows` on, and columns from HEAD_DIM on, become zeros and are not read.
 template <class Tile, int HEAD_DIM, int START = 0, int PIECE = 0, int THREADS>
-KGEN_DEVICE void fetch_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
+KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         using passes = panel_passes<Tile, THREADS, START>;
         const int row = thread_index() / passes::chunks;
@@ -57,7 +57,7 @@ KGEN_DEVICE void fetch_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* 
             staged.pieces[PIECE + pass] = piece;
             from = opaque(from + passes::rows * row_stride);
         }
-        fetch_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, row_stride, first_row, rows);
+        stage_tile<Tile, HEAD_DIM, START + passes::width, PIECE + passes::count>(staged, source, row_stride, first_row, rows);
     }
 }
 

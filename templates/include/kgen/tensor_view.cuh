@@ -26,6 +26,13 @@ struct tensor_view {
     tma_swizzle swizzle;
 };
 
+// Q, K, V or another tensor of their kind; strides in elements.
+struct attention_tensor {
+    const void* base;
+    uint64_t columns, rows, heads, batches;
+    int64_t row_stride, head_stride, batch_stride;
+};
+
 // True if TMA can copy boxes of the tensor. Otherwise `why` receives the first rule it breaks, with the number.
 // (CUDA driver API, cuTensorMapEncodeTiled; two rules are kgen's own: a swizzled box is as wide as the swizzle's span, so
 // that its layout is the one kgen/tma.cuh describes, and no stride is 0, which the driver's text leaves open.)

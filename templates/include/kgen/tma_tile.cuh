@@ -1,8 +1,8 @@
-// Tiles of 16-bit elements (kgen/tile.cuh) that TMA brings: each panel is one box, whose swizzle is the panel's.
+// Tiles of 16-bit elements (`Tile`: a shared_tile of kgen/tile.cuh) that TMA brings: each panel is one box, whose swizzle is
+// the panel's. Columns of the tile that the tensor does not have arrive as zeros.
 #pragma once
 
 #include "kgen/mbarrier.cuh"
-#include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
 
 namespace kgen {
@@ -22,36 +22,24 @@ struct tile_maps {
     static constexpr KGEN_HOST_DEVICE int index(int width) { return width == 64 ? 0 : width == 32 ? has_64 : has_64 + has_32; }
 };
 
-// A tensor for tile_maps; strides in elements. Columns from `columns` up to the tile's width arrive as zeros.
-struct tma_tensor {
-    const void* base;
-    uint64_t columns, rows, heads, batches;
-    int64_t row_stride, head_stride, batch_stride;
-
-    tensor_view boxes(uint32_t box_rows, uint32_t width) const {
-        return {base,
-                2,
-                4,
-                {columns, rows, heads, batches},
-                {2, row_stride * 2, head_stride * 2, batch_stride * 2},
-                {width, box_rows, 1, 1},
-                width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32};
-    }
-};
+// The tensor as boxes of one panel width, each with that panel's swizzle.
+inline tensor_view panels_of(const attention_tensor& t, uint32_t rows, uint32_t width) {
+    const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
+    return {t.base, 2, 4, {t.columns, t.rows, t.heads, t.batches}, {2, t.row_stride * 2, t.head_stride * 2, t.batch_stride * 2}, {width, rows, 1, 1}, swizzle};
+}
 
 // True if TMA can bring tiles of the tensor; otherwise `why` receives the reason.
 template <class Tile>
-bool tma_takes(const tma_tensor& tensor, char* why, size_t why_bytes) {
-    return tma_takes(tensor.boxes(Tile::rows, Tile::panel_columns(0)), why, why_bytes);
+bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes) {
+    return tma_takes(panels_of(tensor, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
 }
 
-// Makes the maps of a tensor that tma_takes().
+// Makes the maps of a tensor that tma_takes(). `name` is the launcher, `called` what it calls the tensor.
 template <class Tile>
-int make_tile_maps(tile_maps<Tile>& maps, const tma_tensor& tensor, const char* name, const char* called) {
-    for (const int width : {64, 32, 16}) {
+int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
+    for (int width = 64; width >= 16; width /= 2) {
         if ((width == 64 && !maps.has_64) || (width == 32 && !maps.has_32) || (width == 16 && !maps.has_16)) continue;
-        const tensor_view view = tensor.boxes(Tile::rows, width);
-        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], view, name, called)) return code;
+        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::rows, width), name, called)) return code;
     }
     return KGEN_SUCCESS;
 }
