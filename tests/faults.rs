@@ -1,4 +1,4 @@
-//! Plants each fault of `tests/emulator/faults.toml` and `split_faults.toml` in a generated kernel and asserts that `kgen check` on the emulator
+//! Plants each fault of `tests/emulator/*faults.toml` in a generated kernel and asserts that `kgen check` on the emulator
 //! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
 
 use kgen::{
@@ -53,7 +53,7 @@ fn laboratory() -> &'static Laboratory {
             let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
             toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
         };
-        let faults = [list("faults.toml"), list("split_faults.toml")].concat();
+        let faults = [list("faults.toml"), list("split_faults.toml"), list("bwd_faults.toml")].concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
@@ -110,8 +110,8 @@ impl Laboratory {
         let kernels = self.kernels.iter().filter(|(variant, _)| asked(variant));
         let concerned = kernels.into_iter().find_map(|(variant, text)| Some((variant, self.plant(fault, text)?)));
         let (variant, text) = concerned.expect("the fault concerns a kernel: its `find` occurs once");
-        // "steep" asks for logits whose maximum grows with every tile.
-        let case = fault.layout.as_ref().map(|_| "falling");
+        // "steep" asks for logits whose maximum grows with every tile, "low" for such far below zero.
+        let case = fault.layout.as_ref().map(|layout| if layout == "low" { " low" } else { "falling" });
         let verdict = self.check(*variant, text, case);
         assert_eq!(verdict.status, Status::Fail, "{variant}: {}", verdict.message);
         let sign = match fault.expect.as_str() {
@@ -316,4 +316,35 @@ faults! {
     scheduler_keys_that_nobody_attends_to_count: "scheduler: keys that nobody attends to count",
     scheduler_a_batch_that_fits_at_once_is_always_run_at_once: "scheduler: a batch that fits at once is always run at once",
     scheduler_lanes_keep_their_own_sums: "scheduler: lanes keep their own sums",
+    bwd_two_stages_nobody_waits_for_the_queries: "two stages: nobody waits for the queries",
+    bwd_two_stages_no_barrier_between_a_step_s_ds_and_the_next_step_s_dq: "two stages: no barrier between a step's dS and the next step's dQ",
+    bwd_two_stages_no_barrier_before_the_last_dq: "two stages: no barrier before the last dQ",
+    bwd_two_stages_the_next_queries_go_into_the_stage_in_use: "two stages: the next queries go into the stage in use",
+    bwd_two_stages_dq_reads_the_weights_of_this_step: "two stages: dQ reads the weights of this step",
+    bwd_one_stage_nobody_waits_for_the_queries: "one stage: nobody waits for the queries",
+    bwd_one_stage_no_barrier_before_the_next_queries_are_copied: "one stage: no barrier before the next queries are copied",
+    bwd_the_key_warp_does_not_wait_for_p: "the key warp does not wait for P",
+    bwd_the_key_warp_waits_for_another_pair: "the key warp waits for another pair",
+    bwd_the_value_warp_hands_nothing_over: "the value warp hands nothing over",
+    bwd_ds_is_written_over_p_while_lanes_still_read_it: "dS is written over P while lanes still read it",
+    bwd_gradients_are_written_over_k_while_it_is_read: "gradients are written over K while it is read",
+    bwd_deterministic_dq_q_is_not_waited_for_when_no_key_is_seen: "deterministic dQ: Q is not waited for when no key is seen",
+    bwd_queries_are_read_past_the_end_of_their_sequence: "queries are read past the end of their sequence",
+    bwd_rows_of_dk_and_dv_behind_the_last_key_are_written: "rows of dK and dV behind the last key are written",
+    bwd_too_little_workspace_is_asked_for: "too little workspace is asked for",
+    bwd_full_keys_behind_the_last_one_are_not_hidden: "full: keys behind the last one are not hidden",
+    bwd_delta_is_left_out: "delta is left out",
+    bwd_the_sums_of_dq_do_not_start_at_zero: "the sums of dQ do not start at zero",
+    bwd_the_second_head_of_a_group_uses_the_first_one_s_queries: "the second head of a group uses the first one's queries",
+    bwd_the_second_head_of_a_group_adds_to_the_first_one_s_dq: "the second head of a group adds to the first one's dQ",
+    bwd_dk_lacks_the_scale: "dK lacks the scale",
+    bwd_causal_the_diagonal_is_one_off: "causal: the diagonal is one off",
+    bwd_causal_the_walk_starts_a_tile_too_late: "causal: the walk starts a tile too late",
+    bwd_p_goes_to_the_wrong_place_in_the_tile: "P goes to the wrong place in the tile",
+    bwd_packed_sequences_share_a_tile_s_place_in_the_workspace: "packed sequences share a tile's place in the workspace",
+    bwd_a_scale_of_zero_stays_zero: "a scale of zero stays zero",
+    bwd_deterministic_dq_the_diagonal_is_one_off: "deterministic dQ: the diagonal is one off",
+    bwd_deterministic_dq_keys_are_overwritten_while_they_are_read: "deterministic dQ: keys are overwritten while they are read",
+    bwd_rows_that_see_no_key_keep_a_shift_of_infinity: "rows that see no key keep a shift of infinity",
+    bwd_an_unaligned_dv_is_written_in_16_byte_pieces: "an unaligned dV is written in 16-byte pieces",
 }

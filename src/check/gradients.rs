@@ -1,10 +1,11 @@
 //! The gradients of attention in float64 from the rounded inputs, and beside them the same done naively in 16 bits: the
 //! error of that is the measure of what a backward kernel may err by.
 //!
-//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. To it come, since some
-//! cases are exact when done naively:
+//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. There are two ways to be
+//! naive, and the larger error counts: delta as the gradient of softmax has it, Σ P dP, or as every fused kernel has it,
+//! Σ O dO from a rounded O, whose error the first does not have. To it come, since some cases are exact when done naively:
 //! * twice the error of rounding to 16 bits at the reference's largest magnitude;
-//! * what fp32 sums err by: delta = Σ O dO cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
+//! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK.
 
 use super::{numbers::Number, problem::Problem, reference::dot, reference::dot32, tensors::Values};
@@ -58,9 +59,8 @@ pub struct KeyHead {
 struct Pass {
     query: QueryHead,
     key: KeyHead,
-    naive_dq: Vec<f32>,
-    naive_dk: Vec<f32>,
-    naive_dv: Vec<f32>,
+    /// dQ, dK and dV, in each of the two ways.
+    naive: [[Vec<f32>; 3]; 2],
     /// What fp32 sums in dS make dQ and dK err by.
     sum_error: [f64; 2],
 }
@@ -84,16 +84,18 @@ impl Gradients {
         let mut yardsticks = [Yardstick::default(); 3];
         let mut keys = Vec::with_capacity(passes.len() / group);
         for sharing in passes.chunks(group) {
-            for pass in sharing {
-                yardsticks[0].see(&pass.query.dq, &pass.naive_dq);
-            }
             let key = KeyHead { dk: sum(sharing, |pass| &pass.key.dk), dv: sum(sharing, |pass| &pass.key.dv) };
-            // Each head's gradient is a tensor of 16 bits, and so is their sum.
-            let naive = |of: fn(&Pass) -> &Vec<f32>| -> Vec<f32> {
-                sum(sharing, of).into_iter().map(|value: f32| number.through(value)).collect()
-            };
-            yardsticks[1].see(&key.dk, &naive(|pass| &pass.naive_dk));
-            yardsticks[2].see(&key.dv, &naive(|pass| &pass.naive_dv));
+            for way in 0..2 {
+                for pass in sharing {
+                    yardsticks[0].see(&pass.query.dq, &pass.naive[way][0]);
+                }
+                for (which, exact) in [(1, &key.dk), (2, &key.dv)] {
+                    // Each head's gradient is a tensor of 16 bits, and so is their sum.
+                    let naive = sum(sharing, |pass| &pass.naive[way][which]);
+                    let naive: Vec<f32> = naive.into_iter().map(|value| number.through(value)).collect();
+                    yardsticks[which].see(exact, &naive);
+                }
+            }
             keys.push(key);
         }
         let worst = |which: usize| passes.iter().map(|pass| pass.sum_error[which]).fold(0.0, f64::max);
@@ -164,9 +166,10 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let scale64 = f64::from(scale);
     let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![f64::NEG_INFINITY; queries], dq: vec![0.0; q.len()] };
     let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; k.len()] };
-    let (mut naive_dq, mut naive_dk, mut naive_dv) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]);
+    let nothing = || [vec![0.0_f32; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]];
+    let mut naive = [nothing(), nothing()];
     let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
-    let (mut p16, mut ds16) = (vec![0.0_f32; keys], vec![0.0_f32; keys]);
+    let (mut p16, mut ds16) = (vec![0.0_f32; keys], [vec![0.0_f32; keys], vec![0.0_f32; keys]]);
     let mut weight = vec![0.0_f64; keys];
     for row in 0..queries {
         // Aligned to the bottom right: the last row sees every key.
@@ -179,52 +182,67 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         for (p, k_row) in p[..seen].iter_mut().zip(k64.chunks_exact(dim)) {
             *p = scale64 * dot(q_row, k_row);
         }
-        naive_weights(rows, range.clone(), &p[..seen], &mut p16[..seen], &mut ds16[..seen]);
+        naive_probabilities(&p[..seen], number, &mut p16[..seen]);
         query.lse[row] = super::reference::softmax_in_place(&mut p[..seen]);
         let mut delta = 0.0;
         for ((ds, &p), v_row) in ds[..seen].iter_mut().zip(&p).zip(v64.chunks_exact(dim)) {
             *ds = dot(dout_row, v_row);
             delta += p * *ds;
         }
+        for (&p, v_row) in p[..seen].iter().zip(v64.chunks_exact(dim)) {
+            add(&mut query.o[range.clone()], p, v_row);
+        }
+        naive_score_gradients(rows, range.clone(), &query.o[range.clone()], &p16[..seen], &mut ds16);
         for j in 0..seen {
             let other = j * dim..(j + 1) * dim;
             ds[j] = scale64 * p[j] * (ds[j] - delta);
             weight[j] += p[j];
-            add(&mut query.o[range.clone()], p[j], &v64[other.clone()]);
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
             add(&mut key.dk[other.clone()], ds[j], q_row);
             add(&mut key.dv[other.clone()], p[j], dout_row);
-            add(&mut naive_dq[range.clone()], ds16[j], &k[other.clone()]);
-            add(&mut naive_dk[other.clone()], ds16[j], &q[range.clone()]);
-            add(&mut naive_dv[other], p16[j], &dout[range.clone()]);
+            for ([dq, dk, dv], ds16) in naive.iter_mut().zip(&ds16) {
+                add(&mut dq[range.clone()], ds16[j], &k[other.clone()]);
+                add(&mut dk[other.clone()], ds16[j], &q[range.clone()]);
+                add(&mut dv[other.clone()], p16[j], &dout[range.clone()]);
+            }
         }
     }
-    for value in naive_dq.iter_mut().chain(&mut naive_dk).chain(&mut naive_dv) {
+    for value in naive.iter_mut().flatten().flatten() {
         *value = number.through(*value);
     }
     let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let of_ds = 2.0_f64.powi(-20) * scale64 * longest(&dout64) * longest(&v64);
     let sum_error = [of_ds * largest(&k64), of_ds * largest(&q64) * largest(&weight)];
-    Pass { query, key, naive_dq, naive_dk, naive_dv, sum_error }
+    Pass { query, key, naive, sum_error }
 }
 
-/// A row of P and of dS as a framework without a fused kernel has them: every matrix rounded to 16 bits as it is stored,
-/// softmax and its gradient in fp32. The scale is applied before the first rounding, as in the forward pass.
-fn naive_weights(rows: Rows<'_>, row: std::ops::Range<usize>, scores: &[f64], p: &mut [f32], ds: &mut [f32]) {
-    let Rows { v, dout, dim, number, scale, .. } = rows;
+/// A row of P as a framework without a fused kernel has it: scores rounded to 16 bits, softmax in fp32 rounded to 16 bits.
+/// The scale is applied before the first rounding, as in the forward pass.
+fn naive_probabilities(scores: &[f64], number: Number, p: &mut [f32]) {
     for (p, &score) in p.iter_mut().zip(scores) {
         *p = number.through(score as f32);
     }
     let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = p.iter().map(|score| (score - max).exp()).sum();
-    let mut delta = 0.0;
-    for ((p, ds), v_row) in p.iter_mut().zip(ds.iter_mut()).zip(v.chunks_exact(dim)) {
+    for p in p.iter_mut() {
         *p = number.through((*p - max).exp() / sum);
-        *ds = number.through(dot32(&dout[row.clone()], v_row));
-        delta += *p * *ds;
     }
-    for (&mut p, ds) in p.iter_mut().zip(ds.iter_mut()) {
+}
+
+/// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta from
+/// P and dP, then from the rounded row `o` of the output.
+fn naive_score_gradients(rows: Rows<'_>, row: std::ops::Range<usize>, o: &[f64], p: &[f32], ds: &mut [Vec<f32>; 2]) {
+    let Rows { v, dout, dim, number, scale, .. } = rows;
+    let [ds, other] = ds;
+    let dout = &dout[row];
+    for (ds, v_row) in ds.iter_mut().zip(v.chunks_exact(dim)) {
+        *ds = number.through(dot32(dout, v_row));
+    }
+    let delta: f32 = p.iter().zip(ds.iter()).map(|(p, dp)| p * dp).sum();
+    let other_delta: f32 = o.iter().zip(dout).map(|(&o, &dout)| number.through(o as f32) * dout).sum();
+    for ((&p, ds), other) in p.iter().zip(ds.iter_mut()).zip(other) {
+        *other = number.through(scale * p * (*ds - other_delta));
         *ds = number.through(scale * p * (*ds - delta));
     }
 }
