@@ -9,6 +9,7 @@
 #
 #   STEPS                   which of: build check runas tma sanitize bench-fwd bench-bwd bench-decode bench-tma
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
+#   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
 #   CHECK_FLAGS             how much is checked (--thorough)
 #   CHECK_JOBS              variants at once on the GPU (4)
