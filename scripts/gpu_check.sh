@@ -111,6 +111,11 @@ if wants sanitize; then
                 break
             done
         done < <(grep '^sanitize' "$out/plan.tsv")
+        tma_library="$out/tma/run-as-$run_as/lib/libkgen.so"
+        if [[ -f $tma_library && fwd_sm80-tma == *"${SANITIZE_TEMPLATES:-tma}"* ]]; then
+            sanitize fwd_sm80-tma flash_fwd_hdim64_bf16_causal_sm120 --variants scripts/tma.toml --run-as "$run_as" \
+                --library "$tma_library" "${sanitize_flags[@]}"
+        fi
     else
         skip sanitize "compute-sanitizer is not installed"
     fi

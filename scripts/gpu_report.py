@@ -118,8 +118,10 @@ def summary(out):
         "check": check_summary(read(out / "check.json")),
         "runas_build": build_summary(read(out / "runas-build.json")),
         "runas_check": check_summary(read(out / "runas-check.json")),
+        "tma_build": build_summary(read(out / "tma-build.json")),
+        "tma_check": check_summary(read(out / "tma-check.json")),
         "sanitizer": sanitizer_summary(out),
-        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode") if (rows := read(out / f"{name}-rows.json"))},
+        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode", "bench-tma") if (rows := read(out / f"{name}-rows.json"))},
     }
     (out / "summary.json").write_text(json.dumps(result, indent=1) + "\n")
     failed = [step["name"] for step in steps if step["status"] != "passed" and not step["status"].startswith("skipped")]
@@ -192,10 +194,10 @@ def tables(out):
         raise SystemExit(f"{out}/summary.json is not there; `scripts/gpu_check.sh {out}` makes it")
     print("\n".join(f"    {line}" for line in result["machine"]) + "\n")
     print(table(["step", "result", "seconds"], [[s["name"], s["status"], s["seconds"]] for s in result["steps"]]))
-    for key, title in (("build", "Build"), ("runas_build", "Build to run as this GPU")):
+    for key, title in (("build", "Build"), ("runas_build", "Build to run as this GPU"), ("tma_build", "Build with TMA, to run as this GPU")):
         if result[key]:
             build_tables(title, result[key])
-    for key, title in (("check", "Correctness"), ("runas_check", "Correctness, built to run as this GPU")):
+    for key, title in (("check", "Correctness"), ("runas_check", "Correctness, built to run as this GPU"), ("tma_check", "Correctness with TMA")):
         if result[key]:
             check_tables(title, result[key])
     if result["sanitizer"]:
