@@ -33,8 +33,8 @@ const SMALL: &[DefaultTiles] = &[
 ];
 
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers and
-/// strides of K and V, softmax state, the keys each row sees. Below what ptxas takes where it may take more, and enough
-/// where it may not: head dim 256 fills 255 registers without a spill.
+/// strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and enough
+/// where it may not.
 const OTHER_REGISTERS: u32 = 52;
 
 impl Recipe for SplitForward {
