@@ -5,6 +5,8 @@
 //! naive, and the larger error counts: delta as the gradient of softmax has it, Σ P dP, or as every fused kernel has it,
 //! Σ O dO from a rounded O, whose error the first does not have. To it come, since some cases are exact when done naively:
 //! * twice the error of rounding to 16 bits at the reference's largest magnitude;
+//! * three times the error of rounding the largest dS to 16 bits, carried to dQ by K and to dK by Q: where equal weights and
+//!   exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's need not;
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK.
 
@@ -61,7 +63,7 @@ struct Pass {
     key: KeyHead,
     /// dQ, dK and dV, in each of the two ways.
     naive: [[Vec<f32>; 3]; 2],
-    /// What fp32 sums in dS make dQ and dK err by.
+    /// What fp32 sums in dS, and its rounding, make dQ and dK err by.
     sum_error: [f64; 2],
 }
 
@@ -171,6 +173,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
     let (mut p16, mut ds16) = (vec![0.0_f32; keys], [vec![0.0_f32; keys], vec![0.0_f32; keys]]);
     let mut weight = vec![0.0_f64; keys];
+    let mut largest_ds = 0.0_f64;
     for row in 0..queries {
         // Aligned to the bottom right: the last row sees every key.
         let seen = if causal { (row + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
@@ -196,6 +199,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         for j in 0..seen {
             let other = j * dim..(j + 1) * dim;
             ds[j] = scale64 * p[j] * (ds[j] - delta);
+            largest_ds = largest_ds.max(ds[j].abs());
             weight[j] += p[j];
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
             add(&mut key.dk[other.clone()], ds[j], q_row);
@@ -213,7 +217,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     let of_ds = 2.0_f64.powi(-20) * scale64 * longest(&dout64) * longest(&v64);
-    let sum_error = [of_ds * largest(&k64), of_ds * largest(&q64) * largest(&weight)];
+    let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
+    let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     Pass { query, key, naive, sum_error }
 }
 
