@@ -9,6 +9,7 @@
 #
 #   STEPS                   which of: build check runas tma sanitize bench-fwd bench-bwd bench-decode bench-tma
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
+#   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
 #   CHECK_FLAGS             how much is checked (--thorough)
 #   CHECK_JOBS              variants at once on the GPU (4)
@@ -110,6 +111,11 @@ if wants sanitize; then
                 break
             done
         done < <(grep '^sanitize' "$out/plan.tsv")
+        tma_library="$out/tma/run-as-$run_as/lib/libkgen.so"
+        if [[ -f $tma_library && fwd_sm80-tma == *"${SANITIZE_TEMPLATES:-tma}"* ]]; then
+            sanitize fwd_sm80-tma flash_fwd_hdim64_bf16_causal_sm120 --variants scripts/tma.toml --run-as "$run_as" \
+                --library "$tma_library" "${sanitize_flags[@]}"
+        fi
     else
         skip sanitize "compute-sanitizer is not installed"
     fi

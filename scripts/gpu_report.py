@@ -118,8 +118,10 @@ def summary(out):
         "check": check_summary(read(out / "check.json")),
         "runas_build": build_summary(read(out / "runas-build.json")),
         "runas_check": check_summary(read(out / "runas-check.json")),
+        "tma_build": build_summary(read(out / "tma-build.json")),
+        "tma_check": check_summary(read(out / "tma-check.json")),
         "sanitizer": sanitizer_summary(out),
-        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode") if (rows := read(out / f"{name}-rows.json"))},
+        "benches": {name: rows for name in ("bench-fwd", "bench-bwd", "bench-decode", "bench-tma") if (rows := read(out / f"{name}-rows.json"))},
     }
     (out / "summary.json").write_text(json.dumps(result, indent=1) + "\n")
     failed = [step["name"] for step in steps if step["status"] != "passed" and not step["status"].startswith("skipped")]
@@ -139,7 +141,7 @@ def build_tables(title, build):
     print(f"## {title}\n")
     print(f"nvcc {build['nvcc']}; {build['variants']} variants compiled, {len(build['failures'])} failed, {len(build['spilling'])} spill.\n")
     for failure in build["failures"]:
-        print(f"* `{failure['name']}`: {failure['message']}")
+        print(f"* `{failure['name']}`: {failure['message']}\n")
     if build["library"]:
         print(f"Library {megabytes(build['library']['size_bytes'])}.\n")
     for name in ("target", "kind"):
@@ -157,15 +159,19 @@ def check_tables(title, check):
     rows = [[*key.split(), f"{g['passed']} of {g['variants']}", g["cases"], f"{g['worst']:.2f}", f"{g['seconds']:.0f}"] for key, g in check["groups"].items()]
     print(table(["kind", "target", "passed", "cases each", "worst error / allowed", "seconds"], rows))
     for failure in check["failures"]:
-        print(f"* `{failure['name']}` {failure['status']}: {failure['message'].splitlines()[0] if failure['message'] else ''}")
+        print(f"* `{failure['name']}` {failure['status']}: {failure['message'].splitlines()[0] if failure['message'] else ''}\n")
 
 
 def bench_table(name, bench):
     print(f"## {name}\n\n{bench.get('card')}; torch {bench.get('torch')}.\n")
     rows = bench["rows"]
-    if not all("kernels" in row for row in rows):
-        keys = list(rows[0])
-        print(table(keys, [[f"{row[k]:.4g}" if isinstance(row[k], float) else row[k] for k in keys] for row in rows]))
+    if all("gbs" in kernel for row in rows for kernel in row["kernels"].values()):
+        cells = [
+            [row["shape"], label, f"{k['us']:.1f}", f"{k['interval_us'][0]:.1f} to {k['interval_us'][1]:.1f}", f"{k['gbs']:.0f}"]
+            for row in rows
+            for label, k in sorted(row["kernels"].items(), key=lambda item: item[1]["us"])
+        ]
+        print(table(["shape", "kernel", "µs", "95 % interval", "GB/s of K and V"], cells))
         return
     cells, ratios = [], {}
     for row in rows:
@@ -188,10 +194,10 @@ def tables(out):
         raise SystemExit(f"{out}/summary.json is not there; `scripts/gpu_check.sh {out}` makes it")
     print("\n".join(f"    {line}" for line in result["machine"]) + "\n")
     print(table(["step", "result", "seconds"], [[s["name"], s["status"], s["seconds"]] for s in result["steps"]]))
-    for key, title in (("build", "Build"), ("runas_build", "Build to run as this GPU")):
+    for key, title in (("build", "Build"), ("runas_build", "Build to run as this GPU"), ("tma_build", "Build with TMA, to run as this GPU")):
         if result[key]:
             build_tables(title, result[key])
-    for key, title in (("check", "Correctness"), ("runas_check", "Correctness, built to run as this GPU")):
+    for key, title in (("check", "Correctness"), ("runas_check", "Correctness, built to run as this GPU"), ("tma_check", "Correctness with TMA")):
         if result[key]:
             check_tables(title, result[key])
     if result["sanitizer"]:

@@ -225,3 +225,19 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn a_backward_pass_done_by_hand_comes_out_of_the_dispatcher() {
+    let library = Library::new("backward_library", &[variant(Kind::Bwd, 16, Dtype::Fp16, false)]);
+    let program = library.program(&Path::new(ROOT).join("tests/library/backward.c"), "backward", &library.dispatcher);
+    let said = run(&mut Command::new(program));
+    let lines: Vec<&str> = said.lines().collect();
+    // A tile of 64 queries: shift and delta in fp32, and without the flag sums of two warps of 16 columns.
+    assert_eq!(lines[..2], ["usual: 8704 bytes, 0, right", "deterministic: 512 bytes, 0, right"], "{said}");
+    let too_little = "1 flash_bwd_hdim16_fp16_sm80: workspace must be 16-byte aligned and have 512 bytes; given 511 at ";
+    assert!(lines[2].starts_with(too_little), "{said}");
+    assert!(lines[3].starts_with("3 kgen_bwd: no variant that is bf16 and not causal"), "{said}");
+    assert!(lines[4].starts_with("0 kgen_bwd_workspace: no variant that is bf16 and not causal"), "{said}");
+    assert!(lines[5].starts_with("1 kgen_bwd: params.struct_size is 8; version 2 of kgen_bwd_params has "), "{said}");
+    assert_eq!(lines[6], "1 kgen_bwd: params is NULL");
+}

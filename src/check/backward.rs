@@ -49,14 +49,11 @@ struct BackwardCase {
 }
 
 /// The cases of a backward variant.
-///
-/// # Errors
-/// Where its dtype has no reference.
-pub(super) fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     let Variant { head_dim, dtype, causal, .. } = variant;
     let number = Number::of(dtype);
     let case = |asked| BackwardCase { asked, number, head_dim: head_dim as usize, causal };
-    Ok(cases::backward(level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect())
+    cases::backward(level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
 }
 
 impl Case for BackwardCase {

@@ -27,25 +27,19 @@ pub struct Drawn {
 }
 
 /// The cases of a variant at a level, in order.
-///
-/// # Errors
-/// Where its kind has no reference.
-pub fn cases(variant: Variant, level: Level) -> Result<Vec<Box<dyn Case>>, String> {
+pub fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     match variant.kind {
-        Kind::Fwd => Ok(forward::cases(variant, level)),
+        Kind::Fwd => forward::cases(variant, level),
         Kind::FwdSplit => split::cases(variant, level),
-        Kind::FwdCombine => Ok(combine::cases(level)),
-        Kind::PrepareScheduler => Ok(scheduler::cases(level)),
+        Kind::FwdCombine => combine::cases(level),
+        Kind::PrepareScheduler => scheduler::cases(level),
         Kind::Bwd => backward::cases(variant, level),
     }
 }
 
 /// Those whose name contains `part`.
-///
-/// # Errors
-/// As [`cases`].
-pub fn selected_cases(variant: Variant, level: Level, part: Option<&str>) -> Result<Vec<Box<dyn Case>>, String> {
-    let mut cases = cases(variant, level)?;
+pub fn selected_cases(variant: Variant, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
+    let mut cases = cases(variant, level);
     cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));
-    Ok(cases)
+    cases
 }

@@ -34,8 +34,9 @@ impl Recipe for TuringForward {
 
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let Variant { dtype, head_dim, .. } = variant;
-        if dtype == Dtype::Bf16 {
-            return Err("sm75's tensor cores have no bf16, which needs sm80 or newer; available: `fp16`".to_owned());
+        if dtype != Dtype::Fp16 {
+            let newer = if dtype == Dtype::Bf16 { Target::Sm80 } else { Target::Sm89 };
+            return Err(format!("sm75's tensor cores have no {dtype}, which needs {newer} or newer; available: `fp16`"));
         }
         if head_dim > WIDEST {
             return Err(format!(
@@ -105,7 +106,7 @@ mod tests {
         let bf16 = error(Variant { dtype: Dtype::Bf16, ..D64 }, &none);
         assert!(bf16.contains("have no bf16, which needs sm80 or newer; available: `fp16`"), "{bf16}");
         let fp8 = error(Variant { dtype: Dtype::Fp8, ..D64 }, &none);
-        assert!(fp8.contains("FP8 needs sm89 or newer"), "{fp8}");
+        assert!(fp8.contains("have no fp8, which needs sm89 or newer"), "{fp8}");
     }
 
     #[test]
