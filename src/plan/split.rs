@@ -35,7 +35,7 @@ const SMALL: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 16, n: 32, warps: 2, stages: 2, min_blocks_per_sm: 1, ..BASE }),
 ];
 
-/// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for compute_100f and compute_120f, with Q kept or not.
+/// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
 
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers and
