@@ -68,7 +68,7 @@ fn laboratory() -> &'static Laboratory {
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version).expect("the emulator compiles");
-        Laboratory { kernels, faults, kit, cache, templates }
+        Laboratory { templates, kernels, faults, kit, cache }
     })
 }
 

@@ -240,7 +240,9 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
                 Tensor::K => -5.0,
                 Tensor::V | Tensor::OutputGradient => 0.0,
             };
-            into.iter_mut().for_each(|value| *value += mean);
+            for value in into.iter_mut() {
+                *value += mean;
+            }
         }
         Inputs::Rising | Inputs::Falling => {
             fill_normal(into, rng);
