@@ -20,7 +20,9 @@ const LARGE: &[DefaultTiles] = &[
     DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
     DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     // One block an A100's multiprocessor; a Hopper one holds two up to head dim 192.
-    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    DefaultTiles::same(224, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    // Kept Q would spill two registers of some (240 full for sm80, 256 causal for sm90).
+    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
 ];
 
 /// The same where a block may have 99 KB: less is needed there, for memory is slower.
@@ -29,8 +31,12 @@ const SMALL: &[DefaultTiles] = &[
     DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
     // Two warps: four would need 128 KB at head dim 256.
-    DefaultTiles::same(256, Tile { m: 16, n: 32, warps: 2, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    DefaultTiles::same(224, Tile { m: 16, n: 32, warps: 2, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    DefaultTiles::same(256, Tile { m: 16, n: 32, warps: 2, stages: 2, min_blocks_per_sm: 1, ..BASE }),
 ];
+
+/// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
+const WIDEST_FOR_BLACKWELL: u32 = 160;
 
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers and
 /// strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and enough
@@ -46,6 +52,13 @@ impl Recipe for SplitForward {
         check_target(variant.target)?;
         if variant.dtype == Dtype::Fp8 {
             return Err("split-KV kernels have no FP8 form yet; available: `fp16`, `bf16`".to_owned());
+        }
+        if variant.target >= Target::Sm100 && variant.head_dim > WIDEST_FOR_BLACKWELL {
+            return Err(format!(
+                "split-KV made for `{}` ends at head dim {WIDEST_FOR_BLACKWELL}, beyond which it would spill; `sm80`'s and `sm89`'s \
+                 kernels run there too",
+                variant.target
+            ));
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
         DefaultTiles::find(if small { SMALL } else { LARGE }, variant)
@@ -146,7 +159,8 @@ mod tests {
     #[test]
     fn every_head_dim_fits_on_every_target_and_reaches_the_occupancy_it_promises() {
         for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
-            for head_dim in (16..=256).step_by(8) {
+            let widest = if target >= Target::Sm100 { WIDEST_FOR_BLACKWELL } else { 256 };
+            for head_dim in (16..=widest).step_by(8) {
                 let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("a default fits");
                 assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim} {target}: {:?}", plan.occupancy);
             }
@@ -178,6 +192,8 @@ mod tests {
     fn what_the_family_cannot_make_names_what_it_can() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
         assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
+        let wide = error(Variant { target: Target::Sm120, head_dim: 168, ..D128 });
+        assert!(wide.contains("ends at head dim 160"), "{wide}");
         assert!(error(Variant { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
     }
 
