@@ -18,7 +18,7 @@ pub(super) struct SplitForward;
 const LARGE: &[DefaultTiles] = &[
     DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
     DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
-    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
     // One block an A100's multiprocessor; a Hopper one holds two up to head dim 192.
     DefaultTiles::same(224, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
     // Kept Q would spill two registers of some (240 full for sm80, 256 causal for sm90).
