@@ -208,14 +208,14 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let library = &*SPLIT_LIBRARY;
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 30 blocks run at once: 5 splits of each of 6 tiles, or at most 12
-    // of 128 keys where lengths are unequal, and then 3 counts.
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 20 blocks run at once: 3 splits of each of 6 tiles, or at most 10
+    // where lengths are unequal, and then 3 counts.
     let expected = [
-        "equal: 62400 bytes, split, equal",
+        "equal: 37440 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "one asked for: 0 bytes, not split, equal",
-        "unequal: 149772 bytes, split, equal",
+        "unequal: 124812 bytes, split, equal",
         "four asked for: 49932 bytes, split, equal",
         "a byte too little: 49932 bytes, not split, equal",
         "counts given: 49920 bytes, split, equal",
