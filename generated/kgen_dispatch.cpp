@@ -6,40 +6,548 @@
 #include "kgen.h"
 #include "kgen/device.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/params.cuh"
+#include "kgen/split_plan.cuh"
 
 extern "C" {
+int flash_bwd_hdim128_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim128_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim128_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim160_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim160_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim192_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim192_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim224_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim224_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim256_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim256_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim32_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim32_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim64_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim64_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_bf16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_bf16_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_causal_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_causal_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_causal_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_causal_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_causal_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_causal_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_causal_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_causal_sm90_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_sm100(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_sm100_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_sm120(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_sm120_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_sm80(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_sm80_workspace(const kgen_bwd_params*);
+int flash_bwd_hdim96_fp16_sm90(const kgen_bwd_params*, cudaStream_t);
+size_t flash_bwd_hdim96_fp16_sm90_workspace(const kgen_bwd_params*);
+int flash_fwd_combine_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm100(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm75(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim128_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim128_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim128_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim128_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim160_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim160_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim160_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim160_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim192_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim192_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim192_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim192_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim224_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim224_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim224_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim224_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim256_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim256_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim256_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim256_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim32_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim32_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim32_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim32_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim64_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim64_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim64_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim64_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim96_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim96_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim96_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_split_hdim96_fp16_sm80(const kgen_fwd_params*, cudaStream_t);
+int flash_prepare_scheduler_sm80(const kgen_fwd_params*, cudaStream_t);
 }
 
 namespace {
@@ -57,47 +565,1695 @@ constexpr int32_t newest(int32_t, int32_t with_ptx) { return with_ptx; }
 
 // Sorted by name.
 constexpr kgen_variant VARIANTS[] = {
-    {"flash_fwd_hdim128_bf16_causal_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_causal_sm80},
-    {"flash_fwd_hdim128_bf16_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_sm80},
-    {"flash_fwd_hdim128_fp16_causal_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_causal_sm80},
-    {"flash_fwd_hdim128_fp16_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_sm80},
-    {"flash_fwd_hdim160_bf16_causal_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_causal_sm80},
-    {"flash_fwd_hdim160_bf16_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_sm80},
-    {"flash_fwd_hdim160_fp16_causal_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_causal_sm80},
-    {"flash_fwd_hdim160_fp16_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_sm80},
-    {"flash_fwd_hdim192_bf16_causal_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_causal_sm80},
-    {"flash_fwd_hdim192_bf16_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_sm80},
-    {"flash_fwd_hdim192_fp16_causal_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_causal_sm80},
-    {"flash_fwd_hdim192_fp16_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_sm80},
-    {"flash_fwd_hdim224_bf16_causal_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_causal_sm80},
-    {"flash_fwd_hdim224_bf16_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_sm80},
-    {"flash_fwd_hdim224_fp16_causal_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_causal_sm80},
-    {"flash_fwd_hdim224_fp16_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_sm80},
-    {"flash_fwd_hdim256_bf16_causal_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_causal_sm80},
-    {"flash_fwd_hdim256_bf16_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_sm80},
-    {"flash_fwd_hdim256_fp16_causal_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_causal_sm80},
-    {"flash_fwd_hdim256_fp16_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_sm80},
-    {"flash_fwd_hdim32_bf16_causal_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_causal_sm80},
-    {"flash_fwd_hdim32_bf16_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_sm80},
-    {"flash_fwd_hdim32_fp16_causal_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_causal_sm80},
-    {"flash_fwd_hdim32_fp16_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_sm80},
-    {"flash_fwd_hdim64_bf16_causal_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_causal_sm80},
-    {"flash_fwd_hdim64_bf16_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_sm80},
-    {"flash_fwd_hdim64_fp16_causal_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_causal_sm80},
-    {"flash_fwd_hdim64_fp16_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_sm80},
-    {"flash_fwd_hdim96_bf16_causal_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_causal_sm80},
-    {"flash_fwd_hdim96_bf16_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_sm80},
-    {"flash_fwd_hdim96_fp16_causal_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_causal_sm80},
-    {"flash_fwd_hdim96_fp16_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_sm80},
+    {"flash_bwd_hdim128_bf16_causal_sm100", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim128_bf16_causal_sm100},
+    {"flash_bwd_hdim128_bf16_causal_sm120", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim128_bf16_causal_sm120},
+    {"flash_bwd_hdim128_bf16_causal_sm80", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim128_bf16_causal_sm80},
+    {"flash_bwd_hdim128_bf16_causal_sm90", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim128_bf16_causal_sm90},
+    {"flash_bwd_hdim128_bf16_sm100", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim128_bf16_sm100},
+    {"flash_bwd_hdim128_bf16_sm120", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim128_bf16_sm120},
+    {"flash_bwd_hdim128_bf16_sm80", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim128_bf16_sm80},
+    {"flash_bwd_hdim128_bf16_sm90", KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim128_bf16_sm90},
+    {"flash_bwd_hdim128_fp16_causal_sm100", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim128_fp16_causal_sm100},
+    {"flash_bwd_hdim128_fp16_causal_sm120", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim128_fp16_causal_sm120},
+    {"flash_bwd_hdim128_fp16_causal_sm80", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim128_fp16_causal_sm80},
+    {"flash_bwd_hdim128_fp16_causal_sm90", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim128_fp16_causal_sm90},
+    {"flash_bwd_hdim128_fp16_sm100", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim128_fp16_sm100},
+    {"flash_bwd_hdim128_fp16_sm120", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim128_fp16_sm120},
+    {"flash_bwd_hdim128_fp16_sm80", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim128_fp16_sm80},
+    {"flash_bwd_hdim128_fp16_sm90", KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim128_fp16_sm90},
+    {"flash_bwd_hdim160_bf16_causal_sm100", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim160_bf16_causal_sm100},
+    {"flash_bwd_hdim160_bf16_causal_sm120", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim160_bf16_causal_sm120},
+    {"flash_bwd_hdim160_bf16_causal_sm80", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim160_bf16_causal_sm80},
+    {"flash_bwd_hdim160_bf16_causal_sm90", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim160_bf16_causal_sm90},
+    {"flash_bwd_hdim160_bf16_sm100", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim160_bf16_sm100},
+    {"flash_bwd_hdim160_bf16_sm120", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim160_bf16_sm120},
+    {"flash_bwd_hdim160_bf16_sm80", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim160_bf16_sm80},
+    {"flash_bwd_hdim160_bf16_sm90", KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim160_bf16_sm90},
+    {"flash_bwd_hdim160_fp16_causal_sm100", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim160_fp16_causal_sm100},
+    {"flash_bwd_hdim160_fp16_causal_sm120", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim160_fp16_causal_sm120},
+    {"flash_bwd_hdim160_fp16_causal_sm80", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim160_fp16_causal_sm80},
+    {"flash_bwd_hdim160_fp16_causal_sm90", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim160_fp16_causal_sm90},
+    {"flash_bwd_hdim160_fp16_sm100", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim160_fp16_sm100},
+    {"flash_bwd_hdim160_fp16_sm120", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim160_fp16_sm120},
+    {"flash_bwd_hdim160_fp16_sm80", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim160_fp16_sm80},
+    {"flash_bwd_hdim160_fp16_sm90", KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim160_fp16_sm90},
+    {"flash_bwd_hdim192_bf16_causal_sm100", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim192_bf16_causal_sm100},
+    {"flash_bwd_hdim192_bf16_causal_sm120", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim192_bf16_causal_sm120},
+    {"flash_bwd_hdim192_bf16_causal_sm80", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim192_bf16_causal_sm80},
+    {"flash_bwd_hdim192_bf16_causal_sm90", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim192_bf16_causal_sm90},
+    {"flash_bwd_hdim192_bf16_sm100", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim192_bf16_sm100},
+    {"flash_bwd_hdim192_bf16_sm120", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim192_bf16_sm120},
+    {"flash_bwd_hdim192_bf16_sm80", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim192_bf16_sm80},
+    {"flash_bwd_hdim192_bf16_sm90", KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim192_bf16_sm90},
+    {"flash_bwd_hdim192_fp16_causal_sm100", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim192_fp16_causal_sm100},
+    {"flash_bwd_hdim192_fp16_causal_sm120", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim192_fp16_causal_sm120},
+    {"flash_bwd_hdim192_fp16_causal_sm80", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim192_fp16_causal_sm80},
+    {"flash_bwd_hdim192_fp16_causal_sm90", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim192_fp16_causal_sm90},
+    {"flash_bwd_hdim192_fp16_sm100", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim192_fp16_sm100},
+    {"flash_bwd_hdim192_fp16_sm120", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim192_fp16_sm120},
+    {"flash_bwd_hdim192_fp16_sm80", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim192_fp16_sm80},
+    {"flash_bwd_hdim192_fp16_sm90", KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim192_fp16_sm90},
+    {"flash_bwd_hdim224_bf16_causal_sm100", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim224_bf16_causal_sm100},
+    {"flash_bwd_hdim224_bf16_causal_sm120", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim224_bf16_causal_sm120},
+    {"flash_bwd_hdim224_bf16_causal_sm80", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim224_bf16_causal_sm80},
+    {"flash_bwd_hdim224_bf16_causal_sm90", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim224_bf16_causal_sm90},
+    {"flash_bwd_hdim224_bf16_sm100", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim224_bf16_sm100},
+    {"flash_bwd_hdim224_bf16_sm120", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim224_bf16_sm120},
+    {"flash_bwd_hdim224_bf16_sm80", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim224_bf16_sm80},
+    {"flash_bwd_hdim224_bf16_sm90", KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim224_bf16_sm90},
+    {"flash_bwd_hdim224_fp16_causal_sm100", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim224_fp16_causal_sm100},
+    {"flash_bwd_hdim224_fp16_causal_sm120", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim224_fp16_causal_sm120},
+    {"flash_bwd_hdim224_fp16_causal_sm80", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim224_fp16_causal_sm80},
+    {"flash_bwd_hdim224_fp16_causal_sm90", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim224_fp16_causal_sm90},
+    {"flash_bwd_hdim224_fp16_sm100", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim224_fp16_sm100},
+    {"flash_bwd_hdim224_fp16_sm120", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim224_fp16_sm120},
+    {"flash_bwd_hdim224_fp16_sm80", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim224_fp16_sm80},
+    {"flash_bwd_hdim224_fp16_sm90", KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim224_fp16_sm90},
+    {"flash_bwd_hdim256_bf16_causal_sm100", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim256_bf16_causal_sm100},
+    {"flash_bwd_hdim256_bf16_causal_sm120", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim256_bf16_causal_sm120},
+    {"flash_bwd_hdim256_bf16_causal_sm80", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim256_bf16_causal_sm80},
+    {"flash_bwd_hdim256_bf16_causal_sm90", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim256_bf16_causal_sm90},
+    {"flash_bwd_hdim256_bf16_sm100", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim256_bf16_sm100},
+    {"flash_bwd_hdim256_bf16_sm120", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim256_bf16_sm120},
+    {"flash_bwd_hdim256_bf16_sm80", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim256_bf16_sm80},
+    {"flash_bwd_hdim256_bf16_sm90", KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim256_bf16_sm90},
+    {"flash_bwd_hdim256_fp16_causal_sm100", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim256_fp16_causal_sm100},
+    {"flash_bwd_hdim256_fp16_causal_sm120", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim256_fp16_causal_sm120},
+    {"flash_bwd_hdim256_fp16_causal_sm80", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim256_fp16_causal_sm80},
+    {"flash_bwd_hdim256_fp16_causal_sm90", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim256_fp16_causal_sm90},
+    {"flash_bwd_hdim256_fp16_sm100", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim256_fp16_sm100},
+    {"flash_bwd_hdim256_fp16_sm120", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim256_fp16_sm120},
+    {"flash_bwd_hdim256_fp16_sm80", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim256_fp16_sm80},
+    {"flash_bwd_hdim256_fp16_sm90", KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim256_fp16_sm90},
+    {"flash_bwd_hdim32_bf16_causal_sm100", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim32_bf16_causal_sm100},
+    {"flash_bwd_hdim32_bf16_causal_sm120", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim32_bf16_causal_sm120},
+    {"flash_bwd_hdim32_bf16_causal_sm80", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim32_bf16_causal_sm80},
+    {"flash_bwd_hdim32_bf16_causal_sm90", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim32_bf16_causal_sm90},
+    {"flash_bwd_hdim32_bf16_sm100", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim32_bf16_sm100},
+    {"flash_bwd_hdim32_bf16_sm120", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim32_bf16_sm120},
+    {"flash_bwd_hdim32_bf16_sm80", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim32_bf16_sm80},
+    {"flash_bwd_hdim32_bf16_sm90", KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim32_bf16_sm90},
+    {"flash_bwd_hdim32_fp16_causal_sm100", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim32_fp16_causal_sm100},
+    {"flash_bwd_hdim32_fp16_causal_sm120", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim32_fp16_causal_sm120},
+    {"flash_bwd_hdim32_fp16_causal_sm80", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim32_fp16_causal_sm80},
+    {"flash_bwd_hdim32_fp16_causal_sm90", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim32_fp16_causal_sm90},
+    {"flash_bwd_hdim32_fp16_sm100", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim32_fp16_sm100},
+    {"flash_bwd_hdim32_fp16_sm120", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim32_fp16_sm120},
+    {"flash_bwd_hdim32_fp16_sm80", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim32_fp16_sm80},
+    {"flash_bwd_hdim32_fp16_sm90", KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim32_fp16_sm90},
+    {"flash_bwd_hdim64_bf16_causal_sm100", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim64_bf16_causal_sm100},
+    {"flash_bwd_hdim64_bf16_causal_sm120", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim64_bf16_causal_sm120},
+    {"flash_bwd_hdim64_bf16_causal_sm80", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim64_bf16_causal_sm80},
+    {"flash_bwd_hdim64_bf16_causal_sm90", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim64_bf16_causal_sm90},
+    {"flash_bwd_hdim64_bf16_sm100", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim64_bf16_sm100},
+    {"flash_bwd_hdim64_bf16_sm120", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim64_bf16_sm120},
+    {"flash_bwd_hdim64_bf16_sm80", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim64_bf16_sm80},
+    {"flash_bwd_hdim64_bf16_sm90", KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim64_bf16_sm90},
+    {"flash_bwd_hdim64_fp16_causal_sm100", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim64_fp16_causal_sm100},
+    {"flash_bwd_hdim64_fp16_causal_sm120", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim64_fp16_causal_sm120},
+    {"flash_bwd_hdim64_fp16_causal_sm80", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim64_fp16_causal_sm80},
+    {"flash_bwd_hdim64_fp16_causal_sm90", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim64_fp16_causal_sm90},
+    {"flash_bwd_hdim64_fp16_sm100", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim64_fp16_sm100},
+    {"flash_bwd_hdim64_fp16_sm120", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim64_fp16_sm120},
+    {"flash_bwd_hdim64_fp16_sm80", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim64_fp16_sm80},
+    {"flash_bwd_hdim64_fp16_sm90", KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim64_fp16_sm90},
+    {"flash_bwd_hdim96_bf16_causal_sm100", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim96_bf16_causal_sm100},
+    {"flash_bwd_hdim96_bf16_causal_sm120", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim96_bf16_causal_sm120},
+    {"flash_bwd_hdim96_bf16_causal_sm80", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim96_bf16_causal_sm80},
+    {"flash_bwd_hdim96_bf16_causal_sm90", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim96_bf16_causal_sm90},
+    {"flash_bwd_hdim96_bf16_sm100", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim96_bf16_sm100},
+    {"flash_bwd_hdim96_bf16_sm120", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim96_bf16_sm120},
+    {"flash_bwd_hdim96_bf16_sm80", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim96_bf16_sm80},
+    {"flash_bwd_hdim96_bf16_sm90", KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim96_bf16_sm90},
+    {"flash_bwd_hdim96_fp16_causal_sm100", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), nullptr, flash_bwd_hdim96_fp16_causal_sm100},
+    {"flash_bwd_hdim96_fp16_causal_sm120", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), nullptr, flash_bwd_hdim96_fp16_causal_sm120},
+    {"flash_bwd_hdim96_fp16_causal_sm80", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim96_fp16_causal_sm80},
+    {"flash_bwd_hdim96_fp16_causal_sm90", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), nullptr, flash_bwd_hdim96_fp16_causal_sm90},
+    {"flash_bwd_hdim96_fp16_sm100", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), nullptr, flash_bwd_hdim96_fp16_sm100},
+    {"flash_bwd_hdim96_fp16_sm120", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), nullptr, flash_bwd_hdim96_fp16_sm120},
+    {"flash_bwd_hdim96_fp16_sm80", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), nullptr, flash_bwd_hdim96_fp16_sm80},
+    {"flash_bwd_hdim96_fp16_sm90", KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), nullptr, flash_bwd_hdim96_fp16_sm90},
+    {"flash_fwd_combine_sm80", KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_combine_sm80, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm100", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim128_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim128_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim128_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim128_bf16_causal_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim128_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim128_bf16_sm100", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim128_bf16_sm100, nullptr},
+    {"flash_fwd_hdim128_bf16_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim128_bf16_sm120, nullptr},
+    {"flash_fwd_hdim128_bf16_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim128_bf16_sm121, nullptr},
+    {"flash_fwd_hdim128_bf16_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_sm80, nullptr},
+    {"flash_fwd_hdim128_bf16_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_bf16_sm89, nullptr},
+    {"flash_fwd_hdim128_bf16_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim128_bf16_sm90, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm100", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim128_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim128_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim128_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm75", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_causal_sm75, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim128_fp16_causal_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim128_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim128_fp16_sm100", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim128_fp16_sm100, nullptr},
+    {"flash_fwd_hdim128_fp16_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim128_fp16_sm120, nullptr},
+    {"flash_fwd_hdim128_fp16_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim128_fp16_sm121, nullptr},
+    {"flash_fwd_hdim128_fp16_sm75", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_sm75, nullptr},
+    {"flash_fwd_hdim128_fp16_sm80", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_sm80, nullptr},
+    {"flash_fwd_hdim128_fp16_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp16_sm89, nullptr},
+    {"flash_fwd_hdim128_fp16_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim128_fp16_sm90, nullptr},
+    {"flash_fwd_hdim128_fp8_causal_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim128_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim128_fp8_causal_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim128_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim128_fp8_causal_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim128_fp8_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim128_fp8_sm120, nullptr},
+    {"flash_fwd_hdim128_fp8_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim128_fp8_sm121, nullptr},
+    {"flash_fwd_hdim128_fp8_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp8_sm89, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm100", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim160_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim160_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim160_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim160_bf16_causal_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim160_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim160_bf16_sm100", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim160_bf16_sm100, nullptr},
+    {"flash_fwd_hdim160_bf16_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim160_bf16_sm120, nullptr},
+    {"flash_fwd_hdim160_bf16_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim160_bf16_sm121, nullptr},
+    {"flash_fwd_hdim160_bf16_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_sm80, nullptr},
+    {"flash_fwd_hdim160_bf16_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_bf16_sm89, nullptr},
+    {"flash_fwd_hdim160_bf16_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim160_bf16_sm90, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm100", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim160_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim160_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim160_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim160_fp16_causal_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim160_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim160_fp16_sm100", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim160_fp16_sm100, nullptr},
+    {"flash_fwd_hdim160_fp16_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim160_fp16_sm120, nullptr},
+    {"flash_fwd_hdim160_fp16_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim160_fp16_sm121, nullptr},
+    {"flash_fwd_hdim160_fp16_sm80", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_sm80, nullptr},
+    {"flash_fwd_hdim160_fp16_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp16_sm89, nullptr},
+    {"flash_fwd_hdim160_fp16_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim160_fp16_sm90, nullptr},
+    {"flash_fwd_hdim160_fp8_causal_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim160_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim160_fp8_causal_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim160_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim160_fp8_causal_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim160_fp8_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim160_fp8_sm120, nullptr},
+    {"flash_fwd_hdim160_fp8_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim160_fp8_sm121, nullptr},
+    {"flash_fwd_hdim160_fp8_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp8_sm89, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm100", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim192_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim192_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim192_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim192_bf16_causal_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim192_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim192_bf16_sm100", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim192_bf16_sm100, nullptr},
+    {"flash_fwd_hdim192_bf16_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim192_bf16_sm120, nullptr},
+    {"flash_fwd_hdim192_bf16_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim192_bf16_sm121, nullptr},
+    {"flash_fwd_hdim192_bf16_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_sm80, nullptr},
+    {"flash_fwd_hdim192_bf16_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_bf16_sm89, nullptr},
+    {"flash_fwd_hdim192_bf16_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim192_bf16_sm90, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm100", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim192_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim192_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim192_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim192_fp16_causal_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim192_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim192_fp16_sm100", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim192_fp16_sm100, nullptr},
+    {"flash_fwd_hdim192_fp16_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim192_fp16_sm120, nullptr},
+    {"flash_fwd_hdim192_fp16_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim192_fp16_sm121, nullptr},
+    {"flash_fwd_hdim192_fp16_sm80", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_sm80, nullptr},
+    {"flash_fwd_hdim192_fp16_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp16_sm89, nullptr},
+    {"flash_fwd_hdim192_fp16_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim192_fp16_sm90, nullptr},
+    {"flash_fwd_hdim192_fp8_causal_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim192_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim192_fp8_causal_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim192_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim192_fp8_causal_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim192_fp8_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim192_fp8_sm120, nullptr},
+    {"flash_fwd_hdim192_fp8_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim192_fp8_sm121, nullptr},
+    {"flash_fwd_hdim192_fp8_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp8_sm89, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm100", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim224_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim224_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim224_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim224_bf16_causal_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim224_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim224_bf16_sm100", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim224_bf16_sm100, nullptr},
+    {"flash_fwd_hdim224_bf16_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim224_bf16_sm120, nullptr},
+    {"flash_fwd_hdim224_bf16_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim224_bf16_sm121, nullptr},
+    {"flash_fwd_hdim224_bf16_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_sm80, nullptr},
+    {"flash_fwd_hdim224_bf16_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_bf16_sm89, nullptr},
+    {"flash_fwd_hdim224_bf16_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim224_bf16_sm90, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm100", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim224_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim224_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim224_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim224_fp16_causal_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim224_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim224_fp16_sm100", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim224_fp16_sm100, nullptr},
+    {"flash_fwd_hdim224_fp16_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim224_fp16_sm120, nullptr},
+    {"flash_fwd_hdim224_fp16_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim224_fp16_sm121, nullptr},
+    {"flash_fwd_hdim224_fp16_sm80", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_sm80, nullptr},
+    {"flash_fwd_hdim224_fp16_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp16_sm89, nullptr},
+    {"flash_fwd_hdim224_fp16_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim224_fp16_sm90, nullptr},
+    {"flash_fwd_hdim224_fp8_causal_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim224_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim224_fp8_causal_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim224_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim224_fp8_causal_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim224_fp8_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim224_fp8_sm120, nullptr},
+    {"flash_fwd_hdim224_fp8_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim224_fp8_sm121, nullptr},
+    {"flash_fwd_hdim224_fp8_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp8_sm89, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm100", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim256_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim256_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim256_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim256_bf16_causal_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim256_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim256_bf16_sm100", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim256_bf16_sm100, nullptr},
+    {"flash_fwd_hdim256_bf16_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim256_bf16_sm120, nullptr},
+    {"flash_fwd_hdim256_bf16_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim256_bf16_sm121, nullptr},
+    {"flash_fwd_hdim256_bf16_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_sm80, nullptr},
+    {"flash_fwd_hdim256_bf16_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_bf16_sm89, nullptr},
+    {"flash_fwd_hdim256_bf16_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim256_bf16_sm90, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm100", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim256_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim256_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim256_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim256_fp16_causal_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim256_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim256_fp16_sm100", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim256_fp16_sm100, nullptr},
+    {"flash_fwd_hdim256_fp16_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim256_fp16_sm120, nullptr},
+    {"flash_fwd_hdim256_fp16_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim256_fp16_sm121, nullptr},
+    {"flash_fwd_hdim256_fp16_sm80", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_sm80, nullptr},
+    {"flash_fwd_hdim256_fp16_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp16_sm89, nullptr},
+    {"flash_fwd_hdim256_fp16_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim256_fp16_sm90, nullptr},
+    {"flash_fwd_hdim256_fp8_causal_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim256_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim256_fp8_causal_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim256_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim256_fp8_causal_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim256_fp8_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim256_fp8_sm120, nullptr},
+    {"flash_fwd_hdim256_fp8_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim256_fp8_sm121, nullptr},
+    {"flash_fwd_hdim256_fp8_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp8_sm89, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm100", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim32_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim32_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim32_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim32_bf16_causal_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim32_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim32_bf16_sm100", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim32_bf16_sm100, nullptr},
+    {"flash_fwd_hdim32_bf16_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim32_bf16_sm120, nullptr},
+    {"flash_fwd_hdim32_bf16_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim32_bf16_sm121, nullptr},
+    {"flash_fwd_hdim32_bf16_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_sm80, nullptr},
+    {"flash_fwd_hdim32_bf16_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_bf16_sm89, nullptr},
+    {"flash_fwd_hdim32_bf16_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim32_bf16_sm90, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm100", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim32_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim32_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim32_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm75", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_causal_sm75, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim32_fp16_causal_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim32_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim32_fp16_sm100", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim32_fp16_sm100, nullptr},
+    {"flash_fwd_hdim32_fp16_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim32_fp16_sm120, nullptr},
+    {"flash_fwd_hdim32_fp16_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim32_fp16_sm121, nullptr},
+    {"flash_fwd_hdim32_fp16_sm75", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_sm75, nullptr},
+    {"flash_fwd_hdim32_fp16_sm80", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_sm80, nullptr},
+    {"flash_fwd_hdim32_fp16_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp16_sm89, nullptr},
+    {"flash_fwd_hdim32_fp16_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim32_fp16_sm90, nullptr},
+    {"flash_fwd_hdim32_fp8_causal_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim32_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim32_fp8_causal_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim32_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim32_fp8_causal_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim32_fp8_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim32_fp8_sm120, nullptr},
+    {"flash_fwd_hdim32_fp8_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim32_fp8_sm121, nullptr},
+    {"flash_fwd_hdim32_fp8_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp8_sm89, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm100", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim64_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim64_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim64_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim64_bf16_causal_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim64_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim64_bf16_sm100", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim64_bf16_sm100, nullptr},
+    {"flash_fwd_hdim64_bf16_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim64_bf16_sm120, nullptr},
+    {"flash_fwd_hdim64_bf16_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim64_bf16_sm121, nullptr},
+    {"flash_fwd_hdim64_bf16_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_sm80, nullptr},
+    {"flash_fwd_hdim64_bf16_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_bf16_sm89, nullptr},
+    {"flash_fwd_hdim64_bf16_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim64_bf16_sm90, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm100", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim64_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim64_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim64_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm75", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_causal_sm75, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim64_fp16_causal_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim64_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim64_fp16_sm100", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim64_fp16_sm100, nullptr},
+    {"flash_fwd_hdim64_fp16_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim64_fp16_sm120, nullptr},
+    {"flash_fwd_hdim64_fp16_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim64_fp16_sm121, nullptr},
+    {"flash_fwd_hdim64_fp16_sm75", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_sm75, nullptr},
+    {"flash_fwd_hdim64_fp16_sm80", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_sm80, nullptr},
+    {"flash_fwd_hdim64_fp16_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp16_sm89, nullptr},
+    {"flash_fwd_hdim64_fp16_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim64_fp16_sm90, nullptr},
+    {"flash_fwd_hdim64_fp8_causal_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim64_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim64_fp8_causal_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim64_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim64_fp8_causal_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim64_fp8_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim64_fp8_sm120, nullptr},
+    {"flash_fwd_hdim64_fp8_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim64_fp8_sm121, nullptr},
+    {"flash_fwd_hdim64_fp8_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp8_sm89, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm100", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim96_bf16_causal_sm100, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim96_bf16_causal_sm120, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim96_bf16_causal_sm121, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_causal_sm80, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_causal_sm89, nullptr},
+    {"flash_fwd_hdim96_bf16_causal_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim96_bf16_causal_sm90, nullptr},
+    {"flash_fwd_hdim96_bf16_sm100", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 100, newest(103, 103), flash_fwd_hdim96_bf16_sm100, nullptr},
+    {"flash_fwd_hdim96_bf16_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 120, newest(121, 121), flash_fwd_hdim96_bf16_sm120, nullptr},
+    {"flash_fwd_hdim96_bf16_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 121, newest(121, 121), flash_fwd_hdim96_bf16_sm121, nullptr},
+    {"flash_fwd_hdim96_bf16_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_sm80, nullptr},
+    {"flash_fwd_hdim96_bf16_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_bf16_sm89, nullptr},
+    {"flash_fwd_hdim96_bf16_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim96_bf16_sm90, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm100", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 100, newest(103, 103), flash_fwd_hdim96_fp16_causal_sm100, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 120, newest(121, 121), flash_fwd_hdim96_fp16_causal_sm120, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 121, newest(121, 121), flash_fwd_hdim96_fp16_causal_sm121, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm75", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_causal_sm75, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_causal_sm80, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_causal_sm89, nullptr},
+    {"flash_fwd_hdim96_fp16_causal_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim96_fp16_causal_sm90, nullptr},
+    {"flash_fwd_hdim96_fp16_sm100", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 100, newest(103, 103), flash_fwd_hdim96_fp16_sm100, nullptr},
+    {"flash_fwd_hdim96_fp16_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 120, newest(121, 121), flash_fwd_hdim96_fp16_sm120, nullptr},
+    {"flash_fwd_hdim96_fp16_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 121, newest(121, 121), flash_fwd_hdim96_fp16_sm121, nullptr},
+    {"flash_fwd_hdim96_fp16_sm75", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 75, newest(79, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_sm75, nullptr},
+    {"flash_fwd_hdim96_fp16_sm80", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_sm80, nullptr},
+    {"flash_fwd_hdim96_fp16_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp16_sm89, nullptr},
+    {"flash_fwd_hdim96_fp16_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim96_fp16_sm90, nullptr},
+    {"flash_fwd_hdim96_fp8_causal_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim96_fp8_causal_sm120, nullptr},
+    {"flash_fwd_hdim96_fp8_causal_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim96_fp8_causal_sm121, nullptr},
+    {"flash_fwd_hdim96_fp8_causal_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim96_fp8_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim96_fp8_sm120, nullptr},
+    {"flash_fwd_hdim96_fp8_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim96_fp8_sm121, nullptr},
+    {"flash_fwd_hdim96_fp8_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp8_sm89, nullptr},
+    {"flash_fwd_split_hdim128_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim128_bf16_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim128_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim128_fp16_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim160_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim160_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim160_bf16_sm80", KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim160_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim160_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim160_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim160_fp16_sm80", KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim160_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim192_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim192_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim192_bf16_sm80", KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim192_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim192_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim192_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim192_fp16_sm80", KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim192_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim224_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim224_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim224_bf16_sm80", KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim224_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim224_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim224_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim224_fp16_sm80", KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim224_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim256_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim256_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim256_bf16_sm80", KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim256_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim256_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim256_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim256_fp16_sm80", KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim256_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim32_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim32_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim32_bf16_sm80", KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim32_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim32_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim32_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim32_fp16_sm80", KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim32_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim64_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim64_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim64_bf16_sm80", KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim64_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim64_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim64_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim64_fp16_sm80", KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim64_fp16_sm80, nullptr},
+    {"flash_fwd_split_hdim96_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim96_bf16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim96_bf16_sm80", KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim96_bf16_sm80, nullptr},
+    {"flash_fwd_split_hdim96_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim96_fp16_causal_sm80, nullptr},
+    {"flash_fwd_split_hdim96_fp16_sm80", KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim96_fp16_sm80, nullptr},
+    {"flash_prepare_scheduler_sm80", KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_prepare_scheduler_sm80, nullptr},
 };
 
-bool is_causal(const kgen_fwd_params& p) { return (p.flags & KGEN_FLAG_CAUSAL) != 0; }
+// What choosing among variants needs to know of each beside its row above, at the same place.
+struct origin {
+    int32_t newest_for_machine_code;  // compute capability; newer GPUs run what the driver compiles from PTX
+    int32_t shared_bytes;             // shared memory of a block
+    int32_t made_for_shared_bytes;    // what a block may have on the GPUs that the plan was made for
+};
+constexpr origin ORIGINS[] = {
+    {103, 164864, 232448},
+    {121, 90368, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 90368, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 90368, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 90368, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 139776, 232448},
+    {121, 90624, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 90624, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 90624, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 90624, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 164864, 232448},
+    {121, 78080, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 78080, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 78080, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 164864, 232448},
+    {121, 78080, 101376},
+    {89, 164864, 166912},
+    {90, 164864, 232448},
+    {103, 123392, 232448},
+    {121, 90368, 101376},
+    {89, 123392, 166912},
+    {90, 123392, 232448},
+    {103, 123392, 232448},
+    {121, 90368, 101376},
+    {89, 123392, 166912},
+    {90, 123392, 232448},
+    {103, 123392, 232448},
+    {121, 90368, 101376},
+    {89, 123392, 166912},
+    {90, 123392, 232448},
+    {103, 123392, 232448},
+    {121, 90368, 101376},
+    {89, 123392, 166912},
+    {90, 123392, 232448},
+    {103, 139776, 232448},
+    {121, 67840, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 67840, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 67840, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 139776, 232448},
+    {121, 67840, 101376},
+    {89, 139776, 166912},
+    {90, 139776, 232448},
+    {103, 66560, 232448},
+    {121, 66560, 101376},
+    {89, 66560, 166912},
+    {90, 66560, 232448},
+    {103, 66560, 232448},
+    {121, 66560, 101376},
+    {89, 66560, 166912},
+    {90, 66560, 232448},
+    {103, 66560, 232448},
+    {121, 66560, 101376},
+    {89, 66560, 166912},
+    {90, 66560, 232448},
+    {103, 66560, 232448},
+    {121, 66560, 101376},
+    {89, 66560, 166912},
+    {90, 66560, 232448},
+    {103, 99328, 232448},
+    {121, 99328, 101376},
+    {89, 99328, 166912},
+    {90, 99328, 232448},
+    {103, 99328, 232448},
+    {121, 99328, 101376},
+    {89, 99328, 166912},
+    {90, 99328, 232448},
+    {103, 99328, 232448},
+    {121, 99328, 101376},
+    {89, 99328, 166912},
+    {90, 99328, 232448},
+    {103, 99328, 232448},
+    {121, 99328, 101376},
+    {89, 99328, 166912},
+    {90, 99328, 232448},
+    {103, 132096, 232448},
+    {121, 90624, 101376},
+    {89, 132096, 166912},
+    {90, 132096, 232448},
+    {103, 132096, 232448},
+    {121, 90624, 101376},
+    {89, 132096, 166912},
+    {90, 132096, 232448},
+    {103, 132096, 232448},
+    {121, 90624, 101376},
+    {89, 132096, 166912},
+    {90, 132096, 232448},
+    {103, 132096, 232448},
+    {121, 90624, 101376},
+    {89, 132096, 166912},
+    {90, 132096, 232448},
+    {89, 4096, 166912},
+    {103, 57344, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 65536, 166912},
+    {89, 49152, 101376},
+    {90, 65536, 232448},
+    {103, 57344, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 65536, 166912},
+    {89, 49152, 101376},
+    {90, 65536, 232448},
+    {103, 57344, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 65536, 65536},
+    {89, 65536, 166912},
+    {89, 49152, 101376},
+    {90, 65536, 232448},
+    {103, 57344, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 65536, 65536},
+    {89, 65536, 166912},
+    {89, 49152, 101376},
+    {90, 65536, 232448},
+    {121, 32768, 101376},
+    {121, 32768, 101376},
+    {89, 32768, 101376},
+    {121, 32768, 101376},
+    {121, 32768, 101376},
+    {89, 32768, 101376},
+    {103, 61440, 232448},
+    {121, 40960, 101376},
+    {121, 40960, 101376},
+    {89, 61440, 166912},
+    {89, 40960, 101376},
+    {90, 61440, 232448},
+    {103, 61440, 232448},
+    {121, 40960, 101376},
+    {121, 40960, 101376},
+    {89, 61440, 166912},
+    {89, 40960, 101376},
+    {90, 61440, 232448},
+    {103, 61440, 232448},
+    {121, 40960, 101376},
+    {121, 40960, 101376},
+    {89, 61440, 166912},
+    {89, 40960, 101376},
+    {90, 61440, 232448},
+    {103, 61440, 232448},
+    {121, 40960, 101376},
+    {121, 40960, 101376},
+    {89, 61440, 166912},
+    {89, 40960, 101376},
+    {90, 61440, 232448},
+    {121, 30720, 101376},
+    {121, 30720, 101376},
+    {89, 30720, 101376},
+    {121, 30720, 101376},
+    {121, 30720, 101376},
+    {89, 30720, 101376},
+    {103, 73728, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 73728, 166912},
+    {89, 49152, 101376},
+    {90, 73728, 232448},
+    {103, 73728, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 73728, 166912},
+    {89, 49152, 101376},
+    {90, 73728, 232448},
+    {103, 73728, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 73728, 166912},
+    {89, 49152, 101376},
+    {90, 73728, 232448},
+    {103, 73728, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 73728, 166912},
+    {89, 49152, 101376},
+    {90, 73728, 232448},
+    {121, 36864, 101376},
+    {121, 36864, 101376},
+    {89, 36864, 101376},
+    {121, 36864, 101376},
+    {121, 36864, 101376},
+    {89, 36864, 101376},
+    {103, 86016, 232448},
+    {121, 86016, 101376},
+    {121, 86016, 101376},
+    {89, 86016, 166912},
+    {89, 86016, 101376},
+    {90, 86016, 232448},
+    {103, 100352, 232448},
+    {121, 86016, 101376},
+    {121, 86016, 101376},
+    {89, 100352, 166912},
+    {89, 86016, 101376},
+    {90, 100352, 232448},
+    {103, 86016, 232448},
+    {121, 86016, 101376},
+    {121, 86016, 101376},
+    {89, 86016, 166912},
+    {89, 86016, 101376},
+    {90, 86016, 232448},
+    {103, 100352, 232448},
+    {121, 86016, 101376},
+    {121, 86016, 101376},
+    {89, 100352, 166912},
+    {89, 86016, 101376},
+    {90, 100352, 232448},
+    {121, 43008, 101376},
+    {121, 43008, 101376},
+    {89, 43008, 101376},
+    {121, 43008, 101376},
+    {121, 43008, 101376},
+    {89, 43008, 101376},
+    {103, 98304, 232448},
+    {121, 98304, 101376},
+    {121, 98304, 101376},
+    {89, 98304, 166912},
+    {89, 98304, 101376},
+    {90, 98304, 232448},
+    {103, 98304, 232448},
+    {121, 98304, 101376},
+    {121, 98304, 101376},
+    {89, 98304, 166912},
+    {89, 98304, 101376},
+    {90, 98304, 232448},
+    {103, 98304, 232448},
+    {121, 98304, 101376},
+    {121, 98304, 101376},
+    {89, 98304, 166912},
+    {89, 98304, 101376},
+    {90, 98304, 232448},
+    {103, 98304, 232448},
+    {121, 98304, 101376},
+    {121, 98304, 101376},
+    {89, 98304, 166912},
+    {89, 98304, 101376},
+    {90, 98304, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 49152, 101376},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 49152, 101376},
+    {103, 24576, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 166912},
+    {89, 24576, 101376},
+    {90, 24576, 232448},
+    {103, 24576, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 166912},
+    {89, 24576, 101376},
+    {90, 24576, 232448},
+    {103, 24576, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {79, 14336, 65536},
+    {89, 24576, 166912},
+    {89, 24576, 101376},
+    {90, 24576, 232448},
+    {103, 24576, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {79, 14336, 65536},
+    {89, 24576, 166912},
+    {89, 24576, 101376},
+    {90, 24576, 232448},
+    {121, 12288, 101376},
+    {121, 12288, 101376},
+    {89, 12288, 101376},
+    {121, 12288, 101376},
+    {121, 12288, 101376},
+    {89, 12288, 101376},
+    {103, 49152, 232448},
+    {121, 32768, 101376},
+    {121, 32768, 101376},
+    {89, 49152, 166912},
+    {89, 32768, 101376},
+    {90, 49152, 232448},
+    {103, 45056, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 49152, 166912},
+    {89, 49152, 101376},
+    {90, 45056, 232448},
+    {103, 49152, 232448},
+    {121, 32768, 101376},
+    {121, 32768, 101376},
+    {79, 32768, 65536},
+    {89, 49152, 166912},
+    {89, 32768, 101376},
+    {90, 49152, 232448},
+    {103, 45056, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 32768, 65536},
+    {89, 49152, 166912},
+    {89, 49152, 101376},
+    {90, 45056, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 101376},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 101376},
+    {103, 49152, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 49152, 166912},
+    {89, 49152, 101376},
+    {90, 49152, 232448},
+    {103, 49152, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {89, 55296, 166912},
+    {89, 49152, 101376},
+    {90, 55296, 232448},
+    {103, 49152, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 49152, 65536},
+    {89, 49152, 166912},
+    {89, 49152, 101376},
+    {90, 49152, 232448},
+    {103, 49152, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 49152, 65536},
+    {89, 55296, 166912},
+    {89, 49152, 101376},
+    {90, 55296, 232448},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 101376},
+    {121, 24576, 101376},
+    {121, 24576, 101376},
+    {89, 24576, 101376},
+    {89, 102976, 166912},
+    {89, 102976, 166912},
+    {89, 102976, 166912},
+    {89, 102976, 166912},
+    {89, 87616, 166912},
+    {89, 87616, 166912},
+    {89, 87616, 166912},
+    {89, 87616, 166912},
+    {89, 105024, 166912},
+    {89, 105024, 166912},
+    {89, 105024, 166912},
+    {89, 105024, 166912},
+    {89, 122432, 166912},
+    {89, 122432, 166912},
+    {89, 122432, 166912},
+    {89, 122432, 166912},
+    {89, 139840, 166912},
+    {89, 139840, 166912},
+    {89, 139840, 166912},
+    {89, 139840, 166912},
+    {89, 50752, 166912},
+    {89, 50752, 166912},
+    {89, 50752, 166912},
+    {89, 50752, 166912},
+    {89, 35392, 166912},
+    {89, 35392, 166912},
+    {89, 35392, 166912},
+    {89, 35392, 166912},
+    {89, 77376, 166912},
+    {89, 77376, 166912},
+    {89, 77376, 166912},
+    {89, 77376, 166912},
+    {89, 64, 166912},
+};
 
-bool has_dtype_and_mask(const kgen_variant& v, const kgen_fwd_params& p) {
-    return v.kind == KGEN_KIND_FWD && v.dtype == p.dtype && (v.causal != 0) == is_causal(p);
+// The workspace function of each backward variant, at its place in the table.
+constexpr size_t (*BWD_WORKSPACES[])(const kgen_bwd_params*) = {
+    flash_bwd_hdim128_bf16_causal_sm100_workspace,
+    flash_bwd_hdim128_bf16_causal_sm120_workspace,
+    flash_bwd_hdim128_bf16_causal_sm80_workspace,
+    flash_bwd_hdim128_bf16_causal_sm90_workspace,
+    flash_bwd_hdim128_bf16_sm100_workspace,
+    flash_bwd_hdim128_bf16_sm120_workspace,
+    flash_bwd_hdim128_bf16_sm80_workspace,
+    flash_bwd_hdim128_bf16_sm90_workspace,
+    flash_bwd_hdim128_fp16_causal_sm100_workspace,
+    flash_bwd_hdim128_fp16_causal_sm120_workspace,
+    flash_bwd_hdim128_fp16_causal_sm80_workspace,
+    flash_bwd_hdim128_fp16_causal_sm90_workspace,
+    flash_bwd_hdim128_fp16_sm100_workspace,
+    flash_bwd_hdim128_fp16_sm120_workspace,
+    flash_bwd_hdim128_fp16_sm80_workspace,
+    flash_bwd_hdim128_fp16_sm90_workspace,
+    flash_bwd_hdim160_bf16_causal_sm100_workspace,
+    flash_bwd_hdim160_bf16_causal_sm120_workspace,
+    flash_bwd_hdim160_bf16_causal_sm80_workspace,
+    flash_bwd_hdim160_bf16_causal_sm90_workspace,
+    flash_bwd_hdim160_bf16_sm100_workspace,
+    flash_bwd_hdim160_bf16_sm120_workspace,
+    flash_bwd_hdim160_bf16_sm80_workspace,
+    flash_bwd_hdim160_bf16_sm90_workspace,
+    flash_bwd_hdim160_fp16_causal_sm100_workspace,
+    flash_bwd_hdim160_fp16_causal_sm120_workspace,
+    flash_bwd_hdim160_fp16_causal_sm80_workspace,
+    flash_bwd_hdim160_fp16_causal_sm90_workspace,
+    flash_bwd_hdim160_fp16_sm100_workspace,
+    flash_bwd_hdim160_fp16_sm120_workspace,
+    flash_bwd_hdim160_fp16_sm80_workspace,
+    flash_bwd_hdim160_fp16_sm90_workspace,
+    flash_bwd_hdim192_bf16_causal_sm100_workspace,
+    flash_bwd_hdim192_bf16_causal_sm120_workspace,
+    flash_bwd_hdim192_bf16_causal_sm80_workspace,
+    flash_bwd_hdim192_bf16_causal_sm90_workspace,
+    flash_bwd_hdim192_bf16_sm100_workspace,
+    flash_bwd_hdim192_bf16_sm120_workspace,
+    flash_bwd_hdim192_bf16_sm80_workspace,
+    flash_bwd_hdim192_bf16_sm90_workspace,
+    flash_bwd_hdim192_fp16_causal_sm100_workspace,
+    flash_bwd_hdim192_fp16_causal_sm120_workspace,
+    flash_bwd_hdim192_fp16_causal_sm80_workspace,
+    flash_bwd_hdim192_fp16_causal_sm90_workspace,
+    flash_bwd_hdim192_fp16_sm100_workspace,
+    flash_bwd_hdim192_fp16_sm120_workspace,
+    flash_bwd_hdim192_fp16_sm80_workspace,
+    flash_bwd_hdim192_fp16_sm90_workspace,
+    flash_bwd_hdim224_bf16_causal_sm100_workspace,
+    flash_bwd_hdim224_bf16_causal_sm120_workspace,
+    flash_bwd_hdim224_bf16_causal_sm80_workspace,
+    flash_bwd_hdim224_bf16_causal_sm90_workspace,
+    flash_bwd_hdim224_bf16_sm100_workspace,
+    flash_bwd_hdim224_bf16_sm120_workspace,
+    flash_bwd_hdim224_bf16_sm80_workspace,
+    flash_bwd_hdim224_bf16_sm90_workspace,
+    flash_bwd_hdim224_fp16_causal_sm100_workspace,
+    flash_bwd_hdim224_fp16_causal_sm120_workspace,
+    flash_bwd_hdim224_fp16_causal_sm80_workspace,
+    flash_bwd_hdim224_fp16_causal_sm90_workspace,
+    flash_bwd_hdim224_fp16_sm100_workspace,
+    flash_bwd_hdim224_fp16_sm120_workspace,
+    flash_bwd_hdim224_fp16_sm80_workspace,
+    flash_bwd_hdim224_fp16_sm90_workspace,
+    flash_bwd_hdim256_bf16_causal_sm100_workspace,
+    flash_bwd_hdim256_bf16_causal_sm120_workspace,
+    flash_bwd_hdim256_bf16_causal_sm80_workspace,
+    flash_bwd_hdim256_bf16_causal_sm90_workspace,
+    flash_bwd_hdim256_bf16_sm100_workspace,
+    flash_bwd_hdim256_bf16_sm120_workspace,
+    flash_bwd_hdim256_bf16_sm80_workspace,
+    flash_bwd_hdim256_bf16_sm90_workspace,
+    flash_bwd_hdim256_fp16_causal_sm100_workspace,
+    flash_bwd_hdim256_fp16_causal_sm120_workspace,
+    flash_bwd_hdim256_fp16_causal_sm80_workspace,
+    flash_bwd_hdim256_fp16_causal_sm90_workspace,
+    flash_bwd_hdim256_fp16_sm100_workspace,
+    flash_bwd_hdim256_fp16_sm120_workspace,
+    flash_bwd_hdim256_fp16_sm80_workspace,
+    flash_bwd_hdim256_fp16_sm90_workspace,
+    flash_bwd_hdim32_bf16_causal_sm100_workspace,
+    flash_bwd_hdim32_bf16_causal_sm120_workspace,
+    flash_bwd_hdim32_bf16_causal_sm80_workspace,
+    flash_bwd_hdim32_bf16_causal_sm90_workspace,
+    flash_bwd_hdim32_bf16_sm100_workspace,
+    flash_bwd_hdim32_bf16_sm120_workspace,
+    flash_bwd_hdim32_bf16_sm80_workspace,
+    flash_bwd_hdim32_bf16_sm90_workspace,
+    flash_bwd_hdim32_fp16_causal_sm100_workspace,
+    flash_bwd_hdim32_fp16_causal_sm120_workspace,
+    flash_bwd_hdim32_fp16_causal_sm80_workspace,
+    flash_bwd_hdim32_fp16_causal_sm90_workspace,
+    flash_bwd_hdim32_fp16_sm100_workspace,
+    flash_bwd_hdim32_fp16_sm120_workspace,
+    flash_bwd_hdim32_fp16_sm80_workspace,
+    flash_bwd_hdim32_fp16_sm90_workspace,
+    flash_bwd_hdim64_bf16_causal_sm100_workspace,
+    flash_bwd_hdim64_bf16_causal_sm120_workspace,
+    flash_bwd_hdim64_bf16_causal_sm80_workspace,
+    flash_bwd_hdim64_bf16_causal_sm90_workspace,
+    flash_bwd_hdim64_bf16_sm100_workspace,
+    flash_bwd_hdim64_bf16_sm120_workspace,
+    flash_bwd_hdim64_bf16_sm80_workspace,
+    flash_bwd_hdim64_bf16_sm90_workspace,
+    flash_bwd_hdim64_fp16_causal_sm100_workspace,
+    flash_bwd_hdim64_fp16_causal_sm120_workspace,
+    flash_bwd_hdim64_fp16_causal_sm80_workspace,
+    flash_bwd_hdim64_fp16_causal_sm90_workspace,
+    flash_bwd_hdim64_fp16_sm100_workspace,
+    flash_bwd_hdim64_fp16_sm120_workspace,
+    flash_bwd_hdim64_fp16_sm80_workspace,
+    flash_bwd_hdim64_fp16_sm90_workspace,
+    flash_bwd_hdim96_bf16_causal_sm100_workspace,
+    flash_bwd_hdim96_bf16_causal_sm120_workspace,
+    flash_bwd_hdim96_bf16_causal_sm80_workspace,
+    flash_bwd_hdim96_bf16_causal_sm90_workspace,
+    flash_bwd_hdim96_bf16_sm100_workspace,
+    flash_bwd_hdim96_bf16_sm120_workspace,
+    flash_bwd_hdim96_bf16_sm80_workspace,
+    flash_bwd_hdim96_bf16_sm90_workspace,
+    flash_bwd_hdim96_fp16_causal_sm100_workspace,
+    flash_bwd_hdim96_fp16_causal_sm120_workspace,
+    flash_bwd_hdim96_fp16_causal_sm80_workspace,
+    flash_bwd_hdim96_fp16_causal_sm90_workspace,
+    flash_bwd_hdim96_fp16_sm100_workspace,
+    flash_bwd_hdim96_fp16_sm120_workspace,
+    flash_bwd_hdim96_fp16_sm80_workspace,
+    flash_bwd_hdim96_fp16_sm90_workspace,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+};
+
+// Tiles of 16 rows that one multiprocessor runs at once, of each split-KV variant at its place in the table.
+constexpr int32_t SPLIT_TILES_PER_SM[] = {
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,
+    3,
+    3,
+    3,
+    3,
+    2,
+    2,
+    2,
+    2,
+    1,
+    1,
+    1,
+    1,
+    0,
+};
+
+// What a request asks of a variant.
+struct wanted {
+    int32_t kind, head_dim, dtype;
+    bool causal;
+};
+
+bool has_dtype_and_mask(const kgen_variant& v, const wanted& w) {
+    return v.kind == w.kind && v.dtype == w.dtype && (v.causal != 0) == w.causal;
 }
 
+const origin& origin_of(const kgen_variant& v) { return ORIGINS[&v - VARIANTS]; }
+
 bool runs_on(const kgen_variant& v, int capability) { return v.target <= capability && capability <= v.target_max; }
+
+// Whether `a` serves a device better than `b`, where both run on it:
+//   1. machine code before PTX: it is what was tuned, and it loads at once;
+//   2. machine code made for the newer GPU;
+//   3. PTX made for the newer generation (the major of its compute capability), which has the better instructions;
+//   4. of one generation, PTX whose plan was made for as much shared memory a block as the device has, or the most
+//      below that; if all were made for more, for the least. So sm80's plans serve 9.x and 10.x, and sm89's 12.x.
+bool is_better(const kgen_variant& a, const kgen_variant& b, int capability, int32_t shared_bytes) {
+    const bool native_a = capability <= origin_of(a).newest_for_machine_code;
+    const bool native_b = capability <= origin_of(b).newest_for_machine_code;
+    if (native_a != native_b) return native_a;
+    if (native_a || a.target / 10 != b.target / 10) return a.target > b.target;
+    const int32_t shared_a = origin_of(a).made_for_shared_bytes;
+    const int32_t shared_b = origin_of(b).made_for_shared_bytes;
+    if ((shared_a <= shared_bytes) != (shared_b <= shared_bytes)) return shared_a <= shared_bytes;
+    return shared_a <= shared_bytes ? shared_a > shared_b : shared_a < shared_b;
+}
 
 const char* dtype_name(int32_t dtype) {
     switch (dtype) {
@@ -109,9 +2265,9 @@ const char* dtype_name(int32_t dtype) {
 }
 
 // Says what was asked for and the nearest thing the library holds.
-int no_variant(const kgen_fwd_params& p, int capability) {
+int no_variant(const char* caller, const wanted& p, int capability) {
     const char* dtype = dtype_name(p.dtype);
-    const char* mask = is_causal(p) ? "causal" : "not causal";
+    const char* mask = p.causal ? "causal" : "not causal";
     const kgen_variant* elsewhere = nullptr;  // the right kernel, for other devices
     int32_t below = 0, above = 0;             // nearest head dims held
     for (const kgen_variant& v : VARIANTS) {
@@ -124,46 +2280,145 @@ int no_variant(const kgen_fwd_params& p, int capability) {
         }
     }
     if (elsewhere != nullptr && elsewhere->target_max == EVERY_NEWER_GPU) {
-        return fail(KGEN_ERROR_NO_VARIANT, "kgen_fwd: %s needs compute capability %d.%d or newer; this device has %d.%d", elsewhere->name,
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: %s needs compute capability %d.%d or newer; this device has %d.%d", caller, elsewhere->name,
                     elsewhere->target / 10, elsewhere->target % 10, capability / 10, capability % 10);
     }
     if (elsewhere != nullptr) {
-        return fail(KGEN_ERROR_NO_VARIANT, "kgen_fwd: %s runs on compute capability %d.%d to %d.%d; this device has %d.%d",
-                    elsewhere->name, elsewhere->target / 10, elsewhere->target % 10, elsewhere->target_max / 10,
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: %s runs on compute capability %d.%d to %d.%d; this device has %d.%d",
+                    caller, elsewhere->name, elsewhere->target / 10, elsewhere->target % 10, elsewhere->target_max / 10,
                     elsewhere->target_max % 10, capability / 10, capability % 10);
     }
     if (below != 0 && above != 0) {
-        return fail(KGEN_ERROR_NO_VARIANT, "kgen_fwd: no variant for head_dim %d, %s, %s; the nearest head dims held are %d and %d",
-                    p.head_dim, dtype, mask, below, above);
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dims held are %d and %d",
+                    caller, p.head_dim, dtype, mask, below, above);
     }
     if (below != 0 || above != 0) {
-        return fail(KGEN_ERROR_NO_VARIANT, "kgen_fwd: no variant for head_dim %d, %s, %s; the nearest head dim held is %d", p.head_dim,
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dim held is %d", caller, p.head_dim,
                     dtype, mask, below != 0 ? below : above);
     }
-    return fail(KGEN_ERROR_NO_VARIANT, "kgen_fwd: no variant that is %s and %s for compute capability %d.%d; kgen_variants() lists what is held",
-                dtype, mask, capability / 10, capability % 10);
+    return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant that is %s and %s for compute capability %d.%d; kgen_variants() lists what is held",
+                caller, dtype, mask, capability / 10, capability % 10);
+}
+
+// The variants that answer a request on a device.
+struct answer {
+    const kgen_variant* best;       // the one that serves it best (`is_better`); NULL if none runs there
+    const kgen_variant* too_large;  // one whose blocks the device has not enough shared memory for
+};
+
+answer find(const wanted& w, int capability) {
+    const int32_t shared_bytes = device_shared_memory();
+    answer found = {};
+    for (const kgen_variant& v : VARIANTS) {
+        if (!has_dtype_and_mask(v, w) || v.head_dim != w.head_dim || !runs_on(v, capability)) continue;
+        if (origin_of(v).shared_bytes > shared_bytes) {
+            found.too_large = &v;
+        } else if (found.best == nullptr || is_better(v, *found.best, capability, shared_bytes)) {
+            found.best = &v;
+        }
+    }
+    return found;
+}
+
+// The variant that serves the current device best; NULL, with a reason, if none runs there.
+const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
+    const int capability = device_capability();
+    if (capability == 0) {
+        code = KGEN_ERROR_LAUNCH;  // the reason is in last_error
+        return nullptr;
+    }
+    const answer found = find(w, capability);
+    if (found.best != nullptr) {
+        code = KGEN_SUCCESS;
+    } else if (found.too_large != nullptr) {
+        code = fail(KGEN_ERROR_NO_VARIANT, "%s: %s takes %d bytes of shared memory a block; this device has %d", caller,
+                    found.too_large->name, origin_of(*found.too_large).shared_bytes, device_shared_memory());
+    } else {
+        code = no_variant(caller, w, capability);
+    }
+    return found.best;
+}
+
+// A request that is to be split: the kernels in their order, what they are given, and the workspace that takes.
+struct split_path {
+    const kgen_variant* prepare;  // NULL: lengths are equal, or the caller has the counts
+    const kgen_variant* split;
+    const kgen_variant* combine;
+    kgen_fwd_params params;
+    size_t counts_offset;  // of split_counts in the workspace, where `prepare` is to write them
+    size_t bytes;
+};
+
+// True if the library can split the request and that is asked for or gains something. Looks at no tensor.
+bool plan_split(const kgen_fwd_params& request, split_path& path) {
+    kgen_fwd_params& p = path.params = request;
+    if (p.num_splits == 1 || p.num_splits < 0 || p.batch <= 0 || p.seqlen_q <= 0 || p.seqlen_k <= 0 || p.num_heads_k <= 0 ||
+        p.num_heads <= 0 || p.num_heads % p.num_heads_k != 0) {
+        return false;
+    }
+    const int capability = device_capability();
+    const int32_t multiprocessors = capability == 0 ? 0 : multiprocessor_count();
+    if (multiprocessors == 0 || (p.num_splits == 0 && !splitting_gains(p, multiprocessors))) return false;
+    path.split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.dtype, (p.flags & KGEN_FLAG_CAUSAL) != 0}, capability).best;
+    path.combine = find({KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, false}, capability).best;
+    if (path.split == nullptr || path.combine == nullptr) return false;
+
+    p.concurrent_blocks = multiprocessors * SPLIT_TILES_PER_SM[path.split - VARIANTS];
+    const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
+    if (p.num_splits == 0) p.num_splits = unequal ? most_split_count(p, p.concurrent_blocks) : even_split_count(p, p.concurrent_blocks);
+    const bool counts_wanted = unequal && p.split_counts == nullptr && p.num_splits > 1;
+    path.prepare = counts_wanted ? find({KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, false}, capability).best : nullptr;
+    path.counts_offset = static_cast<size_t>(split_workspace_bytes(p) + 15) / 16 * 16;
+    path.bytes = path.counts_offset + (path.prepare != nullptr ? p.batch * sizeof(int32_t) : 0);
+    return true;
+}
+
+int launch_split(split_path& path, cudaStream_t stream) {
+    kgen_fwd_params& p = path.params;
+    if (path.prepare != nullptr) {
+        p.split_counts = reinterpret_cast<int32_t*>(static_cast<char*>(p.workspace) + path.counts_offset);
+        if (const int code = path.prepare->launch(&p, stream)) return code;
+    }
+    if (const int code = path.split->launch(&p, stream)) return code;
+    return path.combine->launch(&p, stream);
+}
+
+const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given, kgen_bwd_params& params, int& code) {
+    code = copy_bwd_params(given, caller, params);
+    if (code != KGEN_SUCCESS) return nullptr;
+    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.dtype, (params.flags & KGEN_FLAG_CAUSAL) != 0}, code);
 }
 
 }  // namespace
 
-extern "C" int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream) {
-    if (params == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "kgen_fwd: params is NULL");
-    if (params->struct_size < sizeof(kgen_fwd_params)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "kgen_fwd: params.struct_size is %u; version %d of kgen_fwd_params has %zu bytes",
-                    static_cast<unsigned>(params->struct_size), KGEN_ABI_VERSION, sizeof(kgen_fwd_params));
-    }
-    const int capability = device_capability();
-    if (capability == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
+extern "C" int kgen_fwd(const kgen_fwd_params* given, cudaStream_t stream) {
+    kgen_fwd_params params;
+    if (const int code = copy_fwd_params(given, "kgen_fwd", params)) return code;
+    split_path path;
+    if (params.workspace != nullptr && plan_split(params, path) && params.workspace_bytes >= path.bytes) return launch_split(path, stream);
+    int code;
+    const kgen_variant* variant = choose("kgen_fwd", {KGEN_KIND_FWD, params.head_dim, params.dtype, (params.flags & KGEN_FLAG_CAUSAL) != 0}, code);
+    return variant != nullptr ? variant->launch(&params, stream) : code;
+}
 
-    // The variant made for the newest architecture that is not newer than the device.
-    const kgen_variant* best = nullptr;
-    for (const kgen_variant& v : VARIANTS) {
-        if (has_dtype_and_mask(v, *params) && v.head_dim == params->head_dim && runs_on(v, capability) &&
-            (best == nullptr || v.target > best->target)) {
-            best = &v;
-        }
-    }
-    return best != nullptr ? best->launch(params, stream) : no_variant(*params, capability);
+extern "C" size_t kgen_fwd_workspace(const kgen_fwd_params* given) {
+    kgen_fwd_params params;
+    split_path path;
+    return copy_fwd_params(given, "kgen_fwd_workspace", params) == KGEN_SUCCESS && plan_split(params, path) ? path.bytes : 0;
+}
+
+extern "C" int kgen_bwd(const kgen_bwd_params* given, cudaStream_t stream) {
+    kgen_bwd_params params;
+    int code;
+    const kgen_variant* variant = choose_bwd("kgen_bwd", given, params, code);
+    return variant != nullptr ? variant->launch_bwd(&params, stream) : code;
+}
+
+extern "C" size_t kgen_bwd_workspace(const kgen_bwd_params* given) {
+    kgen_bwd_params params;
+    int code;
+    const kgen_variant* variant = choose_bwd("kgen_bwd_workspace", given, params, code);
+    return variant != nullptr ? BWD_WORKSPACES[variant - VARIANTS](&params) : 0;
 }
 
 extern "C" const kgen_variant* kgen_variants(size_t* count) {

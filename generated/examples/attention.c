@@ -70,15 +70,17 @@ static tensor filled(size_t count, int dtype, uint32_t seed) {
     return t;
 }
 
-/* The variant named on the command line, or the library's first. */
+/* The forward variant named on the command line, or the library's first. */
 static const kgen_variant* choose(const char* name) {
     size_t count;
     const kgen_variant* variants = kgen_variants(&count);
     for (size_t i = 0; i < count; ++i) {
-        if (name == NULL || strcmp(variants[i].name, name) == 0) return &variants[i];
+        if (variants[i].kind == KGEN_KIND_FWD && (name == NULL || strcmp(variants[i].name, name) == 0)) return &variants[i];
     }
-    fprintf(stderr, "the library has no variant `%s`; it holds:\n", name);
-    for (size_t i = 0; i < count; ++i) fprintf(stderr, "  %s\n", variants[i].name);
+    fprintf(stderr, "the library has no forward variant `%s`; it holds:\n", name == NULL ? "" : name);
+    for (size_t i = 0; i < count; ++i) {
+        if (variants[i].kind == KGEN_KIND_FWD) fprintf(stderr, "  %s\n", variants[i].name);
+    }
     exit(2);
 }
 

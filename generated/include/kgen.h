@@ -20,7 +20,7 @@ typedef struct CUstream_st* cudaStream_t;
 
 /* Version of this interface. A structure only ever grows at its end, and `struct_size` says how much of it the caller
  * knows, so that code built against an older header keeps working. */
-#define KGEN_ABI_VERSION 1
+#define KGEN_ABI_VERSION 2
 
 /* Results of every call. */
 enum {
@@ -40,9 +40,11 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
  * Shapes: Q, O (batch, seqlen_q, num_heads, head_dim); K, V (batch, seqlen_k, num_heads_k, head_dim);
- * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q. The head_dim axis is contiguous; every other
+ * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q, bf16 where that is FP8. The head_dim axis is contiguous; every other
  * stride is free, in elements, and may be negative. Tensors whose pointers and strides are multiples of 16 bytes are
  * moved in 16-byte pieces; any others element by element, correct but slower.
+ *
+ * With KGEN_DTYPE_FP8_E4M3, Q, K and V are E4M3 and O is bf16; the numbers attended to are q * q_descale and so on.
  *
  * Query head h reads key head h / (num_heads / num_heads_k). Causal masks are aligned to the bottom right: row i of
  * a sequence sees key j when j <= i + seqlen_k - seqlen_q. A row that sees no key gives O = 0 and LSE = -infinity.
@@ -81,12 +83,98 @@ typedef struct kgen_fwd_params {
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
     float softmax_scale; /* finite and >= 0; usually 1 / sqrt(head_dim) */
+
+    /* From version 2 on; zeros for a caller that knows version 1. */
+
+    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. Finite, those
+     * of Q and K above 0. Strides in floats; 0 repeats one. */
+    const float* q_descale;
+    const float* k_descale;
+    const float* v_descale;
+    int64_t q_descale_batch_stride, q_descale_head_stride;
+    int64_t k_descale_batch_stride, k_descale_head_stride;
+    int64_t v_descale_batch_stride, v_descale_head_stride;
+
+    /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch], where the caller knows
+     * them; 0 where not. Only kernels that copy by TMA and the split path's workspace look at them. */
+    int32_t total_q;
+    int32_t total_k;
+
+    /* Split-KV: the keys of a sequence are shared out over up to this many blocks, whose partial results a second
+     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split. At most 256. */
+    int32_t num_splits;
+    int32_t concurrent_blocks; /* prepare_scheduler only: blocks of fwd_split that run at once; 0: two a multiprocessor */
+    int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
+                              * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all, but
+                              * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
+                              * one prepare_scheduler serves all layers of a model */
+    void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
+    size_t workspace_bytes;  /* at least kgen_fwd_workspace() */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
+/* Backward only: the same inputs give the same bits. Without it the parts of dQ are added in whatever order they come. */
+#define KGEN_FLAG_DETERMINISTIC 2u
 
-/* A launcher: checks the parameters, starts one kernel on `stream`, returns one of the codes above. */
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. The kinds fwd,
+ * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
 typedef int (*kgen_fwd_launcher)(const kgen_fwd_params* params, cudaStream_t stream);
+
+/* Backward attention: dQ, dK and dV from dO = `dout` and from what the forward pass read and gave.
+ *
+ * Shapes, strides, lengths and masks are those of kgen_fwd_params; dO has the shape of O, dQ of Q, dK of K, dV of V, and
+ * all have the dtype of Q. dK and dV are sums over the query heads that read the key head. A row that sees no key has
+ * dQ = 0, a key that no row sees has dK = dV = 0. Rows beyond seqused are left untouched.
+ *
+ * Every variant comes with `size_t <name>_workspace(const kgen_bwd_params*)`: the bytes of device memory that it needs
+ * at `workspace` during the launch, from the fields behind `workspace_bytes` and the flags; pointers to tensors are not
+ * looked at, but whether cu_seqlens_q is NULL counts. 0 if the parameters are wrong (kgen_last_error() says how).
+ */
+typedef struct kgen_bwd_params {
+    uint32_t struct_size; /* sizeof(kgen_bwd_params) */
+    uint32_t flags;       /* KGEN_FLAG_* */
+
+    const void* q;
+    const void* k;
+    const void* v;
+    const void* o;
+    const void* dout;
+    const float* lse;
+    void* dq;
+    void* dk;
+    void* dv;
+    void* workspace; /* 16-byte aligned; its contents are neither read nor preserved */
+    size_t workspace_bytes;
+
+    /* Element strides. With cu_seqlens the batch stride of that side is not read. */
+    int64_t q_batch_stride, q_row_stride, q_head_stride;
+    int64_t k_batch_stride, k_row_stride, k_head_stride;
+    int64_t v_batch_stride, v_row_stride, v_head_stride;
+    int64_t o_batch_stride, o_row_stride, o_head_stride;
+    int64_t dout_batch_stride, dout_row_stride, dout_head_stride;
+    int64_t dq_batch_stride, dq_row_stride, dq_head_stride;
+    int64_t dk_batch_stride, dk_row_stride, dk_head_stride;
+    int64_t dv_batch_stride, dv_row_stride, dv_head_stride;
+    int64_t lse_batch_stride, lse_head_stride; /* rows of LSE are contiguous */
+
+    const int32_t* cu_seqlens_q;
+    const int32_t* cu_seqlens_k;
+    const int32_t* seqused_q;
+    const int32_t* seqused_k;
+
+    int32_t batch;
+    int32_t num_heads;   /* query heads; a multiple of num_heads_k */
+    int32_t num_heads_k; /* key and value heads */
+    int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence */
+    int32_t seqlen_k;    /* rows of K and V; with cu_seqlens_k or seqused_k the longest sequence */
+    int32_t total_q;     /* with cu_seqlens_q, its last entry or more; 0 means batch * seqlen_q. Otherwise not read */
+    int32_t head_dim;
+    int32_t dtype;       /* KGEN_DTYPE_* */
+    float softmax_scale; /* the forward pass's */
+} kgen_bwd_params;
+
+/* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
+typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t stream);
 
 /* One row of the table of what a library holds. */
 typedef struct kgen_variant {
@@ -97,11 +185,22 @@ typedef struct kgen_variant {
     int32_t causal;
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
-    kgen_fwd_launcher launch;
+    kgen_fwd_launcher launch;      /* NULL where kind is KGEN_KIND_BWD */
+    kgen_bwd_launcher launch_bwd;  /* NULL elsewhere */
 } kgen_variant;
 
 /* Picks the best variant for the current device and the request, and launches it. */
 int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream);
+
+/* Bytes of workspace with which kgen_fwd() may split the keys of this request on the current device; 0 where splitting
+ * gains nothing or the library holds no split-KV variant. Pointers to tensors are not looked at. */
+size_t kgen_fwd_workspace(const kgen_fwd_params* params);
+
+/* Picks the best backward variant for the current device and the request, and launches its kernels. */
+int kgen_bwd(const kgen_bwd_params* params, cudaStream_t stream);
+
+/* Bytes of workspace that kgen_bwd() needs for this request on the current device; 0 if it would fail. */
+size_t kgen_bwd_workspace(const kgen_bwd_params* params);
 
 /* The variants of this library; `*count` receives their number. Sorted by name, constant for the process. */
 const kgen_variant* kgen_variants(size_t* count);

@@ -14,6 +14,11 @@ KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid) 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
 }
 
+// Copies the first `bytes` bytes (0 to 16) and writes zeros for the rest of 16, which are not read. Both 16-byte aligned.
+KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+}
+
 // Closes the group of the copies issued since the last commit.
 KGEN_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -20,4 +20,24 @@ inline int device_capability() {
     return 0;
 }
 
+// Shared memory (bytes) that a block may have on the calling thread's current device; 0 when CUDA gives none.
+inline int device_shared_memory() {
+    int device = 0, bytes = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) cudaGetLastError();  // who asks is told that nothing fits
+    return error == cudaSuccess ? bytes : 0;
+}
+
+// Multiprocessors of the calling thread's current device; 0 when CUDA does not say, and `last_error` then holds its words.
+inline int multiprocessor_count() {
+    int device = 0, count = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess) return count;
+    cudaGetLastError();  // reported here; it must not surface in an unrelated later call
+    fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    return 0;
+}
+
 }  // namespace kgen

@@ -1,11 +1,10 @@
 // What every forward kernel does with its parameters: the launcher's checks, and where a sequence lies.
 #pragma once
 
-#include <string.h>
-
 #include "kgen.h"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/params.cuh"
 #include "kgen/platform.cuh"
 
 namespace kgen {
@@ -32,6 +31,11 @@ KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t bat
     return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
 }
 
+// One of an FP8 tensor's factors: that of a batch entry and key head; 1 where the caller gave none.
+KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_t batch_stride, int64_t head_stride) {
+    return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
+}
+
 // What a variant was built for, as its launcher compares it with a request.
 struct fwd_identity {
     const char* name;
@@ -40,16 +44,31 @@ struct fwd_identity {
     bool causal;
 };
 
-// Copies the caller's structure, of whatever version, into `params` and checks every documented range.
-inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
-    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", self.name);
-    const uint32_t size = given->struct_size;
-    if (size < sizeof(kgen_fwd_params)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %u; version %d of kgen_fwd_params has %zu bytes", self.name,
-                    size, KGEN_ABI_VERSION, sizeof(kgen_fwd_params));
+// Checks the documented ranges of the numbers that the structures of every pass have. Pointers are left to the caller.
+template <class Params>
+int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
+    if ((params.flags & ~known_flags) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", name, params.flags & ~known_flags);
     }
-    memcpy(&params, given, sizeof params);
+    const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
+    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name, params.batch,
+                    params.seqlen_q, params.seqlen_k, longest);
+    }
+    if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", name,
+                    params.num_heads, params.num_heads_k);
+    }
+    if (!(params.softmax_scale >= 0.0f && params.softmax_scale <= 3.402823466e38f)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", name,
+                    static_cast<double>(params.softmax_scale));
+    }
+    return KGEN_SUCCESS;
+}
 
+// The same, and that they are what a variant was built for.
+template <class Params>
+int check_numbers(const Params& params, uint32_t known_flags, const fwd_identity& self) {
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
     }
@@ -59,22 +78,13 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
         return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
     }
-    if ((params.flags & ~KGEN_FLAG_CAUSAL) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", self.name, params.flags & ~KGEN_FLAG_CAUSAL);
-    }
-    const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
-    if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", self.name, params.batch,
-                    params.seqlen_q, params.seqlen_k, longest);
-    }
-    if (params.num_heads_k <= 0 || params.num_heads <= 0 || params.num_heads % params.num_heads_k != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_heads %d must be a positive multiple of num_heads_k %d", self.name,
-                    params.num_heads, params.num_heads_k);
-    }
-    if (!(params.softmax_scale >= 0.0f && params.softmax_scale <= 3.402823466e38f)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softmax_scale %g must be finite and >= 0", self.name,
-                    static_cast<double>(params.softmax_scale));
-    }
+    return check_shapes(params, known_flags, self.name);
+}
+
+// Copies the caller's structure into `params` and checks every documented range.
+inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
+    if (const int code = copy_fwd_params(given, self.name, params)) return code;
+    if (const int code = check_numbers(params, KGEN_FLAG_CAUSAL, self)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);
@@ -85,15 +95,16 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     return KGEN_SUCCESS;
 }
 
-// Whether pointer and strides (elements of 2 bytes) let every row be moved in 16-byte pieces.
-inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
-    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * 2)) & 15) == 0;
+// Whether pointer and strides (elements of `bytes` bytes) let every row be moved in 16-byte pieces.
+inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
+    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * bytes)) & 15) == 0;
 }
 
-inline bool fwd_is_aligned(const kgen_fwd_params& p) {
-    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride) &&
-           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride) &&
-           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride) &&
+// `bytes`: of an element of Q, K and V; O's have 2.
+inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes = 2) {
+    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride, bytes) &&
+           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, bytes) &&
+           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride, bytes) &&
            rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
 }
 

@@ -10,9 +10,32 @@ KGEN_DEVICE int32_t load_global(const int32_t* pointer) { return __ldg(pointer);
 
 KGEN_DEVICE uint16_t load_global(const uint16_t* pointer) { return __ldg(pointer); }
 
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE words4 load_global(const words4* pointer) {
+    words4 value;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer));
+    return value;
+}
+
+KGEN_DEVICE float load_global(const float* pointer) { return __ldg(pointer); }
+
+KGEN_DEVICE uint8_t load_global(const uint8_t* pointer) { return __ldg(pointer); }
+
+// *pointer += value as one indivisible step, in no particular order among those of other threads. Nothing waits for it.
+KGEN_DEVICE void add_global(float* pointer, float value) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(pointer), "f"(value) : "memory");
+}
+
 KGEN_DEVICE void store_global(float* pointer, float value) { *pointer = value; }
 
+KGEN_DEVICE void store_global(int32_t* pointer, int32_t value) { *pointer = value; }
+
 KGEN_DEVICE void store_global(uint16_t* pointer, uint16_t value) { *pointer = value; }
+
+// 8 bytes; `pointer` must be 8-byte aligned.
+KGEN_DEVICE void store_global(void* pointer, words2 value) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(pointer), "r"(value.x), "r"(value.y) : "memory");
+}
 
 // 16 bytes; `pointer` must be 16-byte aligned.
 KGEN_DEVICE void store_global(void* pointer, words4 value) {

@@ -33,4 +33,9 @@ KGEN_DEVICE T* opaque(T* value) {
     return value;
 }
 
+KGEN_DEVICE int opaque(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 }  // namespace kgen

@@ -25,6 +25,11 @@ KGEN_DEVICE void store_shared(uint32_t address, words4 value) {
                  : "memory");
 }
 
+// Two floats; `address` must be a multiple of 8.
+KGEN_DEVICE void load_shared_pair(uint32_t address, float& first, float& second) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
+}
+
 KGEN_DEVICE words4 load_shared(uint32_t address) {
     words4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

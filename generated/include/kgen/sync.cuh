@@ -11,8 +11,17 @@ KGEN_DEVICE void block_sync() { __syncthreads(); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync() { __syncwarp(); }
 
+// A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
+// `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
+// what the others had written. All lanes of a warp must come here together.
+KGEN_DEVICE void barrier_arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+KGEN_DEVICE void barrier_wait(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
 // The value of `lane_index() ^ mask`.
 KGEN_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
+KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask) { return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask); }
 
 // True in every lane when it is true in one.
 KGEN_DEVICE bool warp_any(bool value) { return __any_sync(0xffffffffu, value); }

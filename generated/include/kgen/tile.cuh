@@ -48,6 +48,16 @@ KGEN_DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk) {
     return row * (WIDTH * 2) + ((chunk ^ (row / rows_per_line % chunks)) * 16);
 }
 
+// Byte offset in `Tile` of the eight elements of row `row` from column `column`, a multiple of 8, on.
+template <class Tile>
+KGEN_DEVICE uint32_t chunk_offset(uint32_t row, int column) {
+    const int start = Tile::panel_start(column);
+    const int width = Tile::panel_columns(start);
+    const uint32_t chunk = (column - start) / 8;
+    const uint32_t in_panel = width == 64 ? swizzled<64>(row, chunk) : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
+    return Tile::panel_offset(start) + in_panel;
+}
+
 // The lane's share of every ldmatrix address into tiles that start at multiples of 128 bytes: its row and its chunk
 // (0 or 1) inside a 16-column step, for each panel width. What the compiler finds unused costs nothing.
 struct lane_offsets {
@@ -58,13 +68,24 @@ KGEN_DEVICE lane_offsets make_lane_offsets(uint32_t row, uint32_t chunk) {
     return {swizzled<64>(row, chunk), swizzled<32>(row, chunk), swizzled<16>(row, chunk)};
 }
 
+// The same lanes `step` 16-column steps further, for addresses whose own step has none of the bits of `step`. A panel
+// of 16 columns has only step 0.
+KGEN_DEVICE lane_offsets lanes_at_step(lane_offsets lanes, uint32_t step) {
+    return {lanes.in_64 ^ step * 32, lanes.in_32 ^ step * 32, lanes.in_16};
+}
+
+// The overloads that take a lane are for kernels that hide it from the compiler. (With the lane as a default argument of
+// one function the forward kernel at head dim 128 spills: ptxas is that sensitive.)
+
 // Lanes of the A operand and of a transposed B operand: 16 rows from `first_row` (a multiple of 8) on, then the same
 // rows for the second chunk.
+KGEN_DEVICE lane_offsets lanes_by_row(int first_row, uint32_t lane) { return make_lane_offsets(first_row + lane % 16, lane / 16); }
 KGEN_DEVICE lane_offsets lanes_by_row(int first_row) {
     return make_lane_offsets(first_row + lane_index() % 16, lane_index() / 16);
 }
 
 // Lanes of a B operand stored as rows of its columns: 8 rows, both chunks, then the next 8 rows.
+KGEN_DEVICE lane_offsets lanes_by_chunk(uint32_t lane) { return make_lane_offsets(lane % 8 + lane / 16 * 8, lane / 8 % 2); }
 KGEN_DEVICE lane_offsets lanes_by_chunk() {
     return make_lane_offsets(lane_index() % 8 + lane_index() / 16 * 8, lane_index() / 8 % 2);
 }
