@@ -1,0 +1,341 @@
+// flash_fwd_hdim256_fp16_causal_sm120
+//
+// Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
+// Head dim 256, fp16, causal (aligned to the bottom right), compute capability 12.0 and 12.1.
+//
+// One block of 8 warps takes 128 queries of one head and walks over the keys 32 at a time, from the last to
+// the first, holding O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.
+// K and V have one buffer each: V(j) is on its way under Q K^T, K(j - 1) under the softmax and P V (cp.async).
+//
+// Plan: 98304 bytes of shared memory; accumulators, fragments and addresses need about 184 registers a thread;
+// 1 block (8 warps) an SM, limited by registers.
+// Made by kgen 0.1.0 from templates/flash/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode arch=compute_120f,code=sm_120f -Iinclude -c flash_fwd_hdim256_fp16_causal_sm120.cu
+
+#include "kgen.h"
+#include "kgen/cp_async.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mma.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tile.cuh"
+
+namespace {
+
+using namespace kgen;
+using element = fp16;
+
+constexpr int HEAD_DIM = 256;
+constexpr int HEAD_DIM_PADDED = 256;
+constexpr int BLOCK_M = 128;  // queries a block
+constexpr int BLOCK_N = 32;  // keys a step
+constexpr int WARPS = 8;
+constexpr int THREADS = 32 * WARPS;
+constexpr int BLOCKS_PER_SM = 1;  // registers are capped so that this many fit
+constexpr int WARP_ROWS = BLOCK_M / WARPS;
+constexpr int M_TILES = WARP_ROWS / 16;  // 16-row MMA tiles a warp
+
+using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
+using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
+
+// Shared memory: Q (then O) at 0 (65536 bytes), K at 65536 (16384 bytes), V at 81920 (16384 bytes).
+constexpr uint32_t Q_OFFSET = 0;
+constexpr uint32_t K_OFFSET = 65536;
+constexpr uint32_t V_OFFSET = 81920;
+constexpr uint32_t SHARED_BYTES = 98304;
+
+// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+
+constexpr float LOG2_E = 1.44269504088896341f;
+constexpr float LN_2 = 0.69314718055994531f;
+
+// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+struct row_state {
+    float o[M_TILES][HEAD_DIM / 8][4];  // output, not yet divided by the sum
+    float max[M_TILES][2];              // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[M_TILES][2];              // this lane's part of the sum of exponentials
+};
+
+using scores = float[M_TILES][BLOCK_N / 8][4];
+
+// S = Q K^T for one key tile.
+KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint32_t k, lane_offsets k_lanes) {
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e) s[t][j][e] = 0.0f;
+        }
+    }
+    KGEN_UNROLL
+    for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
+        uint32_t a[M_TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(a[t], fragment_address<query_tile>(q, q_lanes, t * 16, step));
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_N / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4(b, fragment_address<key_tile>(k, k_lanes, j * 16, step));
+            KGEN_UNROLL
+            for (int t = 0; t < M_TILES; ++t) {
+                mma_m16n8k16<element>(s[t][2 * j], a[t], b[0], b[1]);
+                mma_m16n8k16<element>(s[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// Hides the keys a row does not see: those from `keys` (counted from the tile's first key) on, and for the lane's
+// row r (counted from its first row) those from `diagonal + r` on.
+KGEN_DEVICE void mask(scores& s, int keys, int diagonal) {
+    const int lane_column = lane_index() % 4 * 2;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            const int limit = min(keys, diagonal + t * 16 + h * 8) - lane_column;
+            KGEN_UNROLL
+            for (int j = 0; j < BLOCK_N / 8; ++j) {
+                if (j * 8 >= limit) s[t][j][2 * h] = -infinity();
+                if (j * 8 + 1 >= limit) s[t][j][2 * h + 1] = -infinity();
+            }
+        }
+    }
+}
+
+// One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
+// brings O and the sums to a new maximum where the old one has been outgrown.
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+    float seen[M_TILES][2];
+    bool outgrown = false;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
+            KGEN_UNROLL
+            for (int j = 1; j < BLOCK_N / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
+            m = maximum(m, shuffle_xor(m, 1));
+            m = maximum(m, shuffle_xor(m, 2));
+            seen[t][h] = maximum(m, state.max[t][h]);
+            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+        }
+    }
+    // The first tile always comes here: the maximum starts at -infinity.
+    if (warp_any(outgrown)) {
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                const float old_max = state.max[t][h];
+                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
+                state.max[t][h] = seen[t][h];
+                state.sum[t][h] *= factor;
+                KGEN_UNROLL
+                for (int j = 0; j < HEAD_DIM / 8; ++j) {
+                    state.o[t][j][2 * h] *= factor;
+                    state.o[t][j][2 * h + 1] *= factor;
+                }
+            }
+        }
+    }
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
+            KGEN_UNROLL
+            for (int j = 0; j < BLOCK_N / 8; ++j) {
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
+                state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
+            }
+        }
+    }
+}
+
+// O += P V for one key tile. The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
+KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
+    KGEN_UNROLL
+    for (int step = 0; step < BLOCK_N / 16; ++step) {
+        uint32_t a[M_TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            a[t][0] = pack<element>(p[t][2 * step][0], p[t][2 * step][1]);
+            a[t][1] = pack<element>(p[t][2 * step][2], p[t][2 * step][3]);
+            a[t][2] = pack<element>(p[t][2 * step + 1][0], p[t][2 * step + 1][1]);
+            a[t][3] = pack<element>(p[t][2 * step + 1][2], p[t][2 * step + 1][3]);
+        }
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4_transposed(b, fragment_address<key_tile>(v, v_lanes, step * 16, j));
+            KGEN_UNROLL
+            for (int t = 0; t < M_TILES; ++t) {
+                mma_m16n8k16<element>(state.o[t][2 * j], a[t], b[0], b[1]);
+                if (2 * j + 1 < HEAD_DIM / 8) mma_m16n8k16<element>(state.o[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// A block's share of the work: blocks are ordered by batch, head, then query tile, the longest rows first.
+struct assignment {
+    int batch, head, first_query;
+    sequence queries;
+};
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
+    const uint32_t block = block_index();
+    const uint32_t m_blocks = (p.seqlen_q + BLOCK_M - 1) / BLOCK_M;
+    const int batch = block / m_blocks / p.num_heads;
+    const int head = block / m_blocks % p.num_heads;
+    const int first_query = (m_blocks - 1 - block % m_blocks) * BLOCK_M;
+    return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
+}
+
+// Divides O by the row sums, writes it through this warp's rows of shared memory (where Q lay) in 16-byte pieces, and
+// writes the log-sum-exp.
+template <bool VECTOR>
+KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32_t tile, float log2_scale) {
+    const auto [batch, head, first_query, queries] = assigned_work(p);
+    const int valid_rows = queries.rows - first_query;
+    const int warp_row = warp_index() * WARP_ROWS;
+    uint16_t* o = static_cast<uint16_t*>(p.o) + first_query * p.o_row_stride +
+                  sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    float* lse = p.lse;
+    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float sum = state.sum[t][h];
+            sum += shuffle_xor(sum, 1);
+            sum += shuffle_xor(sum, 2);
+            const float factor = sum == 0.0f ? 0.0f : reciprocal(sum);
+            const int row = warp_row + t * 16 + h * 8 + lane_index() / 4;
+            KGEN_UNROLL
+            for (int j = 0; j < HEAD_DIM / 8; ++j) {
+                const int start = query_tile::panel_start(j * 8);
+                const int width = query_tile::panel_columns(start);
+                const uint32_t chunk = (j * 8 - start) / 8;
+                const uint32_t offset = width == 64   ? swizzled<64>(row, chunk)
+                                        : width == 32 ? swizzled<32>(row, chunk)
+                                                      : swizzled<16>(row, chunk);
+                store_shared(tile + query_tile::panel_offset(start) + offset + lane_index() % 4 * 4,
+                             pack<element>(state.o[t][j][2 * h] * factor, state.o[t][j][2 * h + 1] * factor));
+            }
+            if (lse != nullptr && lane_index() % 4 == 0 && row < valid_rows) {
+                const float value = sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[t][h], log2_fast(sum));
+                store_global(lse + row, value);
+            }
+        }
+    }
+    warp_sync();
+    store_warp_rows<query_tile, HEAD_DIM, WARP_ROWS, VECTOR>(o, p.o_row_stride, tile, warp_row, valid_rows);
+}
+
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) {
+    const auto [batch, head, first_query, queries] = assigned_work(p);
+    if (first_query >= queries.rows) return;
+    const int head_k = head / (p.num_heads / p.num_heads_k);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+
+    // Key tiles: [0, clear_tiles) are seen whole by every row of the block, [clear_tiles, tiles) need the mask.
+    const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first row sees
+    const int tiles = (max(0, min(keys.rows, diagonal + BLOCK_M - 1)) + BLOCK_N - 1) / BLOCK_N;
+    const int clear_tiles = max(0, min(keys.rows, diagonal)) / BLOCK_N;
+
+    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
+                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+    const uint16_t* k = static_cast<const uint16_t*>(p.k) +
+                        sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+    const uint16_t* v = static_cast<const uint16_t*>(p.v) +
+                        sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+    const uint32_t shared = shared_base();
+    const int warp_row = warp_index() * WARP_ROWS;
+
+    row_state state;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            state.max[t][h] = -infinity();
+            state.sum[t][h] = 0.0f;
+        }
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
+        }
+    }
+
+    const auto copy_k = [&](int tile, uint32_t to) {
+        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, k, p.k_row_stride, tile * BLOCK_N, keys.rows);
+    };
+    const auto copy_v = [&](int tile, uint32_t to) {
+        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, tile * BLOCK_N, keys.rows);
+    };
+
+    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
+    const float threshold = RESCALE_THRESHOLD / log2_scale;
+    const lane_offsets q_lanes = lanes_by_row(warp_row);
+    const lane_offsets row_lanes = lanes_by_row(0);
+    const lane_offsets chunk_lanes = lanes_by_chunk();
+    const auto prepare = [&](scores& s, int tile) {
+        if (tile >= clear_tiles) {
+            mask(s, keys.rows - tile * BLOCK_N, diagonal + warp_row + static_cast<int>(lane_index() / 4) - tile * BLOCK_N);
+        }
+        softmax(s, state, log2_scale, threshold);
+    };
+
+    if (tiles > 0) {
+        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
+        copy_k(tiles - 1, shared + K_OFFSET);
+        cp_async_commit();
+
+        for (int tile = tiles - 1; tile >= 0; --tile) {
+            cp_async_wait<0>();
+            block_sync();  // K(tile) is there for all, and no warp still reads V(tile + 1)
+            copy_v(tile, shared + V_OFFSET);
+            cp_async_commit();
+            scores s;
+            multiply_q_k(s, shared + Q_OFFSET, q_lanes, shared + K_OFFSET, chunk_lanes);
+            cp_async_wait<0>();
+            block_sync();  // V(tile) is there for all, and no warp still reads K(tile)
+            if (tile > 0) {
+                copy_k(tile - 1, shared + K_OFFSET);
+                cp_async_commit();
+            }
+            prepare(s, tile);
+            multiply_p_v(state, s, shared + V_OFFSET, row_lanes);
+        }
+    }
+
+    write_output<VECTOR>(state, p, shared + Q_OFFSET, log2_scale);
+}
+
+}  // namespace
+
+extern "C" int flash_fwd_hdim256_fp16_causal_sm120(const kgen_fwd_params* given, cudaStream_t stream) {
+    constexpr fwd_identity self = {"flash_fwd_hdim256_fp16_causal_sm120", HEAD_DIM, KGEN_DTYPE_FP16, true};
+    kgen_fwd_params params;
+    if (const int code = check_fwd_params(given, self, params)) return code;
+    const uint64_t m_blocks = (static_cast<uint64_t>(params.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
+    const uint64_t blocks = m_blocks * params.num_heads * params.batch;
+    if (blocks > INT32_MAX) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of %d queries exceed the grid limit of 2^31 - 1", self.name,
+                    static_cast<unsigned long long>(blocks), BLOCK_M);
+    }
+    const auto kernel = fwd_is_aligned(params) ? attention<true> : attention<false>;
+    return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
+}

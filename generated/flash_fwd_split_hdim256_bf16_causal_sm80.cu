@@ -1,0 +1,464 @@
+// flash_fwd_split_hdim256_bf16_causal_sm80
+//
+// Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T + causal mask) V over that split
+// alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them.
+// Head dim 256, bf16, causal (aligned to the bottom right), compute capability 8.0 and newer.
+//
+// For long contexts with few queries, where reading K and V is all the work. The queries of all heads that read one key
+// head form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
+// rows and one split, whose keys its 4 warps deal out among them, 64 a step. Each warp has a ring of 2 slices that it fills
+// by itself (cp.async) and a softmax state of its own, so no warp waits for another until the end, where they merge.
+//
+// Plan: 139840 bytes of shared memory; accumulators, fragments and addresses need about 188 registers a thread;
+// 1 block (4 warps) an SM, limited by shared memory.
+// Made by kgen 0.1.0 from templates/flash/fwd_split_sm80.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_split_hdim256_bf16_causal_sm80.cu
+
+#include "kgen.h"
+#include "kgen/cp_async.cuh"
+#include "kgen/floats.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mma.cuh"
+#include "kgen/split_params.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/warp_tile.cuh"
+
+namespace {
+
+using namespace kgen;
+using element = bf16;
+
+constexpr int HEAD_DIM = 256;
+constexpr int HEAD_DIM_PADDED = 256;
+constexpr int BLOCK_M = 16;  // rows a block
+constexpr int BLOCK_N = 64;  // keys a step of all warps
+constexpr int STAGES = 2;  // steps in shared memory
+constexpr int WARPS = 4;
+constexpr int THREADS = 32 * WARPS;
+constexpr int BLOCKS_PER_SM = 1;  // registers are capped so that this many fit
+constexpr int M_TILES = BLOCK_M / 16;     // 16-row MMA tiles
+constexpr int SLICE = BLOCK_N / WARPS;  // keys that a warp takes at once
+
+using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
+using slice_tile = shared_tile<SLICE, HEAD_DIM_PADDED>;
+
+// Shared memory: Q at 0 (8192 bytes), rings of K and V (then O) at 8192 (131072 bytes), maxima at 139264 (256 bytes), sums at 139520 (256 bytes), reciprocals of sums at 139776 (64 bytes).
+constexpr uint32_t Q_OFFSET = 0;
+constexpr uint32_t RING_OFFSET = 8192;
+constexpr uint32_t MAX_OFFSET = 139264;
+constexpr uint32_t SUM_OFFSET = 139520;
+constexpr uint32_t INVERSE_OFFSET = 139776;
+constexpr uint32_t SHARED_BYTES = 139840;
+constexpr uint32_t STAGE_BYTES = 2 * slice_tile::bytes;  // K and V of one slice
+constexpr uint32_t RING_BYTES = STAGES * STAGE_BYTES;    // of one warp
+
+// At the end each warp's O lies where the rings were. Rows are 32 bytes longer than they need to be: free of bank conflicts.
+constexpr int OUTPUT_ROW = HEAD_DIM + 8;
+constexpr uint32_t WARP_OUTPUT_BYTES = BLOCK_M * OUTPUT_ROW * sizeof(float);
+static_assert(WARPS * WARP_OUTPUT_BYTES <= WARPS * RING_BYTES, "the rings hold every warp's O");
+
+// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+
+constexpr float LOG2_E = 1.44269504088896341f;
+constexpr float LN_2 = 0.69314718055994531f;
+
+// What a warp carries from one slice to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the block.
+struct row_state {
+    float o[M_TILES][HEAD_DIM / 8][4];  // output, not yet divided by the sum
+    float max[M_TILES][2];              // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[M_TILES][2];              // this lane's part of the sum of exponentials
+};
+
+using scores = float[M_TILES][SLICE / 8][4];
+
+// S = Q K^T for one slice.
+KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint32_t k, lane_offsets k_lanes) {
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int j = 0; j < SLICE / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e) s[t][j][e] = 0.0f;
+        }
+    }
+    KGEN_UNROLL
+    for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
+        uint32_t a[M_TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(a[t], fragment_address<query_tile>(q, q_lanes, t * 16, step));
+        KGEN_UNROLL
+        for (int j = 0; j < SLICE / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4(b, fragment_address<slice_tile>(k, k_lanes, j * 16, step));
+            KGEN_UNROLL
+            for (int t = 0; t < M_TILES; ++t) {
+                mma_m16n8k16<element>(s[t][2 * j], a[t], b[0], b[1]);
+                mma_m16n8k16<element>(s[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// Hides the keys that a row does not see: those from `end` on, and for the lane's row [t][h] those from `visible[t][h]` on.
+// Keys are counted from the tensor's first; the slice starts at `first`.
+KGEN_DEVICE void mask(scores& s, int first, int end, const int (&visible)[M_TILES][2]) {
+    const int lane_column = lane_index() % 4 * 2;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            const int limit = min(end, visible[t][h]) - first - lane_column;
+            KGEN_UNROLL
+            for (int j = 0; j < SLICE / 8; ++j) {
+                if (j * 8 >= limit) s[t][j][2 * h] = -infinity();
+                if (j * 8 + 1 >= limit) s[t][j][2 * h + 1] = -infinity();
+            }
+        }
+    }
+}
+
+// One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
+// brings O and the sums to a new maximum where the old one has been outgrown.
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+    float seen[M_TILES][2];
+    bool outgrown = false;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
+            KGEN_UNROLL
+            for (int j = 1; j < SLICE / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
+            m = maximum(m, shuffle_xor(m, 1));
+            m = maximum(m, shuffle_xor(m, 2));
+            seen[t][h] = maximum(m, state.max[t][h]);
+            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+        }
+    }
+    // The first slice always comes here: the maximum starts at -infinity.
+    if (warp_any(outgrown)) {
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                const float old_max = state.max[t][h];
+                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
+                state.max[t][h] = seen[t][h];
+                state.sum[t][h] *= factor;
+                KGEN_UNROLL
+                for (int j = 0; j < HEAD_DIM / 8; ++j) {
+                    state.o[t][j][2 * h] *= factor;
+                    state.o[t][j][2 * h + 1] *= factor;
+                }
+            }
+        }
+    }
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
+            KGEN_UNROLL
+            for (int j = 0; j < SLICE / 8; ++j) {
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
+                state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
+            }
+        }
+    }
+}
+
+// O += P V for one slice. The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
+KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
+    KGEN_UNROLL
+    for (int step = 0; step < SLICE / 16; ++step) {
+        uint32_t a[M_TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            a[t][0] = pack<element>(p[t][2 * step][0], p[t][2 * step][1]);
+            a[t][1] = pack<element>(p[t][2 * step][2], p[t][2 * step][3]);
+            a[t][2] = pack<element>(p[t][2 * step + 1][0], p[t][2 * step + 1][1]);
+            a[t][3] = pack<element>(p[t][2 * step + 1][2], p[t][2 * step + 1][3]);
+        }
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4_transposed(b, fragment_address<slice_tile>(v, v_lanes, step * 16, j));
+            KGEN_UNROLL
+            for (int t = 0; t < M_TILES; ++t) {
+                mma_m16n8k16<element>(state.o[t][2 * j], a[t], b[0], b[1]);
+                if (2 * j + 1 < HEAD_DIM / 8) mma_m16n8k16<element>(state.o[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// A block's share of the work: blocks are ordered by split, batch, key head, then row tile. The heads of a split run
+// side by side, since their keys lie side by side; splits that a short sequence does not have come late and cost little.
+struct assignment {
+    int first_row, head_k, batch, split;
+};
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
+    const uint32_t m_blocks = (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M;
+    const uint32_t block = block_index();
+    const uint32_t tile = block % m_blocks, head = block / m_blocks;
+    const uint32_t batch = head / p.num_heads_k;
+    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
+}
+
+// The workspace's row of a row of the block's tile.
+KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, sequence queries, int row) {
+    const int group = p.num_heads / p.num_heads_k;
+    const int packed = work.first_row + row;
+    return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
+}
+
+// Brings the block's rows of Q into shared memory; rows from `rows` on are zeros.
+template <bool VECTOR>
+KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignment work, sequence queries, int rows) {
+    constexpr int chunks = HEAD_DIM_PADDED / 8;  // pieces of 16 bytes a row
+    const int group = p.num_heads / p.num_heads_k;
+    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
+                        sequence_offset(queries, work.batch, work.head_k * group, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
+    KGEN_ROLLED
+    for (int i = thread_index(); i < BLOCK_M * chunks; i += THREADS) {
+        const int row = i / chunks, column = i % chunks * 8;
+        const int packed = work.first_row + row;
+        const uint16_t* from = q + packed / group * p.q_row_stride + packed % group * p.q_head_stride + column;
+        const int start = query_tile::panel_start(column);
+        const int width = query_tile::panel_columns(start);
+        const uint32_t chunk = (column - start) / 8;
+        const uint32_t offset = width == 64 ? swizzled<64>(row, chunk) : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
+        const uint32_t destination = tile + query_tile::panel_offset(start) + offset;
+        const bool valid = packed < rows && (HEAD_DIM == HEAD_DIM_PADDED || column < HEAD_DIM);
+        if constexpr (VECTOR) {
+            cp_async(destination, from, valid);
+        } else {
+            uint32_t words[4] = {0, 0, 0, 0};
+            if (valid) {
+                KGEN_UNROLL
+                for (int e = 0; e < 8; ++e) words[e / 2] |= static_cast<uint32_t>(load_global(from + e)) << (e % 2 * 16);
+            }
+            store_shared(destination, words4{words[0], words[1], words[2], words[3]});
+        }
+    }
+}
+
+// Merges the warps' states and writes the block's partial O and LSE. Every warp has left its ring for good.
+KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
+    const uint32_t warp = warp_index();
+    const int lane_row = lane_index() / 4;
+    const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
+    const auto sum_address = [&](uint32_t of_warp, int row) { return shared + SUM_OFFSET + (of_warp * BLOCK_M + row) * 4; };
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float sum = state.sum[t][h];
+            sum += shuffle_xor(sum, 1);
+            sum += shuffle_xor(sum, 2);
+            if (lane_index() % 4 == 0) {
+                store_shared(max_address(warp, t * 16 + h * 8 + lane_row), state.max[t][h]);
+                store_shared(sum_address(warp, t * 16 + h * 8 + lane_row), sum);
+            }
+        }
+    }
+    block_sync();  // maxima and sums are there for all, and no warp still reads Q or its ring
+
+    // The factor that brings a warp's O and sums from its own maximum to the largest.
+    const auto factor = [&](uint32_t of_warp, int row, float largest) {
+        const float own = load_shared_float(max_address(of_warp, row));
+        return own == -infinity() ? 0.0f : exp2_fast(log2_scale * (own - largest));
+    };
+    const auto largest_maximum = [&](int row) {
+        float largest = -infinity();
+        KGEN_UNROLL
+        for (int w = 0; w < WARPS; ++w) largest = maximum(largest, load_shared_float(max_address(w, row)));
+        return largest;
+    };
+
+    const uint32_t outputs = shared + RING_OFFSET;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            const int row = t * 16 + h * 8 + lane_row;
+            const float scale = factor(warp, row, largest_maximum(row));
+            const uint32_t to = outputs + warp * WARP_OUTPUT_BYTES + (row * OUTPUT_ROW + lane_index() % 4 * 2) * 4;
+            KGEN_UNROLL
+            for (int j = 0; j < HEAD_DIM / 8; ++j) store_shared(to + j * 32, state.o[t][j][2 * h] * scale, state.o[t][j][2 * h + 1] * scale);
+        }
+    }
+
+    const assignment work = assigned_work(p);
+    const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const int valid_rows = queries.rows * (p.num_heads / p.num_heads_k) - work.first_row;
+    if (thread_index() < BLOCK_M) {
+        const int row = thread_index();
+        const float largest = largest_maximum(row);
+        float sum = 0.0f;
+        KGEN_UNROLL
+        for (int w = 0; w < WARPS; ++w) sum += factor(w, row, largest) * load_shared_float(sum_address(w, row));
+        store_shared(shared + INVERSE_OFFSET + row * 4, sum == 0.0f ? 0.0f : reciprocal(sum));
+        if (row < valid_rows) {
+            const float lse = sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, largest, log2_fast(sum));
+            store_global(split_lse(p, partial_row(p, work, queries, row)), lse);
+        }
+    }
+    block_sync();  // every warp's O is there for all
+
+    constexpr int pieces = HEAD_DIM / 4;
+    KGEN_ROLLED
+    for (int i = thread_index(); i < BLOCK_M * pieces; i += THREADS) {
+        const int row = i / pieces, column = i % pieces * 4;
+        if (row >= valid_rows) break;
+        const float inverse = load_shared_float(shared + INVERSE_OFFSET + row * 4);
+        floats4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+        KGEN_UNROLL
+        for (int w = 0; w < WARPS; ++w) {
+            const floats4 part = load_shared_floats(outputs + w * WARP_OUTPUT_BYTES + (row * OUTPUT_ROW + column) * 4);
+            sum = {sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w};
+        }
+        float* to = split_output(p, partial_row(p, work, queries, row)) + column;
+        store_global(reinterpret_cast<floats4*>(to), floats4{sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse});
+    }
+}
+
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_params p) {
+    const assignment work = assigned_work(p);
+    const int splits = split_count(p, work.batch);
+    if (work.split >= splits) return;
+    const int group = p.num_heads / p.num_heads_k;
+    const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(work.batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    const int rows = queries.rows * group;
+    if (work.first_row >= rows) return;
+
+    // Row r sees the keys below r / group + diagonal. The splits share out what the tile's last row sees.
+    const int diagonal = keys.rows - queries.rows + 1;
+    const int last_row = min(work.first_row + BLOCK_M, rows) - 1;
+    const key_range range = split_keys(max(0, min(keys.rows, last_row / group + diagonal)), work.split, splits);
+    const int clear_end = min(range.end, work.first_row / group + diagonal);  // every row sees the keys below
+    if (range.first >= range.end) {
+        const int row = thread_index();
+        if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
+        return;
+    }
+
+    const uint16_t* k = static_cast<const uint16_t*>(p.k) +
+                        sequence_offset(keys, work.batch, work.head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
+    const uint16_t* v = static_cast<const uint16_t*>(p.v) +
+                        sequence_offset(keys, work.batch, work.head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+    const uint32_t shared = shared_base();
+    const uint32_t ring = shared + RING_OFFSET + warp_index() * RING_BYTES;
+
+    row_state state;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            state.max[t][h] = -infinity();
+            state.sum[t][h] = 0.0f;
+        }
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
+        }
+    }
+    int visible[M_TILES][2];
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) visible[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + diagonal;
+    }
+
+    // K and V of a slice are two groups of copies. A slice behind the split's end leaves its groups empty, so that the
+    // number of groups in flight is always the same.
+    const auto copy_k = [&](int first, uint32_t stage) {
+        if (first < range.end) copy_warp_tile<slice_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
+        cp_async_commit();
+    };
+    const auto copy_v = [&](int first, uint32_t stage) {
+        if (first < range.end) copy_warp_tile<slice_tile, HEAD_DIM, VECTOR>(stage + slice_tile::bytes, opaque(v), p.v_row_stride, first, range.end);
+        cp_async_commit();
+    };
+
+    copy_queries<VECTOR>(shared + Q_OFFSET, p, work, queries, rows);
+    cp_async_commit();
+    int slice = range.first + warp_index() * SLICE;
+    KGEN_UNROLL
+    for (int s = 0; s < STAGES; ++s) {
+        copy_k(slice + s * BLOCK_N, ring + s * STAGE_BYTES);
+        copy_v(slice + s * BLOCK_N, ring + s * STAGE_BYTES);
+    }
+
+    // 1e-30 stands for a scale of 0: -infinity * 0 would be NaN, and no exponential changes.
+    const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
+    const float threshold = RESCALE_THRESHOLD / log2_scale;
+    const lane_offsets row_lanes = lanes_by_row(0);
+    const lane_offsets chunk_lanes = lanes_by_chunk();
+
+    cp_async_wait<2 * STAGES>();  // Q has landed; K and V are still on their way
+    block_sync();
+
+    uint32_t stage = ring;
+    KGEN_ROLLED
+    for (; slice < range.end; slice += BLOCK_N) {
+        cp_async_wait<2 * STAGES - 1>();
+        warp_sync();  // K of the slice is there for the whole warp
+        scores s;
+        multiply_q_k(s, shared + Q_OFFSET, row_lanes, stage, chunk_lanes);
+        warp_sync();  // no lane still reads K of the slice
+        copy_k(slice + STAGES * BLOCK_N, stage);
+        if (slice + SLICE > clear_end) mask(s, slice, range.end, visible);
+        softmax(s, state, log2_scale, threshold);
+        cp_async_wait<2 * STAGES - 1>();
+        warp_sync();  // V of the slice is there for the whole warp
+        multiply_p_v(state, s, stage + slice_tile::bytes, row_lanes);
+        warp_sync();  // no lane still reads V of the slice
+        copy_v(slice + STAGES * BLOCK_N, stage);
+        stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
+    }
+
+    write_partial(state, p, shared, log2_scale);
+}
+
+}  // namespace
+
+extern "C" size_t flash_fwd_split_hdim256_bf16_causal_sm80_workspace(const kgen_fwd_params* given) {
+    constexpr const char* self = "flash_fwd_split_hdim256_bf16_causal_sm80_workspace";
+    kgen_fwd_params params;
+    if (copy_fwd_params(given, self, params) || check_shapes(params, KGEN_FLAG_CAUSAL, self) || check_split_params(params, self)) return 0;
+    return split_workspace_bytes(params);
+}
+
+extern "C" int flash_fwd_split_hdim256_bf16_causal_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
+    constexpr fwd_identity self = {"flash_fwd_split_hdim256_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16, true};
+    kgen_fwd_params params;
+    if (const int code = check_fwd_params(given, self, params)) return code;
+    if (const int code = check_split_params(params, self.name)) return code;
+    const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
+    const uint64_t blocks = (rows + BLOCK_M - 1) / BLOCK_M * params.num_heads_k * params.batch * params.num_splits;
+    if (blocks == 0) return KGEN_SUCCESS;
+    if (rows > INT32_MAX - BLOCK_M || blocks > INT32_MAX) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of %d rows exceed the grid limit of 2^31 - 1", self.name,
+                    static_cast<unsigned long long>(blocks), BLOCK_M);
+    }
+    if (const int code = check_split_workspace(params, self.name)) return code;
+    const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&
+                         rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&
+                         rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride);
+    const auto kernel = aligned ? attention_split<true> : attention_split<false>;
+    return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
+}

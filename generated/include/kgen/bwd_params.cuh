@@ -1,0 +1,100 @@
+// What every backward kernel does with its parameters: the launcher's checks, and what lies where in the workspace.
+#pragma once
+
+#include "kgen.h"
+#include "kgen/fwd_params.cuh"
+
+namespace kgen {
+
+// What the kernels of one backward pass are given. Query rows are cut into tiles; every tile of every head has its
+// place in the workspace, those of one head one behind the other.
+struct bwd_arguments : kgen_bwd_params {
+    float* dq_sums;       // dQ / scale in fp32, tile after tile; NULL: a deterministic pass, which sums in registers
+    float* row_shifts;    // two floats for each row of a tile: first all shifts, then all deltas of the tile
+    int32_t query_tiles;  // of one head, over all sequences
+    float log2_scale;     // softmax_scale in powers of two; here, where kernels take it from constant memory each time
+};
+
+// The first tile of a sequence and head. Tiles of packed sequences start where the sequence would if every earlier one
+// had been given a whole tile more.
+template <int BLOCK_M>
+KGEN_DEVICE int first_tile_of(const bwd_arguments& p, sequence queries, int batch, int head) {
+    return head * p.query_tiles + (queries.packed ? queries.first_row / BLOCK_M + batch : batch * ((p.seqlen_q + BLOCK_M - 1) / BLOCK_M));
+}
+
+// How a variant's tiles are kept.
+struct bwd_tiling {
+    int block_m;
+    size_t dq_floats;  // of a tile's sums
+};
+
+// Fills in the places in the workspace; gives its size in bytes, or 0 when that does not fit a tile count of 32 bits.
+inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
+    const int64_t packed_rows = p.total_q > 0 ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
+    const int64_t tiles = p.cu_seqlens_q != nullptr ? packed_rows / tiling.block_m + p.batch
+                                                    : static_cast<int64_t>(p.batch) * ((p.seqlen_q + tiling.block_m - 1) / tiling.block_m);
+    if (tiles > INT32_MAX || tiles * p.num_heads > INT32_MAX) return 0;
+    const size_t all = static_cast<size_t>(tiles) * p.num_heads;
+    p.query_tiles = static_cast<int32_t>(tiles);
+    const bool deterministic = (p.flags & KGEN_FLAG_DETERMINISTIC) != 0;
+    const size_t shift_floats = all * 2 * tiling.block_m;
+    const size_t sum_floats = deterministic ? 0 : all * tiling.dq_floats;
+    p.row_shifts = static_cast<float*>(p.workspace);
+    p.dq_sums = deterministic ? nullptr : p.row_shifts + shift_floats;
+    const size_t bytes = (shift_floats + sum_floats) * sizeof(float);
+    return bytes > 0 ? bytes : 16;
+}
+
+// Everything but the pointers to tensors; `bytes` receives the size of the workspace.
+inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
+    if (const int code = copy_bwd_params(given, self.name, p)) return code;
+    if (const int code = check_numbers(p, KGEN_FLAG_CAUSAL | KGEN_FLAG_DETERMINISTIC, self)) return code;
+    if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
+    }
+    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    const float log2_scale = p.softmax_scale * 1.44269504088896341f;
+    p.log2_scale = log2_scale > 1e-30f ? log2_scale : 1e-30f;
+    bytes = place_workspace(p, tiling);
+    if (bytes == 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: %d sequences of up to %d queries are too many", self.name, p.batch, p.seqlen_q);
+    return KGEN_SUCCESS;
+}
+
+// What <name>_workspace() returns.
+inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling) {
+    bwd_arguments p = {};
+    size_t bytes = 0;
+    return check_bwd_numbers(given, self, tiling, p, bytes) == KGEN_SUCCESS ? bytes : 0;
+}
+
+// Copies the caller's structure, of whatever version, into `p`, checks every documented range, and lays out the workspace.
+inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p) {
+    size_t bytes = 0;
+    if (const int code = check_bwd_numbers(given, self, tiling, p, bytes)) return code;
+    const bool has_queries = p.batch > 0 && p.seqlen_q > 0;
+    const bool has_keys = p.batch > 0 && p.seqlen_k > 0;
+    if (has_queries && (p.q == nullptr || p.o == nullptr || p.dout == nullptr || p.lse == nullptr || p.dq == nullptr)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: q, o, dout, lse and dq must not be NULL", self.name);
+    }
+    if (has_keys && (p.k == nullptr || p.v == nullptr || p.dk == nullptr || p.dv == nullptr)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: k, v, dk and dv must not be NULL", self.name);
+    }
+    if (has_queries && (p.workspace == nullptr || p.workspace_bytes < bytes || reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: workspace must be 16-byte aligned and have %zu bytes; given %zu at %p", self.name, bytes,
+                    p.workspace_bytes, p.workspace);
+    }
+    return KGEN_SUCCESS;
+}
+
+inline bool bwd_is_aligned(const kgen_bwd_params& p) {
+    return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride) &&
+           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride) &&
+           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride) &&
+           rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride) &&
+           rows_are_aligned(p.dout, p.cu_seqlens_q ? 0 : p.dout_batch_stride, p.dout_row_stride, p.dout_head_stride) &&
+           rows_are_aligned(p.dq, p.cu_seqlens_q ? 0 : p.dq_batch_stride, p.dq_row_stride, p.dq_head_stride) &&
+           rows_are_aligned(p.dk, p.cu_seqlens_k ? 0 : p.dk_batch_stride, p.dk_row_stride, p.dk_head_stride) &&
+           rows_are_aligned(p.dv, p.cu_seqlens_k ? 0 : p.dv_batch_stride, p.dv_row_stride, p.dv_head_stride);
+}
+
+}  // namespace kgen

@@ -1,0 +1,28 @@
+// K and V of a forward pass as TMA sees them. Host code.
+#pragma once
+
+#include "kgen.h"
+#include "kgen/tensor_view.cuh"
+
+namespace kgen {
+
+// A packed tensor is one long batch entry. Where its rows have not been counted the map knows no end; kernels fetch only
+// tiles that lie inside a sequence, so none is needed.
+inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+    attention_tensor tensor = {};
+    tensor.base = base;
+    tensor.columns = static_cast<uint64_t>(p.head_dim);
+    tensor.rows = static_cast<uint64_t>(p.cu_seqlens_k == nullptr ? p.seqlen_k : p.total_k > 0 ? p.total_k : INT32_MAX);
+    tensor.heads = static_cast<uint64_t>(p.num_heads_k);
+    tensor.batches = p.cu_seqlens_k == nullptr ? static_cast<uint64_t>(p.batch) : 1;
+    tensor.row_stride = row_stride;
+    tensor.head_stride = head_stride;
+    tensor.batch_stride = batch_stride;
+    return tensor;
+}
+
+inline attention_tensor fwd_keys(const kgen_fwd_params& p) { return key_tensor(p, p.k, p.k_batch_stride, p.k_row_stride, p.k_head_stride); }
+
+inline attention_tensor fwd_values(const kgen_fwd_params& p) { return key_tensor(p, p.v, p.v_batch_stride, p.v_row_stride, p.v_head_stride); }
+
+}  // namespace kgen

@@ -1,0 +1,39 @@
+// Split-KV on the device: how the keys of a sequence are shared out over blocks, and where partial results lie in the
+// workspace (kgen/split_plan.cuh).
+#pragma once
+
+#include "kgen.h"
+#include "kgen/fwd_params.cuh"
+#include "kgen/split_plan.cuh"
+
+namespace kgen {
+
+// The workspace's row of a split, a query of a sequence, and a head.
+KGEN_DEVICE int64_t split_workspace_row(const kgen_fwd_params& p, int split, sequence queries, int batch, int query, int head) {
+    const int64_t first = queries.packed ? queries.first_row : static_cast<int64_t>(batch) * p.seqlen_q;
+    return (split * split_total_rows(p) + first + query) * p.num_heads + head;
+}
+
+KGEN_DEVICE float* split_output(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + row * p.head_dim; }
+
+KGEN_DEVICE float* split_lse(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + split_workspace_rows(p) * p.head_dim + row; }
+
+// How many splits the keys of a sequence are shared out over.
+KGEN_DEVICE int split_count(const kgen_fwd_params& p, int batch) {
+    return p.split_counts == nullptr ? p.num_splits : min(load_global(p.split_counts + batch), p.num_splits);
+}
+
+// Keys [first, end) of a split, of `keys` keys shared out over `splits`: whole units of SPLIT_KEYS, as evenly as they go.
+struct key_range {
+    int first, end;
+};
+
+KGEN_DEVICE key_range split_keys(int keys, int split, int splits) {
+    const int units = (keys + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    const int each = units / splits, more = units % splits;  // the first `more` splits have one unit more
+    const int first = split * each + min(split, more);
+    const int count = each + (split < more ? 1 : 0);
+    return {min(keys, first * SPLIT_KEYS), min(keys, (first + count) * SPLIT_KEYS)};
+}
+
+}  // namespace kgen

@@ -1,0 +1,105 @@
+// Split-KV on the host: the workspace, the launchers' checks, and how many splits a request is worth. For the host
+// compiler as well as nvcc.
+//
+// The workspace, for total_q query rows (cu_seqlens_q: params.total_q, or batch * seqlen_q where that is 0; otherwise
+// batch * seqlen_q), row i of sequence b being row cu_seqlens_q[b] + i or b * seqlen_q + i:
+//
+//   partial O    fp32 [num_splits][total_q][num_heads][head_dim], normalised within its split
+//   partial LSE  fp32 [num_splits][total_q][num_heads], natural logarithms; -infinity where the split holds no key that
+//                the row sees, and partial O is then undefined
+//
+// Only splits below the sequence's count and rows that take part are written.
+#pragma once
+
+#include "kgen.h"
+#include "kgen/launch.cuh"
+
+#ifndef KGEN_HOST_DEVICE
+#define KGEN_HOST_DEVICE inline  // for the host compiler, which cannot read platform.cuh
+#endif
+
+namespace kgen {
+
+constexpr int MOST_SPLITS = 256;
+
+// Splits are cut between multiples of this many keys.
+constexpr int SPLIT_KEYS = 16;
+
+// A split of fewer of them (128 keys) would take longer to start and to merge than to read.
+constexpr int SPLIT_LEAST = 8;
+
+// Rows of the tiles that the scheduler counts: query rows of all heads that read one key head.
+constexpr int SPLIT_TILE_ROWS = 16;
+
+KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
+    return p.cu_seqlens_q != nullptr && p.total_q > 0 ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
+}
+
+// Rows of the workspace: a row for each query row, head and split.
+KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) { return split_total_rows(p) * p.num_heads * p.num_splits; }
+
+KGEN_HOST_DEVICE uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
+    return static_cast<uint64_t>(split_workspace_rows(p)) * (p.head_dim + 1) * sizeof(float);
+}
+
+// Checks what the split-KV kernels need beyond the shapes.
+inline int check_split_params(const kgen_fwd_params& p, const char* name) {
+    if (p.num_splits < 1 || p.num_splits > MOST_SPLITS) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 1 .. %d", name, p.num_splits, MOST_SPLITS);
+    }
+    if (p.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", name, p.total_q);
+    return KGEN_SUCCESS;
+}
+
+inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
+    const uint64_t bytes = split_workspace_bytes(p);
+    if (p.workspace == nullptr || p.workspace_bytes < bytes) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace has %zu bytes; %d splits need %llu", name,
+                    p.workspace == nullptr ? static_cast<size_t>(0) : p.workspace_bytes, p.num_splits, static_cast<unsigned long long>(bytes));
+    }
+    if (reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace is not aligned to 16 bytes", name);
+    }
+    return KGEN_SUCCESS;
+}
+
+// Row tiles of one sequence of seqlen_q queries, over all key heads.
+inline int64_t split_tiles(const kgen_fwd_params& p) {
+    const int64_t rows = static_cast<int64_t>(p.seqlen_q) * (p.num_heads / p.num_heads_k);
+    return (rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k;
+}
+
+// How many splits sequences of equal length gain from, where `blocks` tiles run at once. The rule of prepare_scheduler, but
+// that a batch that fills the GPU is not split.
+inline int32_t even_split_count(const kgen_fwd_params& p, int64_t blocks) {
+    const int64_t tiles = split_tiles(p) * p.batch, units = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    if (tiles >= blocks) return 1;
+    const int64_t most = blocks / tiles;                // splits that still run at once
+    const int64_t at_once = (units + most - 1) / most;  // units of each, then
+    int64_t units_a_split = 2 * at_once * blocks <= 3 * tiles * units ? at_once : tiles * units / (2 * blocks);
+    if (units_a_split < SPLIT_LEAST) units_a_split = SPLIT_LEAST;
+    const int64_t splits = (units + units_a_split - 1) / units_a_split;
+    return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
+}
+
+// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not take the GPU more
+// than once.
+inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
+    const int64_t tiles = split_tiles(p);
+    const int64_t at_once = tiles < blocks ? blocks / tiles : 1;
+    const int64_t worthwhile = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
+    const int64_t splits = at_once < worthwhile ? at_once : worthwhile;
+    return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
+}
+
+// Whether the split path beats the one forward kernel, by what is known beforehand: the keys must outlast a second launch;
+// and either the queries are so few that tiles of 16 rows of all heads are a quarter or less of tiles of 128 rows of one,
+// or the forward kernel would leave three quarters of the multiprocessors idle.
+inline bool splitting_gains(const kgen_fwd_params& p, int32_t multiprocessors) {
+    constexpr int64_t SHORTEST = 512, FORWARD_ROWS = 128;
+    const int64_t forward_tiles = (p.seqlen_q + FORWARD_ROWS - 1) / FORWARD_ROWS * p.num_heads;
+    return p.seqlen_k >= SHORTEST &&
+           (4 * split_tiles(p) * SPLIT_TILE_ROWS <= forward_tiles * FORWARD_ROWS || 4 * forward_tiles * p.batch <= multiprocessors);
+}
+
+}  // namespace kgen

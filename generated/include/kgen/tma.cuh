@@ -1,0 +1,64 @@
+// The tensor memory accelerator: copies of whole tiles by one thread (PTX ISA, "cp.async.bulk.tensor", `.tile`; sm_90 and
+// newer).
+//
+// A tensor map (kgen/tensor_map.cuh) holds where the tensor lies and how large a box is; a copy names the box's first
+// element, innermost coordinate first. Elements outside the tensor arrive as zeros and are not read; their bytes count
+// like all others. The box lies in shared memory with its rows one behind the other, each 16-byte chunk at the address
+//   a ^ (a / 128 % 8) * 16    128-byte swizzle
+//   a ^ (a / 128 % 4) * 16    64-byte swizzle
+//   a ^ (a / 128 % 2) * 16    32-byte swizzle
+// where a is where it would lie without. These are addresses, not offsets in the box: a box that is meant to look like
+// kgen/tile.cuh's panels starts at a multiple of 1024, 512 or 256 bytes. Any box starts at a multiple of 128.
+//
+// Copies run in the asynchronous proxy. A copy has landed for a thread that has waited for the phase of the mbarrier that
+// counted its bytes. What other words have read may be overwritten by a copy once the reads are ordered before it (by a
+// barrier); what other words have *written* needs fence_proxy_async() by the writers too, before that barrier.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/tensor_map.cuh"
+
+namespace kgen {
+
+// Orders this thread's accesses to shared memory before it with copies by TMA behind it, and the other way round.
+KGEN_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Brings a tensor map, which lies in the kernel's parameters, into the cache ahead of the first copy.
+KGEN_DEVICE void tma_prefetch_map(const tensor_map& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts copying the box at (c0, c1, ..) into shared memory; its bytes count towards the current phase of `barrier`.
+// For one thread; each that calls it starts a copy of its own. The destination is named as shared::cta (PTX ISA 8.6): told that it
+// is shared::cluster, ptxas 13.0 calls a system function for every copy on sm_120, which has no clusters.
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+        "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
+        : "memory");
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
+        "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
+        "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
+                          int32_t c4) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+            destination),
+        "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+        : "memory");
+}
+
+}  // namespace kgen

@@ -1,0 +1,64 @@
+// Tiles of 16-bit elements (`Tile`: a shared_tile of kgen/tile.cuh) that TMA brings: each panel is one box, whose swizzle is
+// the panel's. Columns of the tile that the tensor does not have arrive as zeros.
+#pragma once
+
+#include "kgen/mbarrier.cuh"
+#include "kgen/tma.cuh"
+
+namespace kgen {
+
+// What tiles must start at a multiple of, so that TMA's swizzle, which goes by addresses, is that of kgen/tile.cuh.
+constexpr uint32_t TMA_TILE_ALIGNMENT = 1024;
+
+// The maps of a tensor (batch, row, head, column): one for each panel width that `Tile` has.
+template <class Tile>
+struct tile_maps {
+    static constexpr bool has_64 = Tile::columns >= 64;
+    static constexpr bool has_32 = Tile::columns % 64 >= 32;
+    static constexpr bool has_16 = Tile::columns % 32 != 0;
+
+    tensor_map of_width[has_64 + has_32 + has_16];
+
+    static constexpr KGEN_HOST_DEVICE int index(int width) { return width == 64 ? 0 : width == 32 ? has_64 : has_64 + has_32; }
+};
+
+// The tensor as boxes of one panel width, each with that panel's swizzle.
+inline tensor_view panels_of(const attention_tensor& t, uint32_t rows, uint32_t width) {
+    const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
+    return {t.base, 2, 4, {t.columns, t.rows, t.heads, t.batches}, {2, t.row_stride * 2, t.head_stride * 2, t.batch_stride * 2}, {width, rows, 1, 1}, swizzle};
+}
+
+// True if TMA can bring tiles of the tensor; otherwise `why` receives the reason.
+template <class Tile>
+bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes) {
+    return tma_takes(panels_of(tensor, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
+}
+
+// Makes the maps of a tensor that tma_takes(). `name` is the launcher, `called` what it calls the tensor.
+template <class Tile>
+int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
+    for (int width = 64; width >= 16; width /= 2) {
+        if ((width == 64 && !maps.has_64) || (width == 32 && !maps.has_32) || (width == 16 && !maps.has_16)) continue;
+        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::rows, width), name, called)) return code;
+    }
+    return KGEN_SUCCESS;
+}
+
+template <class Tile, int START = 0>
+KGEN_DEVICE void fetch_panels(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        tma_load(tile + Tile::panel_offset(START), maps.of_width[maps.index(width)], barrier, START, row, head, batch);
+        fetch_panels<Tile, START + width>(tile, maps, barrier, row, head, batch);
+    }
+}
+
+// Starts copying the tile whose first row is `row` of a head and batch entry, and arrives at `barrier`, whose phase ends
+// no sooner than the tile is there. For one thread.
+template <class Tile>
+KGEN_DEVICE void fetch_tile(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
+    mbarrier_arrive_expect_tx(barrier, Tile::bytes);
+    fetch_panels<Tile>(tile, maps, barrier, row, head, batch);
+}
+
+}  // namespace kgen
