@@ -154,6 +154,9 @@ mod tests {
             rescale_threshold: 0,
             copy: CopyPath::CpAsync,
             fp8_mma: Fp8Mma::Fp32,
+            overlap: false,
+            ping_pong: false,
+            persistent: false,
         };
         let limits = Limits {
             shared_memory_per_block: 166_912,

@@ -262,6 +262,9 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         rescale_threshold: entry.rescale_threshold,
         copy: entry.copy,
         fp8_mma: entry.fp8_mma,
+        overlap: entry.overlap,
+        ping_pong: entry.ping_pong,
+        persistent: entry.persistent,
     };
     if tile == TileOverride::default() {
         let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));

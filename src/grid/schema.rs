@@ -67,6 +67,9 @@ pub(super) struct TileEntry {
     pub rescale_threshold: Option<u32>,
     pub copy: Option<CopyPath>,
     pub fp8_mma: Option<Fp8Mma>,
+    pub overlap: Option<bool>,
+    pub ping_pong: Option<bool>,
+    pub persistent: Option<bool>,
 }
 
 /// `[sets.<name>]`.

@@ -68,4 +68,10 @@ tile_keys! {
     copy: CopyPath,
     /// The instruction of FP8 kernels.
     fp8_mma: Fp8Mma,
+    /// Hopper: Q K^T of the next keys runs under the softmax of these.
+    overlap: bool,
+    /// Hopper: warpgroups take turns with the tensor cores.
+    ping_pong: bool,
+    /// Hopper: one block a multiprocessor walks over all work, instead of one block for each piece of it.
+    persistent: bool,
 }

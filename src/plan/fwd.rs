@@ -163,6 +163,7 @@ mod tests {
             rescale_threshold: Some(8),
             copy: None,
             fp8_mma: None,
+            ..TileOverride::default()
         }
     }
 

@@ -9,6 +9,7 @@ mod fwd_sm75;
 mod fwd_tiles;
 mod gpus;
 mod helpers;
+mod hopper;
 mod limits;
 mod model;
 mod recipe;
@@ -19,6 +20,7 @@ mod tile;
 pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use fp8::{ByteTransposition, Fp8Choices};
+pub use hopper::Hopper;
 pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
 pub use limits::Limits;
 
@@ -145,6 +147,9 @@ pub struct Plan {
     pub fp8: Option<Fp8Choices>,
     /// What a backward kernel has besides.
     pub backward: Option<Backward>,
+    /// What a kernel with `wgmma` has besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hopper: Option<Hopper>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.

@@ -1,6 +1,6 @@
 //! The resource model: what a recipe's shared memory and registers come to, and the checks that refuse a plan.
 
-use super::{Limits, Occupancy, Plan, PlanError, Recipe, Tile, recipe::panels};
+use super::{Hopper, Limits, Occupancy, Plan, PlanError, Recipe, Tile, recipe::panels};
 use crate::grid::{Target, Variant};
 
 /// Resolves every number of a plan from its tile and checks them against the GPU it is compiled for.
@@ -14,7 +14,8 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
     check_shared_memory(variant, &tile, shared_memory_bytes, &limits)?;
 
     let registers = recipe.registers(variant, &tile);
-    check_registers(variant, &tile, registers.total, &limits)?;
+    let hopper = recipe.hopper(variant, &tile);
+    check_registers(variant, &tile, registers.total, hopper.as_ref(), &limits)?;
 
     Ok(Plan {
         variant,
@@ -33,6 +34,7 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
         tensor_core: recipe.tensor_core(variant, &tile, compiled_for),
         fp8: recipe.fp8(&tile, compiled_for),
         backward: recipe.backward(variant, &tile),
+        hopper,
     })
 }
 
@@ -53,9 +55,9 @@ fn check_shared_memory(variant: Variant, tile: &Tile, bytes: u32, limits: &Limit
     Ok(())
 }
 
-fn check_registers(variant: Variant, tile: &Tile, total: u32, limits: &Limits) -> Result<(), PlanError> {
+fn check_registers(variant: Variant, tile: &Tile, total: u32, hopper: Option<&Hopper>, limits: &Limits) -> Result<(), PlanError> {
     let blocks = tile.min_blocks_per_sm;
-    let available = limits.register_cap(tile.warps * 32, blocks);
+    let available = hopper.map_or_else(|| limits.register_cap(tile.warps * 32, blocks), |hopper| hopper.consumer_registers);
     if total <= available {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use super::{
     fp8::Fp8Forward,
     fwd::PortableForward,
     fwd_sm75::TuringForward,
+    hopper::{Hopper, HopperForward},
     helpers::{COMBINE, PREPARE},
     split::SplitForward,
 };
@@ -47,6 +48,11 @@ pub(super) trait Recipe: Sync {
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
 
+    /// What a kernel with `wgmma` has besides its tile.
+    fn hopper(&self, _variant: Variant, _tile: &Tile) -> Option<Hopper> {
+        None
+    }
+
     /// What a backward kernel has besides its tile.
     fn backward(&self, _variant: Variant, _tile: &Tile) -> Option<Backward> {
         None
@@ -61,6 +67,7 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
     }
     match kind {
         Kind::Fwd if dtype == Dtype::Fp8 && target >= Target::Sm89 => Ok(&Fp8Forward),
+        Kind::Fwd if target == Target::Sm90 && dtype != Dtype::Fp8 => Ok(&HopperForward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
         Kind::FwdSplit => Ok(&SplitForward),

@@ -25,6 +25,12 @@ pub struct Tile {
     pub copy: CopyPath,
     /// The instruction of FP8 kernels; means nothing to others.
     pub fp8_mma: Fp8Mma,
+    /// Kernels with `wgmma` only, as the next two: Q Kᵀ of the next keys runs under the softmax of these.
+    pub overlap: bool,
+    /// Warpgroups take turns with the tensor cores.
+    pub ping_pong: bool,
+    /// One block a multiprocessor walks over all work.
+    pub persistent: bool,
 }
 
 /// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
@@ -63,6 +69,9 @@ pub(super) const BASE: Tile = Tile {
     rescale_threshold: 8,
     copy: CopyPath::CpAsync,
     fp8_mma: Fp8Mma::Fp32,
+    overlap: false,
+    ping_pong: false,
+    persistent: false,
 };
 
 impl Tile {
@@ -86,7 +95,20 @@ impl Tile {
     }
 
     fn apply(&mut self, change: &TileOverride) {
-        let TileOverride { m, n, warps, stages, q_in_registers, min_blocks_per_sm, rescale_threshold, copy, fp8_mma } = *change;
+        let TileOverride {
+            m,
+            n,
+            warps,
+            stages,
+            q_in_registers,
+            min_blocks_per_sm,
+            rescale_threshold,
+            copy,
+            fp8_mma,
+            overlap,
+            ping_pong,
+            persistent,
+        } = *change;
         *self = Self {
             m: m.unwrap_or(self.m),
             n: n.unwrap_or(self.n),
@@ -97,6 +119,9 @@ impl Tile {
             rescale_threshold: rescale_threshold.unwrap_or(self.rescale_threshold),
             copy: copy.unwrap_or(self.copy),
             fp8_mma: fp8_mma.unwrap_or(self.fp8_mma),
+            overlap: overlap.unwrap_or(self.overlap),
+            ping_pong: ping_pong.unwrap_or(self.ping_pong),
+            persistent: persistent.unwrap_or(self.persistent),
         };
     }
 }

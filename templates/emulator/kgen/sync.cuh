@@ -21,6 +21,10 @@ KGEN_DEVICE void barrier_wait(int barrier, int threads, KGEN_AT) { emulator::bar
 // The value of `lane_index() ^ mask`.
 KGEN_DEVICE float shuffle_xor(float value, int mask, KGEN_AT) { return emulator::shuffle_xor(value, mask, at); }
 
+KGEN_DEVICE uint32_t shuffle_xor(uint32_t value, int mask, KGEN_AT) {
+    return static_cast<uint32_t>(emulator::shuffle_xor(static_cast<int64_t>(value), mask, at));
+}
+
 KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask, KGEN_AT) { return emulator::shuffle_xor(value, mask, at); }
 
 // True in every lane when it is true in one.
