@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,6 +44,8 @@
 #include "runtime/mma.hpp"
 #include "runtime/mma_m16n8k8.hpp"
 #include "runtime/fp8_words.hpp"
+#include "runtime/warpgroup.hpp"
+#include "runtime/wgmma.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

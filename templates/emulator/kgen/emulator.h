@@ -76,6 +76,28 @@ void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source 
 void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
+// Products of a warpgroup, and what orders them. A and B are matrix descriptors.
+enum class wgmma_element : uint8_t { bf16, fp16 };
+struct wgmma_operands {
+    wgmma_element element;
+    uint32_t columns;  // of D
+    const uint32_t* registers;  // A, B being transposed; NULL where A is in shared memory
+    uint64_t a, b;
+    bool accumulate;
+};
+void check_matrix_descriptor(uint32_t address, uint32_t stride, source at);
+void wgmma_fence(source at);
+void wgmma_commit(source at);
+void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at);
+void wgmma(float* d, const wgmma_operands& operands, source at);
+
+// For a lane by itself: the registers of D are what finished products have made of them.
+void hold(float* d, uint32_t tiles, source at);
+
+// The number of registers that a thread of this warpgroup has from now on.
+void release_registers(uint32_t count, source at);
+void claim_registers(uint32_t count, source at);
+
 // Where all threads of a block meet, and where some of its warps do.
 void block_sync(source at);
 void barrier_arrive(int barrier, int threads, source at);

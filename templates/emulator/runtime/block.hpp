@@ -240,6 +240,12 @@ void forget_mbarriers();
 bool land_an_awaited_copy();
 void check_unfinished_tiles();
 
+// What warpgroups do together (warpgroup.hpp, wgmma.hpp).
+void forget_warpgroups();
+void check_warpgroups();
+void forget_products();
+void check_unfinished_products();
+
 constexpr uint32_t MOST_POLLS = 1u << 20;
 
 // Runs one block to its end, or until it can go no further; what is left then is simply forgotten.
@@ -262,6 +268,8 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         std::fill_n(w.known, MAX_WARPS, self.first_step);
     }
     forget_mbarriers();
+    forget_warpgroups();
+    forget_products();
     for (uint32_t i = 0; i < thread_count; ++i) {
         device_thread& t = self.threads[i];
         static_cast<identity&>(t) = {i, block, i / LANES, i % LANES};
@@ -290,7 +298,11 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
         resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
     }
-    if (self.alive == 0) check_unfinished_tiles();
+    if (self.alive == 0) {
+        check_unfinished_tiles();
+        check_unfinished_products();
+        check_warpgroups();
+    }
     for (uint32_t i = 0; i < self.warp_count; ++i) self.first_step = std::max(self.first_step, self.warps[i].step + 1);
 }
 

@@ -5,6 +5,7 @@
 //   ticks    of each lane: what it did before that arrival or proxy fence of its own
 //   fences   of each lane: likewise, what it wrote before its last fence_proxy_async
 //   phases   of each mbarrier: what copies by TMA have landed before that phase of it
+//   products of each warp: what its products had read that it had waited for by then
 //
 // A lane that waits knows more than its warp until all 32 have waited for the same phase, or a warp_sync; until then it
 // keeps the snapshot of the phase for itself. So what one lane has waited for, others may use only behind a warp_sync.
@@ -13,6 +14,7 @@
 namespace kgen::emulator {
 
 constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
+constexpr uint8_t PRODUCTS = 0xfe;   // ... read by the warp's products
 constexpr uint8_t TMA = 0xff;        // in place of a warp: the asynchronous proxy
 constexpr uint32_t MOST_MBARRIERS = 128;
 
@@ -20,7 +22,8 @@ inline uint32_t epoch_of(uint32_t warp_index) { return warp_index; }
 inline uint32_t tick_of(uint32_t thread) { return self.warp_count + thread; }
 inline uint32_t fence_of(uint32_t thread) { return self.warp_count + self.thread_count + thread; }
 inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.thread_count + mbarrier; }
-inline uint32_t detail_count() { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS; }
+inline uint32_t products_of(uint32_t warp_index) { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS + warp_index; }
+inline uint32_t detail_count() { return products_of(self.warp_count); }
 
 inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
@@ -40,6 +43,7 @@ struct snapshot {
 };
 
 inline void start_details() {
+    if (self.detailed) return;
     self.detailed = true;
     for (uint32_t i = 0; i < self.warp_count; ++i) self.warps[i].details.assign(detail_count(), 0);
 }
@@ -87,6 +91,7 @@ inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
 inline bool covers(const clock& c, uint32_t warp_index, uint32_t lane, uint32_t step, uint32_t tick) {
     if (warp_index == TMA) return tick < c.details[phase_of(lane)];
     if (step < c.known[warp_index]) return true;
+    if (lane == PRODUCTS) return tick < c.details[products_of(warp_index)];
     return tick < c.details[lane == ALL_LANES ? epoch_of(warp_index) : tick_of(warp_index * LANES + lane)];
 }
 

@@ -54,16 +54,7 @@ inline void multiply_m16n8k32(const lane_operands* lanes, float (&d)[16][8]) {
             for (uint32_t word = 0; word < 2; ++word) b[t + word * 16 + i][g] = values[mine.b[word] >> i * 8 & 0xff] * scale_b;
         }
     }
-    for (uint32_t row = 0; row < 16; row += 4) {
-        columns8 sums[4];
-        memcpy(sums, d[row], sizeof sums);
-        for (uint32_t k = 0; k < 32; ++k) {
-            columns8 right;
-            memcpy(&right, b[k], sizeof right);
-            for (uint32_t i = 0; i < 4; ++i) sums[i] += a[row + i][k] * right;
-        }
-        memcpy(d[row], sums, sizeof sums);
-    }
+    add_product(d, a, b);
 }
 
 constexpr block_scales UNIT_SCALES = {127, 127, 0, 0};

@@ -72,7 +72,7 @@ void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
         return complain_of_mbarrier("mbarrier", used, std::to_string(arrivals) + " arrivals; a phase has 1 to 2^20 - 1");
     }
     if (mbarriers.size() == MOST_MBARRIERS) return complain_of_mbarrier("mbarrier", used, "more mbarriers than the emulator has room for");
-    if (!self.detailed) start_details();
+    start_details();
     const access a = access_of(me, barrier, MBARRIER_BYTES, used);
     races.mbarrier_made(a);
     mbarrier b = {};

@@ -6,6 +6,31 @@ namespace kgen::emulator {
 
 typedef float columns8 __attribute__((vector_size(32), aligned(4)));
 
+// d += a b.
+template <uint32_t K>
+inline void add_product(float (&d)[16][8], const float (&a)[16][K], const float (&b)[K][8]) {
+    for (uint32_t row = 0; row < 16; row += 4) {  // four rows at once: four sums that do not wait for each other
+        columns8 sums[4];
+        memcpy(sums, d[row], sizeof sums);
+        for (uint32_t k = 0; k < K; ++k) {
+            columns8 right;
+            memcpy(&right, b[k], sizeof right);
+            for (uint32_t i = 0; i < 4; ++i) sums[i] += a[row + i][k] * right;
+        }
+        memcpy(d[row], sums, sizeof sums);
+    }
+}
+
+// The 16 x 16 matrix A of which a lane holds four pairs.
+inline void place_a(uint16_t (&a)[16][16], const uint32_t* from, uint32_t lane) {
+    const uint32_t g = lane / 4;
+    const uint32_t t = lane % 4 * 2;
+    memcpy(&a[g][t], &from[0], 4);
+    memcpy(&a[g + 8][t], &from[1], 4);
+    memcpy(&a[g][t + 8], &from[2], 4);
+    memcpy(&a[g + 8][t + 8], &from[3], 4);
+}
+
 template <float (*WIDEN)(uint16_t)>
 inline void multiply_m16n8k16(const lane_operands* lanes) {
     uint16_t a_bits[16][16];
@@ -16,11 +41,7 @@ inline void multiply_m16n8k16(const lane_operands* lanes) {
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const uint32_t g = lane / 4;
         const uint32_t t = lane % 4 * 2;
-        const auto* from = static_cast<const uint32_t*>(lanes[lane].input);
-        memcpy(&a_bits[g][t], &from[0], 4);
-        memcpy(&a_bits[g + 8][t], &from[1], 4);
-        memcpy(&a_bits[g][t + 8], &from[2], 4);
-        memcpy(&a_bits[g + 8][t + 8], &from[3], 4);
+        place_a(a_bits, static_cast<const uint32_t*>(lanes[lane].input), lane);
         for (uint32_t half = 0; half < 2; ++half) {
             b_bits[t + half * 8][g] = static_cast<uint16_t>(lanes[lane].words[half]);
             b_bits[t + half * 8 + 1][g] = static_cast<uint16_t>(lanes[lane].words[half] >> 16);
@@ -31,16 +52,7 @@ inline void multiply_m16n8k16(const lane_operands* lanes) {
     }
     for (uint32_t i = 0; i < 256; ++i) (&a[0][0])[i] = WIDEN((&a_bits[0][0])[i]);
     for (uint32_t i = 0; i < 128; ++i) (&b[0][0])[i] = WIDEN((&b_bits[0][0])[i]);
-    for (uint32_t row = 0; row < 16; row += 4) {  // four rows at once: four sums that do not wait for each other
-        columns8 sums[4];
-        memcpy(sums, d[row], sizeof sums);
-        for (uint32_t k = 0; k < 16; ++k) {
-            columns8 right;
-            memcpy(&right, b[k], sizeof right);
-            for (uint32_t i = 0; i < 4; ++i) sums[i] += a[row + i][k] * right;
-        }
-        memcpy(d[row], sums, sizeof sums);
-    }
+    add_product(d, a, b);
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         auto* sums = static_cast<float*>(lanes[lane].result);
         memcpy(&sums[0], &d[lane / 4][lane % 4 * 2], 8);

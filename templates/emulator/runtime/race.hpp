@@ -38,6 +38,7 @@ struct chunk_record {
     uint16_t in_flight;  // 1 + the thread whose asynchronous copy has this chunk as destination, or 1 + MAX_THREADS + the
                          // mbarrier that counts a copy by TMA; 0: none
     uint16_t mbarriers;  // which of the bytes are mbarriers'
+    uint16_t products;   // that read the chunk and are not finished
     bool whole;          // the four writes are one
 };
 
@@ -69,6 +70,7 @@ inline bool is_fenced(const access& a, const write_record& w) {
     const uint32_t writer = w.warp * LANES + w.lane;
     if (w.warp == a.warp && w.lane == a.lane) return w.tick < self.threads[writer].fenced;
     if (w.tick < self.warps[a.warp].details[fence_of(writer)]) return true;
+    if (a.lane == ALL_LANES) return false;
     const auto& own = self.threads[a.warp * LANES + a.lane].acquired;
     return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return w.tick < shown->behind.details[fence_of(writer)]; });
 }
@@ -80,7 +82,7 @@ class race_detector {
         chunks_ = (shared_bytes + CHUNK - 1) / CHUNK;
         if (records_.size() < chunks_) records_.resize(chunks_);
         if (reads_.size() < static_cast<size_t>(chunks_) * warps) reads_.resize(static_cast<size_t>(chunks_) * warps);
-        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = 0;
+        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = records_[i].products = 0;
     }
 
     // After ~2^31 steps the clocks start again.
@@ -90,19 +92,7 @@ class race_detector {
     }
 
     void read(const access& a) {
-        chunk_record& record = records_[a.offset / CHUNK];
-        if (record.in_flight != 0) report_in_flight(a, "reads", record);
-        if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "reads");
-        for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
-            const write_record& w = record.writes[word];
-            const uint32_t bytes = record.whole ? 15 : a.bytes >> word * 4 & 15;
-            if (bytes == 0) continue;
-            if (w.step < self.first_step) {
-                report_unwritten(a);
-            } else if ((w.bytes & bytes) != 0 && !is_behind(a, w)) {
-                report_race(a, "reads", "written", w.used, w.warp, w.lane);
-            }
-        }
+        check_contents(a, false);
         read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
         if (last.step == a.step) {
             last.lane = last.lane == a.lane ? a.lane : ALL_LANES;
@@ -117,6 +107,7 @@ class race_detector {
         chunk_record& record = records_[index];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
         if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
+        if (record.products != 0) report_unfinished_product(a);
         check_reads(a);
         const uint16_t used = self.uses.number_of(a.used);
         const uint32_t tick = tick_now(a);
@@ -158,6 +149,7 @@ class race_detector {
         chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
         if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
+        if (record.products != 0) report_unfinished_product(a);
         check_reads(a);
         for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
             const write_record& w = record.writes[word];
@@ -165,7 +157,7 @@ class race_detector {
             if (!is_behind(a, w)) {
                 report_race(a, "writes", "written", w.used, w.warp, w.lane);
             } else if (w.warp != TMA && !is_fenced(a, w)) {
-                report_proxy(a, w);
+                report_proxy(a, "overwrites", w);
             }
         }
         record.in_flight = static_cast<uint16_t>(1 + MAX_THREADS + mbarrier);
@@ -180,6 +172,24 @@ class race_detector {
         record.writes[0].tick = phase;
     }
 
+    // A product of the warp, which reads by the asynchronous proxy, from now until it is finished.
+    void product_issued(const access& a) {
+        check_contents(a, true);
+        ++records_[a.offset / CHUNK].products;
+    }
+
+    // It is finished, and the warp has waited `waits` times before.
+    void product_finished(const access& a, uint32_t waits) {
+        --records_[a.offset / CHUNK].products;
+        read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
+        if (last.step == a.step && last.lane != PRODUCTS) {
+            last.lane = ALL_LANES;
+            last.bytes = a.bytes;
+        } else {
+            last = {a.step, waits, self.uses.number_of(a.used), a.bytes, PRODUCTS};
+        }
+    }
+
     // The 8 bytes of an mbarrier, which no other words may touch from now on.
     void mbarrier_made(const access& a) {
         write(a);
@@ -190,6 +200,27 @@ class race_detector {
     std::vector<chunk_record> records_;
     std::vector<read_record> reads_;  // [warp][chunk]
     uint32_t chunks_ = 0;
+
+    // What a read must find: nothing on its way, everything written, and that behind it.
+    void check_contents(const access& a, bool by_proxy) const {
+        const chunk_record& record = records_[a.offset / CHUNK];
+        if (record.in_flight != 0) report_in_flight(a, "reads", record);
+        if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "reads");
+        for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
+            const write_record& w = record.writes[word];
+            const uint32_t bytes = record.whole ? 15 : a.bytes >> word * 4 & 15;
+            if (bytes == 0) continue;
+            if (w.step < self.first_step) {
+                report_unwritten(a);
+            } else if ((w.bytes & bytes) == 0) {
+                continue;
+            } else if (!is_behind(a, w)) {
+                report_race(a, "reads", "written", w.used, w.warp, w.lane);
+            } else if (by_proxy && w.warp != TMA && !is_fenced(a, w)) {
+                report_proxy(a, "reads", w);
+            }
+        }
+    }
 
     void check_reads(const access& a) {
         for (uint32_t u = 0; u < self.warp_count; ++u) {
@@ -208,7 +239,7 @@ class race_detector {
 
     static std::string who(const use& used, uint32_t warp_index, uint32_t lane) {
         if (warp_index == TMA) return text_of(used);
-        return text_of(used) + " of warp " + std::to_string(warp_index) + (lane == ALL_LANES ? "" : " lane " + std::to_string(lane));
+        return text_of(used) + " of warp " + std::to_string(warp_index) + (lane >= LANES ? "" : " lane " + std::to_string(lane));
     }
 
     static std::string place(const access& a) {
@@ -228,10 +259,10 @@ class race_detector {
         self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " the bytes of an mbarrier: " + place(a));
     }
 
-    static void report_proxy(const access& a, const write_record& w) {
+    static void report_proxy(const access& a, const char* does, const write_record& w) {
         const use& other = self.uses[w.used];
         if (!self.violations.is_news("proxy", a.used, other)) return;
-        self.violations.tell(who(a.used, a.warp, a.lane) + " overwrites what " + who(other, w.warp, w.lane) +
+        self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " what " + who(other, w.warp, w.lane) +
                              " has written, without a fence_proxy_async of that lane in between: " + place(a));
     }
 
@@ -246,6 +277,8 @@ class race_detector {
     }
 
     static void report_tile_in_flight(const access& a, const char* does, uint32_t mbarrier);
+
+    static void report_unfinished_product(const access& a);
 
     static void report_unwritten(const access& a) {
         if (!self.violations.is_news("unwritten", a.used, a.used)) return;

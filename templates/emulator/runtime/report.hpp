@@ -35,6 +35,15 @@ enum class word : uint8_t {
     mbarrier_wait,
     tma_prefetch_map,
     tma_load,
+    matrix_descriptor,
+    wgmma,
+    wgmma_transposed,
+    wgmma_fence,
+    wgmma_commit,
+    wgmma_wait,
+    hold,
+    release_registers,
+    claim_registers,
 };
 
 inline const char* name_of(word which) {
@@ -42,7 +51,8 @@ inline const char* name_of(word which) {
                                         "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
                                         "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
                                         "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_try_wait", "mbarrier_test_wait",
-                                        "mbarrier_wait", "tma_prefetch_map", "tma_load"};
+                                        "mbarrier_wait", "tma_prefetch_map", "tma_load", "matrix_descriptor", "wgmma", "wgmma_transposed", "wgmma_fence",
+                                        "wgmma_commit", "wgmma_wait", "hold", "release_registers", "claim_registers"};
     return names[static_cast<int>(which)];
 }
 

@@ -6,6 +6,7 @@ namespace kgen::emulator {
 
 void fence_proxy_async() {
     device_thread& me = this_thread();
+    start_details();
     me.fenced = ++me.ticks;
     fence_own_mbarriers();
 }

@@ -1,0 +1,21 @@
+// Registers that warpgroups give up and take over, on the emulator, where there are always enough: whether a GPU would have them
+// is looked at when the block ends. See include/kgen/registers.cuh.
+#pragma once
+
+#include "kgen/platform.cuh"
+
+namespace kgen {
+
+template <int COUNT>
+KGEN_DEVICE void release_registers(KGEN_AT) {
+    static_assert(COUNT % 8 == 0 && COUNT >= 24 && COUNT <= 256, "what setmaxnreg takes");
+    emulator::release_registers(COUNT, at);
+}
+
+template <int COUNT>
+KGEN_DEVICE void claim_registers(KGEN_AT) {
+    static_assert(COUNT % 8 == 0 && COUNT >= 24 && COUNT <= 256, "what setmaxnreg takes");
+    emulator::claim_registers(COUNT, at);
+}
+
+}  // namespace kgen

@@ -1,0 +1,79 @@
+// Matrix products of a warpgroup, on the emulator: they read shared memory and bring D only at the wgmma_wait that forces them
+// to; until then D is NaN. See include/kgen/wgmma.cuh for what a product does and where its operands lie.
+#pragma once
+
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+// Where an operand lies.
+template <int WIDTH>
+KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
+    static_assert(WIDTH == 64 || WIDTH == 32 || WIDTH == 16, "the widths of panels");
+    constexpr uint64_t swizzle = WIDTH == 64 ? 1 : WIDTH == 32 ? 2 : 3;
+    emulator::check_matrix_descriptor(address, stride, at);
+    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
+}
+
+// The same operand `bytes` (a multiple of 16) further.
+KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) { return descriptor + bytes / 16; }
+
+// Orders the warp's accesses to registers with the products behind.
+KGEN_DEVICE void wgmma_fence(KGEN_AT) { emulator::wgmma_fence(at); }
+
+// Closes a group: all products of the warpgroup since the last one.
+KGEN_DEVICE void wgmma_commit(KGEN_AT) { emulator::wgmma_commit(at); }
+
+// D, from here on, is what the products that have been waited for made of it.
+template <int TILES>
+KGEN_DEVICE void hold(float (&d)[TILES][4], KGEN_AT) {
+    emulator::hold(d[0], TILES, at);
+}
+
+// Waits until at most PENDING groups, the last ones, are unfinished. `d` is what the finished ones have written.
+template <int PENDING, int TILES>
+KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4], KGEN_AT) {
+    emulator::wgmma_wait(PENDING, d[0], TILES, at);
+}
+
+// What KGEN_WGMMA_WIDTH(N) declares: without it a product of N columns does not compile.
+template <int N>
+struct wgmma_width;
+
+// Elements that are multiplied.
+template <class Element>
+struct wgmma_element_of;
+template <>
+struct wgmma_element_of<bf16> {
+    static constexpr emulator::wgmma_element value = emulator::wgmma_element::bf16;
+};
+template <>
+struct wgmma_element_of<fp16> {
+    static constexpr emulator::wgmma_element value = emulator::wgmma_element::fp16;
+};
+
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in shared memory and both are K-major.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate, KGEN_AT) {
+    static_assert(wgmma_width<N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, nullptr, a, b, accumulate}, at);
+}
+
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
+    static_assert(wgmma_width<N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, accumulate}, at);
+}
+
+}  // namespace kgen
+
+#define KGEN_WGMMA_WIDTH(N)                                                                               \
+    namespace kgen {                                                                                      \
+    template <>                                                                                           \
+    struct wgmma_width<N> {                                                                               \
+        static_assert((N) % 8 == 0 && (N) >= 8 && (N) <= 256, "D has 8, 16, .. 256 columns");             \
+        static constexpr int columns = N;                                                                 \
+    };                                                                                                    \
+    }

@@ -1,0 +1,108 @@
+// Words that the four warps of a warpgroup execute together: each warp at its own pace here, but all the same words in the same
+// order. And the registers that warpgroups pass to each other.
+#pragma once
+
+namespace kgen::emulator {
+
+constexpr uint32_t WARPS_OF_GROUP = 4;
+
+// What the warps of a warpgroup must agree on.
+struct warpgroup_word {
+    use used;
+    uint64_t operands[3];
+};
+
+inline bool operator==(const warpgroup_word& a, const warpgroup_word& b) {
+    return a.used == b.used && std::equal(a.operands, a.operands + 3, b.operands);
+}
+
+struct warpgroup {
+    std::deque<warpgroup_word> words;  // that not all of its warps have come to, the first of them being number `first`
+    uint64_t first;
+    uint64_t come[WARPS_OF_GROUP];  // words that each warp has come to
+    bool apart;                     // they have come to different ones, which has been reported
+    uint32_t registers;             // that each thread has; 0: what it started with
+};
+
+static warpgroup warpgroups[MAX_WARPS / WARPS_OF_GROUP];
+
+void forget_warpgroups() {
+    for (warpgroup& g : warpgroups) g = {};
+}
+
+inline void complain_of_warp(const char* kind, const use& used, const std::string& what) {
+    if (!self.violations.is_news(kind, used, used)) return;
+    self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": " + what);
+}
+
+inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, const use& theirs) {
+    g.apart = true;
+    if (!self.violations.is_news("warpgroup", mine, theirs)) return;
+    self.violations.tell("warps of a warpgroup have issued different words or operands: warp " + std::to_string(warp_index) + " comes to " + text_of(mine) +
+                         " where another has come to " + text_of(theirs));
+}
+
+// The running warp has come to a word of its warpgroup, which a device from `capability` (to `last`) on has. False, with a
+// report, if it cannot be executed.
+inline bool come_as_warpgroup(const warpgroup_word& word, int last_capability) {
+    if (device_capability() < 90 || device_capability() > last_capability) {
+        complain_of_warp("warpgroup", word.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this word");
+        return false;
+    }
+    const uint32_t index = current->warp / WARPS_OF_GROUP;
+    if ((index + 1) * WARPS_OF_GROUP > self.warp_count) {
+        complain_of_warp("warpgroup", word.used, "its warpgroup has fewer than four warps");
+        return false;
+    }
+    warpgroup& g = warpgroups[index];
+    if (g.apart) return true;
+    uint64_t& come = g.come[current->warp % WARPS_OF_GROUP];
+    if (come - g.first == g.words.size()) {
+        g.words.push_back(word);
+    } else if (!(g.words[come - g.first] == word)) {
+        report_apart(g, current->warp, word.used, g.words[come - g.first].used);
+    }
+    ++come;
+    for (; g.first < *std::min_element(g.come, g.come + WARPS_OF_GROUP); ++g.first) g.words.pop_front();
+    return true;
+}
+
+constexpr int LAST_CAPABILITY = 129;  // that the emulator knows of
+
+inline void take_registers(uint32_t count, bool more, const use& used) {
+    if (!come_as_warpgroup({used, {count, 0, 0}}, LAST_CAPABILITY)) return;
+    uint32_t& mine = warpgroups[current->warp / WARPS_OF_GROUP].registers;
+    if (mine != 0 && (more ? count < mine : count > mine)) {
+        complain_of_warp("warpgroup", used, std::to_string(count) + " registers a thread where it has " + std::to_string(mine));
+    }
+    mine = count;
+}
+
+void release_registers(uint32_t count, source at) {
+    if (meet(word::release_registers, at)) take_registers(count, false, {word::release_registers, at});
+}
+
+void claim_registers(uint32_t count, source at) {
+    if (meet(word::claim_registers, at)) take_registers(count, true, {word::claim_registers, at});
+}
+
+// Whether all have come to the same number of words, and a multiprocessor's registers suffice for what they hold at the end. The
+// block starts with at most an equal share for every thread.
+void check_warpgroups() {
+    constexpr uint32_t registers = 64 * 1024, most_a_thread = 255;
+    const use nothing = {word::none, {"", 0}};
+    const uint32_t share = std::min(registers / self.thread_count, most_a_thread) / 8 * 8;
+    uint32_t held = 0;
+    bool moved = false;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        warpgroup& g = warpgroups[i / WARPS_OF_GROUP];
+        if (!g.apart && !g.words.empty()) report_apart(g, i, nothing, g.words.back().used);
+        moved = moved || g.registers != 0;
+        held += (g.registers != 0 ? g.registers : share) * LANES;
+    }
+    if (!moved || held <= share * self.thread_count || !self.violations.is_news("warpgroup", nothing, nothing)) return;
+    self.violations.tell("warpgroups have claimed " + std::to_string(held) + " registers, the block has " + std::to_string(share * self.thread_count) +
+                         ": claim_registers would wait forever");
+}
+
+}  // namespace kgen::emulator

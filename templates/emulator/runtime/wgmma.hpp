@@ -1,0 +1,330 @@
+// Products of a warpgroup (PTX ISA, "wgmma.mma_async"). Each warp does its 16 rows by itself, and as late as it may: a product
+// reads shared memory and adds to D at the wgmma_wait that forces its group to be finished. From its issue until a wgmma_wait or
+// hold names them, the registers of D are NaN, so what is used or overwritten too early shows.
+#pragma once
+
+namespace kgen::emulator {
+
+// A decoded matrix descriptor: panels of `width` bytes a row.
+struct shared_operand {
+    uint32_t start, leading, stride;
+    uint32_t width;
+    uint8_t swizzle;  // as in tensor_map_contents
+};
+
+// D of one warp while products add to it.
+struct accumulator {
+    float* registers[LANES];
+    std::vector<float> sums;  // [tile][row][column of eight]
+    uint32_t tiles;
+    uint32_t in_flight;  // products
+    uint32_t returned;   // lanes whose registers hold the sums, all products being finished
+    use issued;          // the last product
+};
+
+struct pending_product {
+    use issued;
+    wgmma_operands operands;
+    shared_operand a, b;      // where they are in shared memory
+    uint16_t a_bits[16][16];  // A, where it was in registers
+    std::shared_ptr<accumulator> d;
+    uint32_t group;
+    bool transposed() const { return operands.registers != nullptr; }
+};
+
+// What a warp has under way.
+struct warp_products {
+    std::vector<pending_product> pending;  // in the order of issue
+    std::vector<std::shared_ptr<accumulator>> accumulators;
+    uint32_t open_group;  // number of the group that the next commit closes
+    uint32_t waits;
+    bool fenced;  // since the last wait
+};
+
+static warp_products products[MAX_WARPS];
+
+void forget_products() {
+    for (warp_products& p : products) p = {};
+}
+
+constexpr uint32_t K_OF_PRODUCT = 16;
+constexpr int WGMMA_CAPABILITY = 90;
+constexpr uint32_t FLOATS_OF_TILE = 16 * 8;
+
+void check_matrix_descriptor(uint32_t address, uint32_t stride, source at) {
+    if (address % CHUNK == 0 && stride % CHUNK == 0) return;
+    complain_of_warp("misaligned", {word::matrix_descriptor, at}, "address " + std::to_string(address) + " and stride " + std::to_string(stride) +
+                                                                      " are not both multiples of 16");
+}
+
+// False, with a report, if the bits are no descriptor that the emulator knows.
+inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used) {
+    const auto field = [&](uint32_t first) { return static_cast<uint32_t>(descriptor >> first & 0x3fff) * CHUNK; };
+    const auto mode = static_cast<uint32_t>(descriptor >> 62);
+    operand = {field(0), field(16), field(32), 16u << (4 - mode), static_cast<uint8_t>(4 - mode)};
+    constexpr uint64_t used_bits = 3ull << 62 | 0x3fffull << 32 | 0x3fffull << 16 | 0x3fffull;
+    if (mode == 0 || (descriptor & ~used_bits) != 0) {
+        complain_of_warp("warpgroup", used, "a matrix descriptor without swizzle, with a base offset or with other bits that the emulator does not know");
+        return false;
+    }
+    if ((operand.start / 128 & (operand.width / 16 - 1)) != 0) {
+        complain_of_warp("misaligned", used, "an operand starts at shared memory offset " + std::to_string(operand.start - SHARED_BASE) +
+                                                 ", not in the first 128 bytes of its swizzle's pattern");
+        return false;
+    }
+    return true;
+}
+
+// Calls action(address, line, element) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a panel, which
+// go on in the next panel where they are longer than one.
+template <class Action>
+inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, uint32_t bytes, Action&& action) {
+    for (uint32_t line = 0; line < lines; ++line) {
+        const uint32_t row = first + line;
+        for (uint32_t byte = 0; byte < bytes; byte += CHUNK) {
+            const uint32_t plain = o.start + byte / o.width * o.leading + byte % o.width + row % 8 * o.width + row / 8 * o.stride;
+            action(swizzled_address(plain, o.swizzle), line, byte / 2);
+        }
+    }
+}
+
+template <class Action>
+inline void each_chunk_of_a(const pending_product& p, uint32_t warp_index, Action&& action) {
+    if (!p.transposed()) each_chunk(p.a, warp_index % WARPS_OF_GROUP * 16, 16, K_OF_PRODUCT * 2, action);
+}
+
+template <class Action>
+inline void each_chunk_of_b(const pending_product& p, Action&& action) {
+    const uint32_t columns = p.operands.columns;
+    each_chunk(p.b, 0, p.transposed() ? K_OF_PRODUCT : columns, (p.transposed() ? columns : K_OF_PRODUCT) * 2, action);
+}
+
+template <class Action>
+inline void each_chunk_of_both(const pending_product& p, uint32_t warp_index, Action&& action) {
+    each_chunk_of_a(p, warp_index, action);
+    each_chunk_of_b(p, action);
+}
+
+inline access product_access(const pending_product& p, uint32_t warp_index, uint32_t address) {
+    return {address - SHARED_BASE, 0xffff, ALL_LANES, warp_index, self.warps[warp_index].step - 1, p.issued};
+}
+
+// Calls action(register, sum) for each of the lane's registers.
+template <class Action>
+inline void each_register(accumulator& d, uint32_t lane, Action&& action) {
+    for (uint32_t tile = 0; tile < d.tiles; ++tile) {
+        for (uint32_t e = 0; e < 4; ++e) action(d.registers[lane][tile * 4 + e], d.sums[tile * FLOATS_OF_TILE + d_row(lane, e) * 8 + d_column(lane, e)]);
+    }
+}
+
+inline bool is_poisoned(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits == UINT32_MAX;
+}
+
+// The accumulator of the registers that the meeting lanes name, with what is in them now: they are NaN from here on. NULL, with
+// a report, if they are part of another one's.
+inline std::shared_ptr<accumulator> take_registers(warp_products& mine, const lane_operands* lanes, uint32_t tiles, const use& used) {
+    const auto* first = static_cast<const float*>(lanes[0].result);
+    std::shared_ptr<accumulator> d;
+    for (const std::shared_ptr<accumulator>& other : mine.accumulators) {
+        if (other->registers[0] == first && other->tiles == tiles) {
+            d = other;
+        } else if (first < other->registers[0] + other->tiles * 4 && other->registers[0] < first + tiles * 4) {
+            if (other->in_flight == 0) continue;
+            complain_of_warp("warpgroup", used, "D overlaps that of " + text_of(other->issued) + ", which is not finished and has another shape");
+            return nullptr;
+        }
+    }
+    if (d == nullptr) {
+        d = std::make_shared<accumulator>();
+        for (uint32_t lane = 0; lane < LANES; ++lane) d->registers[lane] = static_cast<float*>(lanes[lane].result);
+        d->sums.resize(tiles * FLOATS_OF_TILE);
+        d->tiles = tiles;
+        d->returned = ~0u;
+        mine.accumulators.push_back(d);
+    }
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        if ((d->returned >> lane & 1) == 0) continue;
+        each_register(*d, lane, [](float& theirs, float& sum) {
+            sum = theirs;
+            memset(&theirs, POISON, sizeof theirs);
+        });
+    }
+    d->returned = 0;
+    d->issued = used;
+    return d;
+}
+
+inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
+
+// Whether all lanes bring the same operands.
+inline bool lanes_agree(const lane_operands* lanes, const wgmma_operands& operands, const use& used) {
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const wgmma_operands& theirs = operands_of(lanes[lane]);
+        if (theirs.a == operands.a && theirs.b == operands.b && theirs.accumulate == operands.accumulate) continue;
+        complain_of_warp("warpgroup", used, "its lanes bring different operands");
+        return false;
+    }
+    return true;
+}
+
+// The last lane issues the product of its warp.
+inline void issue(const wgmma_operands& operands, const use& used) {
+    const uint32_t index = current->warp;
+    warp_products& mine = products[index];
+    const lane_operands* lanes = self.warps[index].operands;
+    start_details();
+    if (!come_as_warpgroup({used, {operands.a, operands.b, operands.accumulate}}, WGMMA_CAPABILITY) || !lanes_agree(lanes, operands, used)) return;
+    if (!mine.fenced) complain_of_warp("warpgroup", used, "no wgmma_fence has come before it since the warp's last wgmma_wait");
+    const bool transposed = operands.registers != nullptr;
+    pending_product p = {used, operands, {}, {}, {}, nullptr, mine.open_group};
+    if ((!transposed && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
+    p.d = take_registers(mine, lanes, operands.columns / 8, used);
+    if (p.d == nullptr) return;
+    for (uint32_t lane = 0; transposed && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
+    bool inside = true;
+    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
+    if (!inside) return;
+    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { races.product_issued(product_access(p, index, address)); });
+    ++p.d->in_flight;
+    mine.pending.push_back(std::move(p));
+}
+
+void wgmma(float* d, const wgmma_operands& operands, source at) {
+    const word which = operands.registers == nullptr ? word::wgmma : word::wgmma_transposed;
+    lane_operands& mine = my_operands();
+    mine.result = d;
+    mine.input = &operands;
+    if (meet(which, at)) issue(operands, {which, at});
+}
+
+// Eight elements of shared memory as they are now.
+template <float (*WIDEN)(uint16_t)>
+inline void widen_chunk(uint32_t address, float (&values)[8]) {
+    uint16_t bits[8];
+    memcpy(bits, shared.at(address, CHUNK, {}, 0, 0), sizeof bits);
+    for (uint32_t i = 0; i < 8; ++i) values[i] = WIDEN(bits[i]);
+}
+
+template <float (*WIDEN)(uint16_t)>
+void multiply(const pending_product& p, uint32_t warp_index) {
+    static float b[32][K_OF_PRODUCT][8];  // [tile]
+    float a[16][K_OF_PRODUCT];
+    float chunk[8];
+    for (uint32_t i = 0; p.transposed() && i < 256; ++i) (&a[0][0])[i] = WIDEN((&p.a_bits[0][0])[i]);
+    each_chunk_of_a(p, warp_index, [&](uint32_t address, uint32_t row, uint32_t k) {
+        widen_chunk<WIDEN>(address, chunk);
+        memcpy(&a[row][k], chunk, sizeof chunk);
+    });
+    each_chunk_of_b(p, [&](uint32_t address, uint32_t line, uint32_t element) {
+        if (p.transposed()) {
+            widen_chunk<WIDEN>(address, b[element / 8][line]);
+            return;
+        }
+        widen_chunk<WIDEN>(address, chunk);
+        for (uint32_t i = 0; i < 8; ++i) b[line / 8][element + i][line % 8] = chunk[i];
+    });
+    std::vector<float>& sums = p.d->sums;
+    if (!p.operands.accumulate) std::fill(sums.begin(), sums.end(), 0.0f);
+    for (uint32_t tile = 0; tile < p.d->tiles; ++tile) add_product(*reinterpret_cast<float(*)[16][8]>(&sums[tile * FLOATS_OF_TILE]), a, b[tile]);
+}
+
+inline void finish(const pending_product& p, uint32_t warp_index) {
+    if (p.operands.element == wgmma_element::bf16) {
+        multiply<widen_bf16>(p, warp_index);
+    } else {
+        multiply<widen_fp16>(p, warp_index);
+    }
+    each_chunk_of_both(p, warp_index, [&](uint32_t address, uint32_t, uint32_t) {
+        races.product_finished(product_access(p, warp_index, address), products[warp_index].waits);
+    });
+    --p.d->in_flight;
+}
+
+// Gives the lane the registers of `d` back in which no product is under way any more.
+inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32_t tiles, const use& used) {
+    auto& all = products[warp_index].accumulators;
+    for (size_t i = 0; i < all.size();) {
+        accumulator& mine = *all[i];
+        const bool asked = mine.registers[lane] >= d && mine.registers[lane] < d + tiles * 4;
+        if (asked && mine.in_flight == 0 && (mine.returned >> lane & 1) == 0) {
+            bool touched = false;
+            each_register(mine, lane, [&](float& theirs, float& sum) {
+                touched = touched || !is_poisoned(theirs);
+                theirs = sum;
+            });
+            if (touched && self.violations.is_news("warpgroup", mine.issued, used)) {
+                self.violations.tell("warp " + std::to_string(warp_index) + " lane " + std::to_string(lane) + " has written to registers of D between " +
+                                     text_of(mine.issued) + " and the " + text_of(used) + " that they need");
+            }
+            mine.returned |= 1u << lane;
+        }
+        if (mine.returned == ~0u) {
+            all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+        } else {
+            ++i;
+        }
+    }
+}
+
+void hold(float* d, uint32_t tiles, source at) { give_back(current->warp, current->lane, d, tiles, {word::hold, at}); }
+
+void wgmma_fence(source at) {
+    if (!meet(word::wgmma_fence, at)) return;
+    products[current->warp].fenced = true;
+    come_as_warpgroup({{word::wgmma_fence, at}, {}}, WGMMA_CAPABILITY);
+}
+
+void wgmma_commit(source at) {
+    if (!meet(word::wgmma_commit, at)) return;
+    ++products[current->warp].open_group;
+    come_as_warpgroup({{word::wgmma_commit, at}, {}}, WGMMA_CAPABILITY);
+}
+
+void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at) {
+    my_operands().result = d;
+    if (!meet(word::wgmma_wait, at)) return;
+    const use used = {word::wgmma_wait, at};
+    const uint32_t index = current->warp;
+    warp_products& mine = products[index];
+    if (!come_as_warpgroup({used, {pending, 0, 0}}, WGMMA_CAPABILITY)) return;
+    if (!mine.pending.empty() && mine.pending.back().group == mine.open_group) {
+        complain_of_warp("warpgroup", used, "no wgmma_commit has closed the group of " + text_of(mine.pending.back().issued) + ", which it does not wait for");
+    }
+    size_t finished = 0;
+    while (finished < mine.pending.size() && mine.pending[finished].group + pending < mine.open_group) finish(mine.pending[finished++], index);
+    mine.pending.erase(mine.pending.begin(), mine.pending.begin() + static_cast<std::ptrdiff_t>(finished));
+    mine.fenced = false;
+    ++mine.waits;
+    warp& w = self.warps[index];
+    if (self.detailed) w.details[products_of(index)] = mine.waits;
+    for (uint32_t lane = 0; lane < LANES; ++lane) give_back(index, lane, static_cast<const float*>(w.operands[lane].result), tiles, used);
+}
+
+void race_detector::report_unfinished_product(const access& a) {
+    const uint32_t chunk = a.offset / CHUNK * CHUNK;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        for (const pending_product& p : products[i].pending) {
+            bool reads = false;
+            each_chunk_of_both(p, i, [&](uint32_t address, uint32_t, uint32_t) { reads = reads || address - SHARED_BASE == chunk; });
+            if (!reads) continue;
+            if (!self.violations.is_news("race", a.used, p.issued)) return;
+            return self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + text_of(p.issued) + " of warp " + std::to_string(i) +
+                                        " reads, which is not finished for want of a wgmma_wait: " + place(a));
+        }
+    }
+}
+
+void check_unfinished_products() {
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        for (const std::shared_ptr<accumulator>& d : products[i].accumulators) {
+            if (!self.violations.is_news("never waited for", d->issued, d->issued)) continue;
+            self.violations.tell(text_of(d->issued) + " of warp " + std::to_string(i) + ": when the block ends, " +
+                                 (d->in_flight != 0 ? "it is not finished for want of a wgmma_wait" : "no wgmma_wait or hold has named its D"));
+        }
+    }
+}
+
+}  // namespace kgen::emulator
