@@ -14,6 +14,11 @@ pub trait Case: Debug {
 
     /// Draws its inputs.
     fn draw(&self, seed: u64) -> Drawn;
+
+    /// Whether the tensors lie in a way that the kernel cannot read: its launcher must then say so and start nothing.
+    fn must_be_refused(&self) -> bool {
+        false
+    }
 }
 
 /// A case with its inputs.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     device::Outputs,
     grid::{Dtype, Variant},
+    plan,
 };
 
 /// One problem, for one variant.
@@ -22,6 +23,8 @@ struct ForwardCase {
     number: Number,
     head_dim: usize,
     causal: bool,
+    /// The kernel reads Q, K and V by TMA alone.
+    needs_tma: bool,
 }
 
 /// The cases of a forward variant.
@@ -29,7 +32,8 @@ pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     let Variant { head_dim, dtype, causal, .. } = variant;
     let number = Number::of(dtype);
     let problems = if dtype == Dtype::Fp8 { cases::forward_fp8(level) } else { cases::forward(level) };
-    let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal };
+    let needs_tma = plan::needs_tma(variant);
+    let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal, needs_tma };
     problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()
 }
 
@@ -39,7 +43,7 @@ impl Case for ForwardCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, number, head_dim, causal } = *self;
+        let Self { ref problem, number, head_dim, causal, .. } = *self;
         let tensors = Tensors::draw(problem, head_dim, number, seed);
         let call = tensors.call(problem, head_dim, number, causal);
         let problem = problem.clone();
@@ -48,6 +52,10 @@ impl Case for ForwardCase {
             compare(&problem, head_dim, number, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+
+    fn must_be_refused(&self) -> bool {
+        self.needs_tma && !self.problem.suits_tma(self.head_dim, self.number)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Where the elements of a problem's tensors lie: strides, gaps, and where each row of each sequence begins.
 
-use super::problem::{Layout, Lengths, Part, Problem};
+use super::{
+    numbers::Number,
+    problem::{Layout, Lengths, Part, Problem},
+};
 use crate::device::Strides;
 
 /// Which of the two row axes.
@@ -124,6 +127,22 @@ impl Problem {
             batch = NOT_READ;
         }
         Placement { strides: Strides { batch, row, head }, span: (lead + last) as usize, origin: lead as usize }
+    }
+
+    /// Whether TMA can bring Q, K and V: they start at multiples of 16 bytes, and the strides that count are positive ones.
+    pub fn suits_tma(&self, head_dim: usize, number: Number) -> bool {
+        let piece = 16 / number.element().bytes() as i64;
+        let suits = |tensor: usize, side: Side, heads: usize| {
+            let plan = self.rows(side);
+            let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim);
+            let counting = [(plan.rows, strides.row), (heads, strides.head), (plan.entries, strides.batch)];
+            origin as i64 % piece == 0 && counting.iter().all(|&(extent, stride)| extent <= 1 || (stride > 0 && stride % piece == 0))
+        };
+        let queries = self.rows(Side::Query);
+        let nothing_to_do = queries.bound == 0 || self.sequences.is_empty();
+        let no_keys = self.rows(Side::Key).bound == 0;
+        let keys_suit = no_keys || (suits(1, Side::Key, self.heads_k) && suits(2, Side::Key, self.heads_k));
+        nothing_to_do || (suits(0, Side::Query, self.heads) && keys_suit)
     }
 
     /// The place of the log-sum-exp, whose rows are contiguous; the strides hold batch and head.

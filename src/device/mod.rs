@@ -10,7 +10,7 @@ mod gpu;
 mod image;
 mod library;
 
-pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, FwdParams, Params, Strides};
+pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
 pub use call::{Call, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};

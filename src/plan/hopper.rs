@@ -126,6 +126,10 @@ impl Recipe for HopperForward {
         Err(format!("`{variant}` is made of `wgmma`, which `{target}` does not have"))
     }
 
+    fn needs_tma(&self) -> bool {
+        true
+    }
+
     fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
         // Multiples of 8 that share 64 K registers: 512 a row of 128 threads.

@@ -218,6 +218,11 @@ impl Plan {
     }
 }
 
+/// Whether the kernel of `variant` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
+pub fn needs_tma(variant: Variant) -> bool {
+    recipe(variant).is_ok_and(Recipe::needs_tma)
+}
+
 fn recipe(variant: Variant) -> Result<&'static dyn Recipe, PlanError> {
     recipe::recipe_of(variant).map_err(|reason| PlanError::Unsupported { variant: variant.name(), reason })
 }

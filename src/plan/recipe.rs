@@ -48,6 +48,11 @@ pub(super) trait Recipe: Sync {
     /// there is none.
     fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String>;
 
+    /// Whether the kernel reads Q, K and V by TMA alone.
+    fn needs_tma(&self) -> bool {
+        false
+    }
+
     /// What a kernel with `wgmma` has besides its tile.
     fn hopper(&self, _variant: Variant, _tile: &Tile) -> Option<Hopper> {
         None

@@ -81,6 +81,9 @@ pub(super) type Workspace = unsafe extern "C" fn(*const c_void) -> usize;
 /// `kgen_last_error`.
 pub(super) type LastError = unsafe extern "C" fn() -> *const c_char;
 
+/// `KGEN_ERROR_UNSUPPORTED`: the kernel cannot read tensors that lie so in memory.
+pub const ERROR_UNSUPPORTED: i32 = 5;
+
 /// What a launcher's code means.
 pub(super) fn code_word(code: i32) -> &'static str {
     match code {
@@ -89,6 +92,7 @@ pub(super) fn code_word(code: i32) -> &'static str {
         2 => "KGEN_ERROR_MISMATCH",
         3 => "KGEN_ERROR_NO_VARIANT",
         4 => "KGEN_ERROR_LAUNCH",
+        ERROR_UNSUPPORTED => "KGEN_ERROR_UNSUPPORTED",
         _ => "no code of kgen.h",
     }
 }
@@ -101,7 +105,7 @@ mod tests {
     /// Compiles a C file that includes the real header and asserts our offsets and numbers: the two can never drift apart.
     #[test]
     fn structures_and_constants_are_those_of_the_c_header() {
-        let mut facts: Vec<(String, usize)> = (0..=4).map(|code| (code_word(code).to_owned(), code as usize)).collect();
+        let mut facts: Vec<(String, usize)> = (0..=5).map(|code| (code_word(code).to_owned(), code as usize)).collect();
         for (name, value) in [
             ("KGEN_FLAG_CAUSAL", FLAG_CAUSAL as usize),
             ("KGEN_FLAG_DETERMINISTIC", FLAG_DETERMINISTIC as usize),
