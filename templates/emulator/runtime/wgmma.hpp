@@ -149,7 +149,7 @@ inline void check_fenced(const warp_products& mine, const accumulator& d, const 
 
 // The accumulator of the registers that the meeting lanes name, with what is in them now: they are NaN from here on. NULL, with
 // a report, if they are part of another one's.
-inline std::shared_ptr<accumulator> take_registers(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
+inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
     const auto* first = static_cast<const float*>(lanes[0].result);
     std::shared_ptr<accumulator> d;
     for (const std::shared_ptr<accumulator>& other : mine.accumulators) {
@@ -206,7 +206,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     const bool transposed = operands.registers != nullptr;
     pending_product p = {used, operands, {}, {}, {}, nullptr, mine.open_group};
     if ((!transposed && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
-    p.d = take_registers(mine, lanes, operands.columns / 8, operands.accumulate, used);
+    p.d = accumulator_of(mine, lanes, operands.columns / 8, operands.accumulate, used);
     if (p.d == nullptr) return;
     for (uint32_t lane = 0; transposed && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
     bool inside = true;
