@@ -155,6 +155,11 @@ fn mbarriers_and_copies_by_tma_mean_what_their_test_says() {
     assert_all_statements_hold("tma_words");
 }
 
+#[test]
+fn products_of_warpgroups_mean_what_their_test_says() {
+    assert_all_statements_hold("wgmma_words");
+}
+
 /// Declares a test for each fault, and one that all of them are declared.
 macro_rules! faults {
     ($($test:ident: $name:literal,)+) => {

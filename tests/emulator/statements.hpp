@@ -39,9 +39,9 @@ bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared
 }
 
 // True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
-bool is_faulted(const char* kind, body kernel, uint32_t threads = 32) {
+bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
-        if (runs(kernel, threads, seed)) return false;
+        if (runs(kernel, threads, seed, shared_bytes)) return false;
         if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;
     }
     return true;

@@ -115,23 +115,29 @@ bool rows_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// The same with A in registers and B as DEPTH rows of N, all panels of one width at once.
+// Steps of A as a lane holds them.
+template <class Element, int STEPS>
+void load_a(uint32_t (&a)[STEPS][4]) {
+    for (uint32_t step = 0; step < STEPS; ++step) {
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t row = row_of_d(i % 2 * 2), k = step * 16 + i / 2 * 8 + lane_index() % 4 * 2;
+            a[step][i] = pack<Element>(element_a(row, k), element_a(row, k + 1));
+        }
+    }
+}
+
+// The same with A in registers and B as DEPTH rows of N, all panels of 64 at once.
 template <class Element, int N, int DEPTH, int START = 0, int TILES>
-void multiply_transposed(float (&d)[TILES][4], bool accumulate) {
+void multiply_transposed(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 16][4], bool accumulate) {
     if constexpr (START < N) {
         using tile = shared_tile<DEPTH, N>;
         constexpr int width = tile::panel_columns(START);
         constexpr int columns = width == 64 ? N / 64 * 64 : width;
         const uint64_t b = matrix_descriptor<width>(B_TILE + tile::panel_offset(START), DEPTH * width * 2, width * 16);
         for (uint32_t step = 0; step < DEPTH / 16; ++step) {
-            uint32_t a[4];
-            for (uint32_t i = 0; i < 4; ++i) {
-                const uint32_t row = row_of_d(i % 2 * 2), k = step * 16 + i / 2 * 8 + lane_index() % 4 * 2;
-                a[i] = pack<Element>(element_a(row, k), element_a(row, k + 1));
-            }
-            wgmma_transposed<Element, columns, START / 8>(d, a, advance(b, step * 16 * width * 2), accumulate || step > 0);
+            wgmma_transposed<Element, columns, START / 8>(d, a[step], advance(b, step * 16 * width * 2), accumulate || step > 0);
         }
-        multiply_transposed<Element, N, DEPTH, START + columns>(d, accumulate);
+        multiply_transposed<Element, N, DEPTH, START + columns>(d, a, accumulate);
     }
 }
 
@@ -144,8 +150,10 @@ bool columns_are_multiplied(bool accumulate) {
         make_visible();
         float d[N / 8][4];
         start_d(d);
+        uint32_t a[DEPTH / 16][4];
+        load_a<Element>(a);
         wgmma_fence();
-        multiply_transposed<Element, N, DEPTH>(d, adds);
+        multiply_transposed<Element, N, DEPTH>(d, a, adds);
         wgmma_commit();
         wgmma_wait<0>(d);
         judge<N>(d, DEPTH, adds);
@@ -165,11 +173,288 @@ void products() {
     expect(columns_are_multiplied<bf16, 64 + 16, 48>(true), "panels of two widths, each a part of D");
 }
 
+// D (64 x 16) += A B, A 64 x 64, with one of many mistakes.
+constexpr int N = 16, DEPTH = 64;
+using tile_of_d = float[N / 8][4];
+
+enum class slip {
+    none,
+    no_fence,
+    no_fence_behind_a_wait,
+    fence_before_d_is_written,
+    no_commit,
+    no_wait,
+    d_is_written_too_early,
+    d_is_read_too_early,
+    no_proxy_fence,
+    one_warp_without_proxy_fence,
+    no_barrier,
+    wrong_swizzle,
+    no_swizzle,
+    start_inside_the_pattern,
+    beyond_shared_memory,
+    other_operands_in_a_warp,
+    other_operands_in_a_lane,
+    a_product_less_in_a_warp,
+    another_shape_for_d,
+    stage_overwritten_before_the_wait,
+    stage_overwritten_behind_a_barrier_before_the_wait,
+    stage_overwritten_without_a_barrier,
+};
+slip made;
+
+void store_operands() {
+    store_tile<bf16, shared_tile<64, DEPTH>>(A_TILE, element_a);
+    store_tile<bf16, shared_tile<N, DEPTH>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
+}
+
+void multiply_with_slips(int) {
+    store_operands();
+    if (made != slip::no_proxy_fence && (made != slip::one_warp_without_proxy_fence || warp_index() != 2)) fence_proxy_async();
+    if (made != slip::no_barrier) block_sync();
+    tile_of_d d;
+    start_d(d);
+    if (made != slip::no_fence) wgmma_fence();
+    if (made == slip::wrong_swizzle || made == slip::no_swizzle || made == slip::start_inside_the_pattern || made == slip::beyond_shared_memory) {
+        uint64_t a = made == slip::wrong_swizzle ? matrix_descriptor<32>(A_TILE, 0, 512) : matrix_descriptor<64>(A_TILE, 0, 1024);
+        if (made == slip::no_swizzle) a &= ~(3ull << 62);
+        if (made == slip::start_inside_the_pattern) a = advance(a, 128);
+        if (made == slip::beyond_shared_memory) a = advance(a, BYTES);
+        for (uint32_t step = 0; step < 2; ++step) wgmma<bf16, N>(d, advance(a, step * 32), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+    } else if (made == slip::other_operands_in_a_warp || made == slip::other_operands_in_a_lane) {
+        const bool other = made == slip::other_operands_in_a_warp ? warp_index() == 1 : lane_index() == 1;
+        wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE + other * 32, 0, 1024), true);
+    } else {
+        multiply_rows<bf16, N, DEPTH>(d, true);
+    }
+    if (made == slip::another_shape_for_d) wgmma<bf16, 8, 1>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+    if (made != slip::no_commit) wgmma_commit();
+    if (made == slip::no_wait) return;
+    if (made == slip::d_is_written_too_early && thread_index() == 5) d[1][2] = 0;
+    if (made == slip::d_is_read_too_early) judge<N>(d, DEPTH, true);
+    if (made == slip::stage_overwritten_behind_a_barrier_before_the_wait) block_sync();
+    if ((made == slip::stage_overwritten_before_the_wait || made == slip::stage_overwritten_behind_a_barrier_before_the_wait) && thread_index() == 77) {
+        store_shared(B_TILE + 1024, words4{});
+    }
+    wgmma_wait<0>(d);
+    if (made == slip::d_is_read_too_early) return;
+    judge<N>(d, DEPTH, true);
+    if (made == slip::a_product_less_in_a_warp) {
+        wgmma_fence();
+        if (warp_index() != 3) wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+        wgmma_commit();
+        wgmma_wait<0>(d);
+    }
+    if (made != slip::stage_overwritten_without_a_barrier) block_sync();
+    if (thread_index() == 77) store_shared(B_TILE + 1024, words4{});
+    make_visible();
+    if (made == slip::fence_before_d_is_written) wgmma_fence();
+    for (uint32_t j = 0; j < N / 8; ++j) {
+        for (uint32_t e = 0; e < 4; ++e) d[j][e] *= 2;
+    }
+    if (made != slip::fence_before_d_is_written && made != slip::no_fence_behind_a_wait) wgmma_fence();
+    wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+    wgmma_commit();
+    wgmma_wait<0>(d);
+}
+
+bool shows_as(const char* kind, slip slipped) {
+    made = slipped;
+    return is_faulted(kind, multiply_with_slips, WARPGROUP, BYTES);
+}
+
+bool shows_in_numbers(slip slipped) {
+    made = slipped;
+    return runs(multiply_with_slips, WARPGROUP, 1, BYTES) && !all_ones();
+}
+
+void misuse() {
+    made = slip::none;
+    expect(runs(multiply_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "operands that threads have written, D that they change between products, an operand overwritten");
+    expect(shows_as("wgmma", slip::no_fence), "a product needs a wgmma_fence");
+    expect(shows_as("wgmma", slip::no_fence_behind_a_wait), "... and another behind each wgmma_wait");
+    expect(shows_as("wgmma", slip::fence_before_d_is_written), "... behind what is written to D");
+    expect(shows_as("wgmma", slip::no_commit), "a wait for products that no wgmma_commit has closed is reported");
+    expect(shows_as("never waited for", slip::no_wait), "products nobody waits for are reported");
+    expect(shows_as("wgmma", slip::d_is_written_too_early), "writing to D before the wait is reported");
+    expect(shows_in_numbers(slip::d_is_read_too_early), "reading D before the wait finds NaN");
+    expect(shows_as("proxy", slip::no_proxy_fence), "a product of what threads have written needs their fence_proxy_async");
+    expect(shows_as("proxy", slip::one_warp_without_proxy_fence), "... of each of them");
+    expect(shows_as("race", slip::no_barrier), "... and a barrier");
+    expect(shows_in_numbers(slip::wrong_swizzle), "a descriptor of another swizzle shows as wrong numbers");
+    expect(shows_as("wgmma", slip::no_swizzle), "a descriptor without swizzle is reported");
+    expect(shows_as("misaligned", slip::start_inside_the_pattern), "so is an operand that starts inside its swizzle's pattern");
+    expect(shows_as("out of bounds", slip::beyond_shared_memory), "so is one that is not all in shared memory");
+    expect(shows_as("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same operands");
+    expect(shows_as("wgmma", slip::other_operands_in_a_lane), "... and all lanes of a warp");
+    expect(shows_as("warpgroup", slip::a_product_less_in_a_warp), "the four warps issue the same products");
+    expect(shows_as("wgmma", slip::another_shape_for_d), "products that add to the same registers have D of one shape");
+    expect(shows_as("race", slip::stage_overwritten_before_the_wait), "overwriting an operand before the wait is a race");
+    expect(shows_as("race", slip::stage_overwritten_behind_a_barrier_before_the_wait), "... behind a barrier too");
+    expect(shows_as("race", slip::stage_overwritten_without_a_barrier), "... and behind the wait without one");
+    expect(is_faulted("misaligned", [](int) { matrix_descriptor<64>(A_TILE + 8, 0, 1024); }), "an operand starts at a multiple of 16 bytes");
+    expect(is_faulted("warpgroup", [](int) { wgmma_fence(); }, 96), "three warps are no warpgroup");
+    for (const int capability : {80, 100, 120}) {
+        kgen_emulator_device(capability);
+        expect(is_faulted("warpgroup", [](int) { wgmma_fence(); }, WARPGROUP), "a device that is not of compute capability 9.0 has no wgmma");
+    }
+    kgen_emulator_device(90);
+}
+
+// Two groups at a time, each with a D of its own.
+void groups() {
+    expect(runs([](int) {
+               store_operands();
+               make_visible();
+               tile_of_d first, second;
+               start_d(first);
+               start_d(second);
+               wgmma_fence();
+               multiply_rows<bf16, N, DEPTH>(first, true);
+               wgmma_commit();
+               multiply_rows<bf16, N, DEPTH>(second, true);
+               wgmma_commit();
+               wgmma_wait<1>(first);
+               judge<N>(first, DEPTH, true);
+               const bool in_flight = second[0][0] != second[0][0];
+               wgmma_wait<0>(first);
+               const bool unheld = second[0][0] != second[0][0];
+               if (!in_flight || !unheld) store_global(output + thread_index(), 0.0f);
+               hold(second);
+               wgmma_fence();
+               multiply_rows<bf16, N, DEPTH>(second, true);
+               wgmma_commit();
+               wgmma_fence();
+               multiply_rows<bf16, N, DEPTH>(second, true);
+               wgmma_commit();
+               wgmma_wait<0>(second);
+               if (first[0][0] == first[0][0] && output[thread_index()] == 1) judge<N>(second, DEPTH, true, 3);
+           }, WARPGROUP, 1, BYTES) && all_ones(),
+           "a wait leaves the last groups unfinished; a D is NaN until a wait or hold names it; groups in a row add to one D");
+    expect(is_faulted("never waited for", [](int) {
+               store_operands();
+               make_visible();
+               tile_of_d first, second;
+               wgmma_fence();
+               multiply_rows<bf16, N, DEPTH>(first, false);
+               multiply_rows<bf16, N, DEPTH>(second, false);
+               wgmma_commit();
+               wgmma_wait<0>(first);
+           }, WARPGROUP, BYTES),
+           "a D that no wait or hold names is reported");
+}
+
+// A fifth warp brings B by TMA, again and again to where threads have written it; the warpgroup adds A B to D each time.
+constexpr uint32_t FULL = emulator::SHARED_BASE + BYTES - 64, EMPTY = FULL + 8;
+constexpr uint32_t STEPS = 4;
+tensor_map map;
+bool whole_warp_waits, producer_waits, releases_early;
+
+void pipeline(int) {
+    if (thread_index() == 0) {
+        mbarrier_init(FULL, 1);
+        mbarrier_init(EMPTY, 4);
+        fence_mbarrier_init();
+    }
+    if (thread_index() < WARPGROUP) store_operands();
+    make_visible();
+    if (warp_index() == 4) {
+        if (lane_index() != 0) return;
+        for (uint32_t step = 0; step < STEPS; ++step) {
+            if (producer_waits) mbarrier_wait(EMPTY, (step + 1) % 2);
+            mbarrier_arrive_expect_tx(FULL, N * DEPTH * 2);
+            tma_load(B_TILE, map, FULL, 0, 0);
+        }
+        return;
+    }
+    tile_of_d d;
+    start_d(d);
+    for (uint32_t step = 0; step < STEPS; ++step) {
+        if (whole_warp_waits || lane_index() == 3) mbarrier_wait(FULL, step % 2);
+        wgmma_fence();
+        multiply_rows<bf16, N, DEPTH>(d, true);
+        wgmma_commit();
+        if (releases_early && lane_index() == 0) mbarrier_arrive(EMPTY);
+        wgmma_wait<0>(d);
+        if (!releases_early && lane_index() == 0) mbarrier_arrive(EMPTY);
+    }
+    judge<N>(d, DEPTH, true, STEPS);
+}
+
+void order() {
+    for (uint32_t row = 0; row < 16; ++row) {
+        for (uint32_t column = 0; column < 64; ++column) input[row * 64 + column] = static_cast<uint16_t>(pack<bf16>(element_b(column, row), 0));
+    }
+    const tensor_view view = {input, 2, 2, {64, 16}, {0, 128}, {64, 16}, tma_swizzle::span_128};
+    expect(make_tensor_map(map, view, "words", "input") == KGEN_SUCCESS, "a map of B");
+    whole_warp_waits = producer_waits = true;
+    bool right = true;
+    for (uint64_t seed = 0; seed < 20; ++seed) right = right && runs(pipeline, WARPGROUP + 32, seed, BYTES) && all_ones();
+    expect(right, "what TMA has brought needs no fence, and one lane of each warp releases it behind the wait, without a warp_sync");
+    releases_early = true;
+    expect(is_faulted("race", pipeline, WARPGROUP + 32, BYTES), "releasing it before the wait is a race");
+    releases_early = producer_waits = false;
+    expect(is_faulted("race", pipeline, WARPGROUP + 32, BYTES), "so is fetching the next before the release");
+    producer_waits = true;
+    whole_warp_waits = false;
+    expect(is_faulted("race", pipeline, WARPGROUP + 32, BYTES), "so is a product for which one lane has waited alone");
+    expect(is_faulted("race", [](int) {
+               if (thread_index() == 0) {
+                   mbarrier_init(FULL, 1);
+                   fence_mbarrier_init();
+               }
+               store_operands();
+               make_visible();
+               if (thread_index() == 0) {
+                   mbarrier_arrive_expect_tx(FULL, N * DEPTH * 2);
+                   tma_load(B_TILE, map, FULL, 0, 0);
+               }
+               block_sync();
+               tile_of_d d;
+               wgmma_fence();
+               multiply_rows<bf16, N, DEPTH>(d, false);
+               wgmma_commit();
+               wgmma_wait<0>(d);
+               mbarrier_wait(FULL, 0);
+           }, WARPGROUP, BYTES),
+           "so is one for which nobody has");
+}
+
+template <int CONSUMER, int PRODUCER>
+void share_registers(int) {
+    if (warp_index() / 4 == 2) {
+        release_registers<PRODUCER>();
+    } else {
+        claim_registers<CONSUMER>();
+    }
+}
+
+void registers() {
+    expect(runs(share_registers<240, 24>, 384), "two warpgroups take what a third gives up");
+    expect(is_faulted("warpgroup", share_registers<240, 40>, 384), "claiming more registers than there are is reported");
+    expect(is_faulted("warpgroup", [](int) {
+               release_registers<40>();
+               claim_registers<24>();
+           }, WARPGROUP),
+           "claiming fewer than the warpgroup has is reported");
+    expect(is_faulted("warpgroup", [](int) {
+               if (warp_index() != 2) release_registers<40>();
+           }, WARPGROUP),
+           "all four warps come to release_registers");
+    kgen_emulator_device(89);
+    expect(is_faulted("warpgroup", [](int) { release_registers<40>(); }, WARPGROUP), "devices before compute capability 9.0 do not pass on registers");
+    kgen_emulator_device(90);
+}
+
 }  // namespace
 
 int main() {
     kgen_emulator_device(90);
     products();
+    misuse();
+    groups();
+    order();
+    registers();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }

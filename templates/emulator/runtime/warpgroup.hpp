@@ -35,15 +35,17 @@ inline void complain_of_warp(const char* kind, const use& used, const std::strin
     self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": " + what);
 }
 
+// Of two uses, `mine` is nothing where the warp has ended.
 inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, const use& theirs) {
     g.apart = true;
     if (!self.violations.is_news("warpgroup", mine, theirs)) return;
-    self.violations.tell("warps of a warpgroup have issued different words or operands: warp " + std::to_string(warp_index) + " comes to " + text_of(mine) +
+    const std::string done = mine.which == word::none ? "has ended" : "comes to " + text_of(mine);
+    self.violations.tell("warps of a warpgroup have issued different words, or operands: warp " + std::to_string(warp_index) + " " + done +
                          " where another has come to " + text_of(theirs));
 }
 
-// The running warp has come to a word of its warpgroup, which a device from `capability` (to `last`) on has. False, with a
-// report, if it cannot be executed.
+// The running warp has come to a word of its warpgroup, which devices of compute capability 9.0 up to `last_capability` have. False,
+// with a report, if it cannot be executed.
 inline bool come_as_warpgroup(const warpgroup_word& word, int last_capability) {
     if (device_capability() < 90 || device_capability() > last_capability) {
         complain_of_warp("warpgroup", word.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this word");
@@ -96,7 +98,8 @@ void check_warpgroups() {
     bool moved = false;
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warpgroup& g = warpgroups[i / WARPS_OF_GROUP];
-        if (!g.apart && !g.words.empty()) report_apart(g, i, nothing, g.words.back().used);
+        const uint64_t behind = g.come[i % WARPS_OF_GROUP] - g.first;
+        if (!g.apart && behind < g.words.size()) report_apart(g, i, nothing, g.words[behind].used);
         moved = moved || g.registers != 0;
         held += (g.registers != 0 ? g.registers : share) * LANES;
     }

@@ -32,6 +32,12 @@ struct pending_product {
     bool transposed() const { return operands.registers != nullptr; }
 };
 
+// The registers of a D as they were at the last wgmma_fence, or when the warp had them back if that was later.
+struct fenced_registers {
+    float* registers[LANES];
+    std::vector<float> values;  // [lane][register]
+};
+
 // What a warp has under way.
 struct warp_products {
     std::vector<pending_product> pending;  // in the order of issue
@@ -39,6 +45,7 @@ struct warp_products {
     uint32_t open_group;  // number of the group that the next commit closes
     uint32_t waits;
     bool fenced;  // since the last wait
+    std::vector<fenced_registers> returned;  // each D that the warp has had back
 };
 
 static warp_products products[MAX_WARPS];
@@ -64,7 +71,7 @@ inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used
     operand = {field(0), field(16), field(32), 16u << (4 - mode), static_cast<uint8_t>(4 - mode)};
     constexpr uint64_t used_bits = 3ull << 62 | 0x3fffull << 32 | 0x3fffull << 16 | 0x3fffull;
     if (mode == 0 || (descriptor & ~used_bits) != 0) {
-        complain_of_warp("warpgroup", used, "a matrix descriptor without swizzle, with a base offset or with other bits that the emulator does not know");
+        complain_of_warp("wgmma", used, "a matrix descriptor without swizzle, with a base offset or with other bits that the emulator does not know");
         return false;
     }
     if ((operand.start / 128 & (operand.width / 16 - 1)) != 0) {
@@ -123,9 +130,26 @@ inline bool is_poisoned(float value) {
     return bits == UINT32_MAX;
 }
 
+inline void keep_fenced(fenced_registers& d) {
+    const size_t count = d.values.size() / LANES;
+    for (uint32_t lane = 0; lane < LANES; ++lane) memcpy(&d.values[lane * count], d.registers[lane], count * sizeof(float));
+}
+
+// Reports registers that have changed since the last wgmma_fence. It knows those that have been a D before.
+inline void check_fenced(const warp_products& mine, const accumulator& d, const use& used) {
+    for (const fenced_registers& f : mine.returned) {
+        const size_t count = f.values.size() / LANES;
+        if (f.registers[0] != d.registers[0] || count != d.tiles * 4) continue;
+        for (uint32_t lane = 0; lane < LANES; ++lane) {
+            if (memcmp(&f.values[lane * count], d.registers[lane], count * sizeof(float)) == 0) continue;
+            return complain_of_warp("wgmma", used, "D has been written to since the last wgmma_fence, by lane " + std::to_string(lane));
+        }
+    }
+}
+
 // The accumulator of the registers that the meeting lanes name, with what is in them now: they are NaN from here on. NULL, with
 // a report, if they are part of another one's.
-inline std::shared_ptr<accumulator> take_registers(warp_products& mine, const lane_operands* lanes, uint32_t tiles, const use& used) {
+inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
     const auto* first = static_cast<const float*>(lanes[0].result);
     std::shared_ptr<accumulator> d;
     for (const std::shared_ptr<accumulator>& other : mine.accumulators) {
@@ -133,7 +157,7 @@ inline std::shared_ptr<accumulator> take_registers(warp_products& mine, const la
             d = other;
         } else if (first < other->registers[0] + other->tiles * 4 && other->registers[0] < first + tiles * 4) {
             if (other->in_flight == 0) continue;
-            complain_of_warp("warpgroup", used, "D overlaps that of " + text_of(other->issued) + ", which is not finished and has another shape");
+            complain_of_warp("wgmma", used, "D overlaps that of " + text_of(other->issued) + ", which is not finished and has another shape");
             return nullptr;
         }
     }
@@ -145,6 +169,7 @@ inline std::shared_ptr<accumulator> take_registers(warp_products& mine, const la
         d->returned = ~0u;
         mine.accumulators.push_back(d);
     }
+    if (accumulate && d->returned == ~0u) check_fenced(mine, *d, used);
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         if ((d->returned >> lane & 1) == 0) continue;
         each_register(*d, lane, [](float& theirs, float& sum) {
@@ -164,7 +189,7 @@ inline bool lanes_agree(const lane_operands* lanes, const wgmma_operands& operan
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const wgmma_operands& theirs = operands_of(lanes[lane]);
         if (theirs.a == operands.a && theirs.b == operands.b && theirs.accumulate == operands.accumulate) continue;
-        complain_of_warp("warpgroup", used, "its lanes bring different operands");
+        complain_of_warp("wgmma", used, "its lanes bring different operands");
         return false;
     }
     return true;
@@ -177,11 +202,11 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     const lane_operands* lanes = self.warps[index].operands;
     start_details();
     if (!come_as_warpgroup({used, {operands.a, operands.b, operands.accumulate}}, WGMMA_CAPABILITY) || !lanes_agree(lanes, operands, used)) return;
-    if (!mine.fenced) complain_of_warp("warpgroup", used, "no wgmma_fence has come before it since the warp's last wgmma_wait");
+    if (!mine.fenced) complain_of_warp("wgmma", used, "no wgmma_fence has come before it since the warp's last wgmma_wait");
     const bool transposed = operands.registers != nullptr;
     pending_product p = {used, operands, {}, {}, {}, nullptr, mine.open_group};
     if ((!transposed && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
-    p.d = take_registers(mine, lanes, operands.columns / 8, used);
+    p.d = accumulator_of(mine, lanes, operands.columns / 8, operands.accumulate, used);
     if (p.d == nullptr) return;
     for (uint32_t lane = 0; transposed && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
     bool inside = true;
@@ -243,6 +268,17 @@ inline void finish(const pending_product& p, uint32_t warp_index) {
     --p.d->in_flight;
 }
 
+inline void remember_returned(warp_products& mine, const accumulator& d) {
+    const size_t floats = d.tiles * 4 * LANES;
+    const auto same = [&](const fenced_registers& f) { return f.registers[0] == d.registers[0] && f.values.size() == floats; };
+    auto found = std::find_if(mine.returned.begin(), mine.returned.end(), same);
+    if (found == mine.returned.end()) {
+        found = mine.returned.insert(found, {{}, std::vector<float>(floats)});
+        std::copy_n(d.registers, LANES, found->registers);
+    }
+    keep_fenced(*found);
+}
+
 // Gives the lane the registers of `d` back in which no product is under way any more.
 inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32_t tiles, const use& used) {
     auto& all = products[warp_index].accumulators;
@@ -255,13 +291,14 @@ inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32
                 touched = touched || !is_poisoned(theirs);
                 theirs = sum;
             });
-            if (touched && self.violations.is_news("warpgroup", mine.issued, used)) {
+            if (touched && self.violations.is_news("wgmma", mine.issued, used)) {
                 self.violations.tell("warp " + std::to_string(warp_index) + " lane " + std::to_string(lane) + " has written to registers of D between " +
                                      text_of(mine.issued) + " and the " + text_of(used) + " that they need");
             }
             mine.returned |= 1u << lane;
         }
         if (mine.returned == ~0u) {
+            remember_returned(products[warp_index], mine);
             all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
         } else {
             ++i;
@@ -274,6 +311,7 @@ void hold(float* d, uint32_t tiles, source at) { give_back(current->warp, curren
 void wgmma_fence(source at) {
     if (!meet(word::wgmma_fence, at)) return;
     products[current->warp].fenced = true;
+    for (fenced_registers& d : products[current->warp].returned) keep_fenced(d);
     come_as_warpgroup({{word::wgmma_fence, at}, {}}, WGMMA_CAPABILITY);
 }
 
@@ -291,7 +329,7 @@ void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at) {
     warp_products& mine = products[index];
     if (!come_as_warpgroup({used, {pending, 0, 0}}, WGMMA_CAPABILITY)) return;
     if (!mine.pending.empty() && mine.pending.back().group == mine.open_group) {
-        complain_of_warp("warpgroup", used, "no wgmma_commit has closed the group of " + text_of(mine.pending.back().issued) + ", which it does not wait for");
+        complain_of_warp("wgmma", used, "no wgmma_commit has closed the group of " + text_of(mine.pending.back().issued) + ", which it does not wait for");
     }
     size_t finished = 0;
     while (finished < mine.pending.size() && mine.pending[finished].group + pending < mine.open_group) finish(mine.pending[finished++], index);
