@@ -24,7 +24,8 @@ const char* kgen_emulator_report(void);
 // The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
 void kgen_emulator_device(int capability);
 
-// How many multiprocessors the emulated device claims to have, 108 unless set. Only launchers ask; blocks run one by one.
+// How many multiprocessors the emulated device claims to have: 5 unless set, so that blocks that stay for all work get several pieces
+// of it. Only launchers ask; blocks run one by one.
 void kgen_emulator_multiprocessors(int count);
 
 }

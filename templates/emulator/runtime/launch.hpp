@@ -6,7 +6,7 @@ namespace kgen::emulator {
 struct session {
     uint64_t seed = 0;
     int capability = 80;
-    int multiprocessors = 108;
+    int multiprocessors = 5;
     std::mutex one_launch;
 };
 
