@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     recipe::panels,
     tile::{BASE, DefaultTiles},
 };
@@ -20,6 +20,8 @@ pub struct Hopper {
     pub producer_registers: u32,
     /// Registers a thread of the others has then.
     pub consumer_registers: u32,
+    /// Buffers for Q: two where they fit, so that the next Q comes while this one is used.
+    pub q_stages: u32,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
 }
@@ -87,6 +89,9 @@ impl Recipe for HopperForward {
         if tile.overlap && stages < 2 {
             return Some("`overlap` is true with one stage; K of the next keys needs a second one".to_owned());
         }
+        if tile.exp2_by_fma > 8 {
+            return Some(format!("`exp2_by_fma` is {}; it is a number of eight", tile.exp2_by_fma));
+        }
         if tile.ping_pong && m == WARPGROUP_ROWS {
             return Some("`ping_pong` is true with one warpgroup; it takes two to take turns".to_owned());
         }
@@ -100,13 +105,13 @@ impl Recipe for HopperForward {
 
     /// Q, the stages of K, those of V, and the barriers: Q full and empty, then full and empty of each stage of K, then of V.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
-        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let row_bytes = row_bytes(variant);
         let stage = (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT) * tile.stages;
         let regions = [
-            ("Q", tile.m * row_bytes, Some("Q_OFFSET")),
+            ("Q", tile.m * row_bytes * q_stages(variant, tile), Some("Q_OFFSET")),
             ("stages of K", stage, Some("K_OFFSET")),
             ("stages of V", stage, Some("V_OFFSET")),
-            ("mbarriers", (2 + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+            ("mbarriers", (2 * q_stages(variant, tile) + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
@@ -137,8 +142,19 @@ impl Recipe for HopperForward {
             1 | 2 => (24, 240),
             _ => (32, 160),
         };
-        Some(Hopper { consumers, producer_registers, consumer_registers, widths: widths(variant.head_dim, tile.n) })
+        let q_stages = q_stages(variant, tile);
+        Some(Hopper { consumers, producer_registers, consumer_registers, q_stages, widths: widths(variant.head_dim, tile.n) })
     }
+}
+
+fn row_bytes(variant: Variant) -> u32 {
+    variant.head_dim.next_multiple_of(16) * variant.dtype.bytes()
+}
+
+fn q_stages(variant: Variant, tile: &Tile) -> u32 {
+    let keys = 2 * tile.stages * (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT);
+    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + TMA_TILE_ALIGNMENT);
+    if tile.persistent && 2 * tile.m * row_bytes(variant) <= available { 2 } else { 1 }
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
