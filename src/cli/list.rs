@@ -157,7 +157,6 @@ mod tests {
             overlap: false,
             ping_pong: false,
             persistent: false,
-            exp2_by_fma: 0,
         };
         let limits = Limits {
             shared_memory_per_block: 166_912,

@@ -265,7 +265,6 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         overlap: entry.overlap,
         ping_pong: entry.ping_pong,
         persistent: entry.persistent,
-        exp2_by_fma: entry.exp2_by_fma,
     };
     if tile == TileOverride::default() {
         let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));

@@ -70,7 +70,6 @@ pub(super) struct TileEntry {
     pub overlap: Option<bool>,
     pub ping_pong: Option<bool>,
     pub persistent: Option<bool>,
-    pub exp2_by_fma: Option<u32>,
 }
 
 /// `[sets.<name>]`.

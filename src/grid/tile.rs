@@ -74,6 +74,4 @@ tile_keys! {
     ping_pong: bool,
     /// Hopper: one block a multiprocessor walks over all work, instead of one block for each piece of it.
     persistent: bool,
-    /// Hopper: of eight exponentials, how many are polynomials instead of special functions.
-    exp2_by_fma: u32,
 }

@@ -34,11 +34,14 @@ const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 const MBARRIER_BYTES: u32 = 8;
 
+/// What the fetching thread says of a piece of work: three numbers and a word to spare.
+const WORK_BYTES: u32 = 16;
+
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
 const HOPPER: Tile =
-    Tile { stages: 2, copy: CopyPath::Tma, overlap: true, persistent: true, min_blocks_per_sm: 1, ..BASE };
+    Tile { stages: 2, copy: CopyPath::Tma, overlap: true, ping_pong: true, persistent: true, min_blocks_per_sm: 1, ..BASE };
 
 const fn tile(m: u32, n: u32) -> Tile {
     Tile { m, n, warps: 4 + m / 16, ..HOPPER }
@@ -47,12 +50,12 @@ const fn tile(m: u32, n: u32) -> Tile {
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles::same(64, tile(192, 128)),
-    DefaultTiles::same(96, tile(192, 96)),
+    DefaultTiles::same(96, tile(192, 112)),
     DefaultTiles { widest: 128, full: tile(128, 176), causal: tile(128, 128) },
-    DefaultTiles::same(160, tile(128, 112)),
-    DefaultTiles::same(192, tile(128, 112)),
+    DefaultTiles::same(160, tile(128, 128)),
+    DefaultTiles { widest: 192, full: tile(128, 112), causal: tile(128, 96) },
     DefaultTiles::same(224, tile(128, 80)),
-    DefaultTiles::same(256, tile(128, 80)),
+    DefaultTiles::same(256, tile(128, 64)),
 ];
 
 impl Recipe for HopperForward {
@@ -89,9 +92,6 @@ impl Recipe for HopperForward {
         if tile.overlap && stages < 2 {
             return Some("`overlap` is true with one stage; K of the next keys needs a second one".to_owned());
         }
-        if tile.exp2_by_fma > 8 {
-            return Some(format!("`exp2_by_fma` is {}; it is a number of eight", tile.exp2_by_fma));
-        }
         if tile.ping_pong && m == WARPGROUP_ROWS {
             return Some("`ping_pong` is true with one warpgroup; it takes two to take turns".to_owned());
         }
@@ -111,6 +111,7 @@ impl Recipe for HopperForward {
             ("Q", tile.m * row_bytes * q_stages(variant, tile), Some("Q_OFFSET")),
             ("stages of K", stage, Some("K_OFFSET")),
             ("stages of V", stage, Some("V_OFFSET")),
+            ("work", q_stages(variant, tile) * WORK_BYTES, Some("WORK_OFFSET")),
             ("mbarriers", (2 * q_stages(variant, tile) + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
@@ -153,7 +154,7 @@ fn row_bytes(variant: Variant) -> u32 {
 
 fn q_stages(variant: Variant, tile: &Tile) -> u32 {
     let keys = 2 * tile.stages * (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT);
-    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + TMA_TILE_ALIGNMENT);
+    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + 2 * TMA_TILE_ALIGNMENT);
     if tile.persistent && 2 * tile.m * row_bytes(variant) <= available { 2 } else { 1 }
 }
 

@@ -31,8 +31,6 @@ pub struct Tile {
     pub ping_pong: bool,
     /// One block a multiprocessor walks over all work.
     pub persistent: bool,
-    /// Of eight exponentials, how many are polynomials instead of special functions.
-    pub exp2_by_fma: u32,
 }
 
 /// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
@@ -74,7 +72,6 @@ pub(super) const BASE: Tile = Tile {
     overlap: false,
     ping_pong: false,
     persistent: false,
-    exp2_by_fma: 0,
 };
 
 impl Tile {
@@ -111,7 +108,6 @@ impl Tile {
             overlap,
             ping_pong,
             persistent,
-            exp2_by_fma,
         } = *change;
         *self = Self {
             m: m.unwrap_or(self.m),
@@ -126,7 +122,6 @@ impl Tile {
             overlap: overlap.unwrap_or(self.overlap),
             ping_pong: ping_pong.unwrap_or(self.ping_pong),
             persistent: persistent.unwrap_or(self.persistent),
-            exp2_by_fma: exp2_by_fma.unwrap_or(self.exp2_by_fma),
         };
     }
 }

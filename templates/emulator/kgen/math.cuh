@@ -73,24 +73,6 @@ KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __built
 // The larger; of a number and a NaN, the number, as on the GPU.
 KGEN_DEVICE float maximum(float a, float b) { return a >= b || b != b ? a : b; }
 
-// The same by multiplications and additions. See include/kgen/math.cuh.
-KGEN_DEVICE float exp2_by_fma(float x) {
-    if (x < -127.0f) x = -127.0f;
-    const float whole = x + 12582912.0f;
-    const float rest = x - (whole - 12582912.0f);
-    float y = fused_multiply_add(0.00132647273f, rest, 0.00967151299f);
-    y = fused_multiply_add(y, rest, 0.0555073358f);
-    y = fused_multiply_add(y, rest, 0.240222424f);
-    y = fused_multiply_add(y, rest, 0.693147004f);
-    y = fused_multiply_add(y, rest, 1.0f);
-    uint32_t bits;
-    __builtin_memcpy(&bits, &whole, sizeof bits);
-    bits = (bits << 23) + 0x3f800000;
-    float power;
-    __builtin_memcpy(&power, &bits, sizeof power);
-    return y * power;
-}
-
 // Two fp32 values rounded to nearest even and packed, `low` in the low half.
 template <class T>
 KGEN_DEVICE uint32_t pack(float low, float high);

@@ -34,20 +34,6 @@ KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_
 
 KGEN_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 
-// The same by multiplications and additions, for kernels that the special function units hold up: relative error below 2^-21,
-// 0 below -127, NaN where x is. 2^rest on [-0.5, 0.5] is the polynomial of degree 5 with 2^0 = 1 whose largest relative error is least.
-KGEN_DEVICE float exp2_by_fma(float x) {
-    asm("max.NaN.f32 %0, %1, 0fC2FE0000;" : "=f"(x) : "f"(x));  // -127
-    const float whole = x + 12582912.0f;                       // 1.5 * 2^23: its last bits are x rounded to a whole number
-    const float rest = x - (whole - 12582912.0f);
-    float y = fused_multiply_add(0.00132647273f, rest, 0.00967151299f);
-    y = fused_multiply_add(y, rest, 0.0555073358f);
-    y = fused_multiply_add(y, rest, 0.240222424f);
-    y = fused_multiply_add(y, rest, 0.693147004f);
-    y = fused_multiply_add(y, rest, 1.0f);
-    return y * __int_as_float((__float_as_int(whole) << 23) + 0x3f800000);
-}
-
 // Two fp32 values rounded to nearest even and packed, `low` in the low half.
 template <class T>
 KGEN_DEVICE uint32_t pack(float low, float high);
