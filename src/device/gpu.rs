@@ -57,6 +57,34 @@ pub struct GpuFacts {
     pub pci_bus_id: String,
 }
 
+impl GpuFacts {
+    /// The first GPU of this machine.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoGpu`] where there is none, [`DeviceError::Driver`] where it does not say.
+    pub fn probe() -> Result<Self, DeviceError> {
+        let (device, info) = probe()?;
+        let attribute = |which| {
+            // SAFETY: the device came from the driver.
+            let value = unsafe { result::device::get_attribute(device, which) };
+            value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
+        };
+        let mut bus = [0; 32];
+        // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
+        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as i32, device) };
+        let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
+        Ok(Self {
+            info,
+            multiprocessors: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            sm_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+            memory_bus_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+            l2_bytes: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            pci_bus_id: asked.result().ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default(),
+        })
+    }
+}
+
 /// The first device and its description. Never panics: cudarc does when the driver's library is absent, so look first.
 fn probe() -> Result<(sys::CUdevice, GpuInfo), DeviceError> {
     // SAFETY: loads and unloads the driver's library by its well-known name.
@@ -93,7 +121,6 @@ pub(super) fn words(error: DriverError) -> String {
 /// A kernel on the first GPU. A faulting kernel spoils the process's context: use a worker.
 pub struct Gpu {
     info: GpuInfo,
-    device: sys::CUdevice,
     pub(super) library: KernelLibrary,
 }
 
@@ -107,40 +134,14 @@ impl Gpu {
         let failed = |e| DeviceError::Driver { what: "making its context current", reason: words(e) };
         // SAFETY: `device` came from the driver. The context is kept until the process ends, as CUDA's runtime does.
         unsafe { result::ctx::set_current(result::primary_ctx::retain(device).map_err(failed)?) }.map_err(failed)?;
-        Ok(Self { info, device, library: KernelLibrary::open(library, name)? })
-    }
-
-    /// What this GPU is made of.
-    ///
-    /// # Errors
-    /// [`DeviceError::Driver`].
-    pub fn facts(&self) -> Result<GpuFacts, DeviceError> {
-        let attribute = |which| {
-            // SAFETY: the device came from the driver.
-            let value = unsafe { result::device::get_attribute(self.device, which) };
-            value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
-        };
-        let mut bus = [0; 32];
-        // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
-        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as i32, self.device) };
-        let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
-        Ok(GpuFacts {
-            info: self.info.clone(),
-            multiprocessors: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            sm_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-            memory_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
-            memory_bus_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
-            l2_bytes: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            pci_bus_id: asked.result().ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default(),
-        })
+        Ok(Self { info, library: KernelLibrary::open(library, name)? })
     }
 
     /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is NULL.
     pub fn prepare<'a>(&self, params: &Params, tensors: &[(&'static str, &'a DeviceMemory)]) -> Launch<'a> {
         let find = |name| tensors.iter().find(|(known, _)| *known == name).map(|(_, memory)| memory);
-        let address = |name: &'static str| {
-            find(name).map_or(ptr::null_mut(), |memory| ptr::without_provenance_mut(memory.address()))
-        };
+        let address =
+            |name: &'static str| find(name).map_or(ptr::null_mut(), |memory| ptr::without_provenance_mut(memory.address()));
         Launch::new(params.structure(&address, find("workspace").map_or(0, |memory| memory.bytes())))
     }
 

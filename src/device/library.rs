@@ -25,7 +25,8 @@ pub(super) struct KernelLibrary {
 /// [`DeviceError::Load`].
 pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceError> {
     // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
-    let library = unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
+    let library =
+        unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
     Ok(names.iter().map(|name| symbol::<Launcher>(&library, path, name).is_ok()).collect())
 }
 

@@ -86,13 +86,6 @@ impl Nvml {
         }
     }
 
-    /// The number that `ask` has written.
-    #[allow(clippy::unused_self, reason = "reads are of a card")]
-    fn read(&self, ask: impl FnOnce(*mut c_uint) -> Option<()>) -> Option<u32> {
-        let mut value = 0;
-        ask(&raw mut value).map(|()| value)
-    }
-
     /// Calls the function `name`, whose C declaration `F` must be; `Some` where it succeeds.
     fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) -> Option<()> {
         // SAFETY: the callers above name each function with the type of its declaration in nvml.h.

@@ -181,7 +181,9 @@ impl Gpu {
             return rounds(&stream, guess, 1, plan, nvml, &mut one);
         }
         let in_turn = count_to_fill(GRAPH_MS, guess, MOST_IN_GRAPH).next_multiple_of(launches.len());
-        let graph = Graph::capture(&stream, || (0..in_turn).try_for_each(|turn| self.enqueue(&launches[turn % launches.len()], &stream)))?;
+        let graph = Graph::capture(&stream, || {
+            (0..in_turn).try_for_each(|turn| self.enqueue(&launches[turn % launches.len()], &stream))
+        })?;
         let mut replay = || graph.replay(&stream);
         replay()?;
         stream.wait()?;
