@@ -5,6 +5,7 @@
 mod ceiling;
 mod data;
 mod experiment;
+mod layout;
 mod measurement;
 mod report;
 mod run;

@@ -4,12 +4,13 @@ use super::{
     Measurement, Shape, Status,
     ceiling::Ceiling,
     data::Normals,
-    experiment::{Experiment, Failure},
+    experiment::{self, Failure},
+    layout::{Layout, splits},
 };
 use crate::{
     check::Number,
     device::{DeviceError, Gpu, GpuFacts, Nvml, TimingPlan},
-    grid::Variant,
+    grid::{Kind, Variant},
     isolate,
 };
 use serde::{Deserialize, Serialize};
@@ -67,16 +68,9 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
     let ceiling = Ceiling::of(&facts);
     let normals = Normals::draw(Number::of(request.variant.dtype), request.seed);
     for &shape in &request.shapes {
-        let experiment = Experiment {
-            gpu: &gpu,
-            facts: &facts,
-            nvml: nvml.as_ref(),
-            variant: request.variant,
-            shape,
-            normals: &normals,
-            seed: request.seed,
-        };
-        let measurement = match experiment.run(&request.plan) {
+        let splits = if request.variant.kind == Kind::FwdSplit { splits(&shape, facts.multiprocessors) } else { 0 };
+        let layout = Layout { variant: request.variant, shape, normals: &normals, seed: request.seed, splits };
+        let measurement = match experiment::run(&gpu, &layout, facts.l2_bytes, &request.plan, nvml.as_ref()) {
             Ok(finding) => Measurement::of(request.variant, shape, finding, &request.plan, &ceiling, request.seed),
             Err(Failure::Wrong(message)) => without(shape, Status::Wrong, message),
             Err(Failure::Machine(message)) => without(shape, Status::Error, message),
@@ -89,7 +83,7 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Kind, Target};
+    use crate::grid::{Dtype, Target};
 
     fn request() -> Request {
         let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
