@@ -50,7 +50,7 @@ pub fn run(gpu: &Gpu, layout: &Layout<'_>, l2_bytes: u32, plan: &TimingPlan, nvm
         sets.push(on_device(&layout.inputs(copy), &outputs)?);
     }
     let launches: Vec<Launch<'_>> = sets.iter().map(|set| gpu.prepare(&params, set)).collect();
-    let poison = || sets.iter().flat_map(|set| written(set, &outputs)).try_for_each(|memory| memory.poison());
+    let poison = || sets.iter().flat_map(|set| written(set, &outputs)).try_for_each(DeviceMemory::poison);
     let read = || written(&sets[0], &outputs).map(bytes_of).collect::<Result<Vec<_>, _>>();
     let judge = |when: &str, bytes: &[Vec<u8>]| {
         layout.judge(&host, &outputs, bytes).map_err(|error| Failure::Wrong(format!("{when} timing: {error}")))

@@ -218,8 +218,7 @@ impl Layout<'_> {
         let largest = if self.variant.dtype == Dtype::Fp8 { LARGEST_ERROR_FP8 } else { LARGEST_ERROR };
         let mut worst = 0.0_f64;
         for (name, error) in errors {
-            // Written so that a NaN fails too.
-            if !(error <= largest) {
+            if error.is_nan() || error > largest {
                 return Err(format!("{name} is wrong: the relative error of a sampled row is {error:.2e}, more than {largest}"));
             }
             worst = worst.max(error);
@@ -357,7 +356,10 @@ mod tests {
             };
             let mut image = Image::poisoned(element, bytes.len() / element.bytes(), 0);
             for (offset, value) in bytes.chunks_exact(element.bytes()).enumerate() {
-                image.put(offset as i64, value.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte)));
+                image.put(
+                    i64::try_from(offset).expect("it is small"),
+                    value.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte)),
+                );
             }
             image
         };
@@ -373,7 +375,7 @@ mod tests {
         let bytes = |output: &Output| {
             let image = left.get(output.name).expect("every output is there");
             let width = image.element().bytes();
-            (0..(output.bytes / width) as i64).flat_map(|i| image.bits(i).to_le_bytes()[..width].to_vec()).collect()
+            (0..).take(output.bytes / width).flat_map(|i| image.bits(i).to_le_bytes()[..width].to_vec()).collect()
         };
         let written = outputs.iter().map(bytes).collect();
         (outputs, written)

@@ -319,12 +319,11 @@ impl Observer for Watch<'_> {
     }
 
     fn measured(&self, measurement: &Measurement) {
-        let line = match &measurement.numbers {
-            Some(numbers) => format!("{} {:.1} µs, {}", measurement.shape, numbers.microseconds.median, rate(numbers)),
-            None => {
-                let first = measurement.message.lines().next().unwrap_or_default();
-                format!("{} {} {first}", measurement.shape, style(measurement.status.word()).red().for_stderr())
-            }
+        let line = if let Some(numbers) = &measurement.numbers {
+            format!("{} {:.1} µs, {}", measurement.shape, numbers.microseconds.median, rate(numbers))
+        } else {
+            let first = measurement.message.lines().next().unwrap_or_default();
+            format!("{} {} {first}", measurement.shape, style(measurement.status.word()).red().for_stderr())
         };
         self.progress.finish(&measurement.name, Some(&line), measurement.status != Status::Ok);
     }

@@ -5,7 +5,7 @@ use crate::{bench, check};
 use std::io;
 
 /// Arguments.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Args {
     /// What the request on standard input is about.
     #[arg(value_enum)]

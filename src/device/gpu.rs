@@ -7,11 +7,11 @@ use cudarc::driver::{
     result::{self, DriverError},
     sys::{self, CUdevice_attribute},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::{ffi::c_char, fmt, path::Path, ptr};
 
 /// What a report says about a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuInfo {
     /// The driver's name of it: `NVIDIA H100 80GB HBM3`.
     pub name: String,
@@ -38,8 +38,11 @@ impl GpuInfo {
     }
 }
 
+/// More than the longest name of a PCI bus, `00000000:1b:00.0` and its NUL.
+const BUS_ID_BYTES: usize = 32;
+
 /// What limits the speed of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GpuFacts {
     /// Name, compute capability and driver.
     pub info: GpuInfo,
@@ -69,9 +72,9 @@ impl GpuFacts {
             let value = unsafe { result::device::get_attribute(device, which) };
             value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
         };
-        let mut bus = [0; 32];
+        let mut bus = [0; BUS_ID_BYTES];
         // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
-        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as i32, device) };
+        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES as i32, device) };
         let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
         Ok(Self {
             info,
@@ -142,7 +145,7 @@ impl Gpu {
         let find = |name| tensors.iter().find(|(known, _)| *known == name).map(|(_, memory)| memory);
         let address =
             |name: &'static str| find(name).map_or(ptr::null_mut(), |memory| ptr::without_provenance_mut(memory.address()));
-        Launch::new(params.structure(&address, find("workspace").map_or(0, |memory| memory.bytes())))
+        Launch::new(params.structure(&address, find("workspace").map_or(0, DeviceMemory::bytes)))
     }
 
     /// Bytes of workspace that a launch with `params` needs; only kinds with a workspace can be asked.

@@ -108,15 +108,15 @@ impl Drop for Event {
 struct Graph(sys::CUgraphExec);
 
 impl Graph {
-    /// What `launches` puts into `stream`, to be replayed.
-    fn capture(stream: &Stream, launches: impl FnOnce() -> Result<(), DeviceError>) -> Result<Self, DeviceError> {
+    /// What `act` puts into `stream`, to be replayed.
+    fn capture(stream: &Stream, act: impl FnOnce() -> Result<(), DeviceError>) -> Result<Self, DeviceError> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive and not capturing.
         unsafe { result::stream::begin_capture(stream.0, mode) }.map_err(failed("beginning to capture a graph"))?;
-        let launched = launches();
-        // SAFETY: the stream is capturing; that ends here, whatever the launches did.
+        let done = act();
+        // SAFETY: the stream is capturing; that ends here, whatever `act` did.
         let graph = unsafe { result::stream::end_capture(stream.0) };
-        launched?;
+        done?;
         let graph = graph.map_err(failed("capturing a graph"))?;
         // SAFETY: the graph was captured above; it may go as soon as it is instantiated.
         let executable = unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) };
