@@ -52,7 +52,7 @@ impl End {
             Self::Interrupted => "interrupted".to_owned(),
             Self::Exited(exit) => match exit.signal() {
                 Some(signal) => format!("died of {}", signal_name(signal)),
-                None => format!("the worker ended early ({exit})"),
+                None => format!("the worker ended without a verdict ({exit})"),
             },
         }
     }

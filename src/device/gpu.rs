@@ -39,7 +39,7 @@ impl GpuInfo {
 }
 
 /// More than the longest name of a PCI bus, `00000000:1b:00.0` and its NUL.
-const BUS_ID_BYTES: usize = 32;
+const BUS_ID_BYTES: i32 = 32;
 
 /// What limits the speed of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -72,9 +72,9 @@ impl GpuFacts {
             let value = unsafe { result::device::get_attribute(device, which) };
             value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
         };
-        let mut bus = [0; BUS_ID_BYTES];
+        let mut bus = [0; BUS_ID_BYTES as usize];
         // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
-        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES as i32, device) };
+        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES, device) };
         let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
         Ok(Self {
             info,
