@@ -330,6 +330,7 @@ def arguments():
 def main():
     args, begun = arguments(), time.monotonic()
     torch.manual_seed(0)
+    torch.set_grad_enabled(False)
     args.peak = peak_tflops(args.dtype)
     library = Library(args.library)
     fa3 = fa3_of_vllm(args.vllm_fa3) if args.vllm_fa3 else fa3_of_wheel(args.site)

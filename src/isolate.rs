@@ -121,13 +121,15 @@ pub fn request<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Resu
     serde_json::from_str(&line).map_err(|e| format!("cannot understand the request: {e}"))
 }
 
-/// Says one thing to the parent, in the worker.
+/// Says one thing to the parent, in the worker: on a line of its own, even if a kernel has printed half a line before.
 ///
 /// # Errors
 /// The parent is gone.
 pub fn say(output: &mut impl Write, event: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, event)?;
-    output.write_all(b"\n")?;
+    let mut line = vec![b'\n'];
+    serde_json::to_writer(&mut line, event)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
     output.flush()
 }
 

@@ -1,5 +1,5 @@
 //! The parent's side: a worker process for each variant, one by one. One that hangs is killed at the time limit, and one
-//! that dies loses what it had not yet reported; the others carry on.
+//! that dies loses the shape it was at; the others carry on.
 
 use super::{
     Measurement, Shape, Status,
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A variant and the sizes to time it at.
@@ -54,45 +54,64 @@ pub fn run(requests: &[BenchRequest], options: &BenchOptions, observer: &dyn Obs
     requests.iter().take_while(|_| !observer.interrupted()).flat_map(|request| run_one(request, options, observer)).collect()
 }
 
+/// A variant at all its shapes. Where its worker dies, the shape it was at is lost and a new worker goes on with the next.
 fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
     observer.started(&request.variant.name());
+    let deadline = Instant::now() + options.time_limit;
+    let mut found: Vec<Measurement> = Vec::new();
+    while found.len() < request.shapes.len() {
+        let left = &request.shapes[found.len()..];
+        let (status, why) = run_worker(request.variant, left, deadline, options, observer, &mut found);
+        // Nothing goes on after the time limit or an interruption.
+        let shapes = &request.shapes[found.len().min(request.shapes.len())..];
+        let count = if status == Status::Crash { 1 } else { shapes.len() };
+        for &shape in shapes.iter().take(count) {
+            let measurement = Measurement::without(request.variant, shape, status, why.clone());
+            observer.measured(&measurement);
+            found.push(measurement);
+        }
+    }
+    found
+}
+
+/// Has a worker time `shapes`, adds what it reports to `found`, and gives what befell the first that it did not report.
+fn run_worker(
+    variant: Variant,
+    shapes: &[Shape],
+    deadline: Instant,
+    options: &BenchOptions,
+    observer: &dyn Observer,
+    found: &mut Vec<Measurement>,
+) -> (Status, String) {
+    let limit = deadline.saturating_duration_since(Instant::now());
     let message = Request {
         version: PROTOCOL,
-        variant: request.variant,
+        variant,
         library: absolute(&options.library),
-        shapes: request.shapes.clone(),
+        shapes: shapes.to_vec(),
         plan: options.plan,
         seed: options.seed,
-        time_limit_seconds: options.time_limit.as_secs_f64(),
+        time_limit_seconds: limit.as_secs_f64(),
     };
-    let limit = options.time_limit;
     let worker = Worker { program: &options.program, task: "bench", limit, interrupted: &|| observer.interrupted() };
-    let mut heard: Vec<Measurement> = Vec::new();
     // A kernel may print to the same stream: what is no measurement is skipped.
     let ended = worker.run(&message, |line| {
         if let Ok(measurement) = serde_json::from_slice::<Measurement>(line) {
             observer.measured(&measurement);
-            heard.push(measurement);
+            found.push(measurement);
         }
     });
-    let (status, why) = match ended {
-        Err(error) => (Status::Error, format!("cannot run a worker (`{}`): {error}", options.program.display())),
-        Ok((end, complaint)) => {
-            let status = match end {
-                End::TimedOut => Status::Timeout,
-                End::Interrupted => Status::Error,
-                End::Exited(_) => Status::Crash,
-            };
-            let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
-            (status, format!("{} at this shape or before it{said}", end.words(limit)))
-        }
+    let (end, complaint) = match ended {
+        Err(error) => return (Status::Error, format!("cannot run a worker (`{}`): {error}", options.program.display())),
+        Ok(ended) => ended,
     };
-    for &shape in &request.shapes[heard.len().min(request.shapes.len())..] {
-        let lost = Measurement::without(request.variant, shape, status, why.clone());
-        observer.measured(&lost);
-        heard.push(lost);
-    }
-    heard
+    let status = match end {
+        End::TimedOut => Status::Timeout,
+        End::Interrupted => Status::Error,
+        End::Exited(_) => Status::Crash,
+    };
+    let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
+    (status, format!("{}{said}", end.words(options.time_limit)))
 }
 
 /// The loader searches its own folders for a name without a slash.
