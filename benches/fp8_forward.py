@@ -11,7 +11,6 @@ descales; the reference is float64 attention on the dequantised tensors. Other r
 """
 
 import argparse
-import ctypes
 import json
 import statistics
 
@@ -20,53 +19,14 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fwd_vs_fa2 import TOKENS, WIDTH, card_state, median_interval, relative_error, side_by_side
-from kgen_ctypes import FLAG_CAUSAL, FwdParams, Library
+from kgen_ctypes import Library, fwd_params, quantised
 
-DTYPE_FP8_E4M3 = 2
 # P is rounded to three bits of mantissa: errors of up to 1/16, 0.026 in the mean square, which average out with V alone.
 LARGEST_ERROR = 0.05
 
 
-class FwdParamsVersion2(FwdParams):
-    """`kgen_fwd_params` with all of its fields."""
-
-    _fields_ = [
-        *[(f"{t}_descale", ctypes.c_void_p) for t in "qkv"],
-        *[(f"{t}_descale_{axis}_stride", ctypes.c_int64) for t in "qkv" for axis in ("batch", "head")],
-        *[(name, ctypes.c_int32) for name in ("total_q", "total_k", "num_splits", "reserved")],
-        ("split_counts", ctypes.c_void_p),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_bytes", ctypes.c_size_t),
-    ]
-
-
-def quantised(x):
-    """(batch, seqlen, heads, head_dim) as E4M3, and its factors (batch, heads)."""
-    scale = x.abs().amax(dim=(1, 3)).float() / 448
-    return (x.float() / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale
-
-
 def dequantised(x, scale):
     return x.double() * scale.double()[:, None, :, None]
-
-
-def params(tensors, scales, o, lse, causal):
-    p = FwdParamsVersion2(struct_size=ctypes.sizeof(FwdParamsVersion2), flags=FLAG_CAUSAL if causal else 0)
-    for name, t in zip("qkvo", (*tensors, o)):
-        setattr(p, name, t.data_ptr())
-        for axis, stride in zip(("batch", "row", "head"), t.stride()):
-            setattr(p, f"{name}_{axis}_stride", stride)
-    for name, scale in zip("qkv", scales):
-        setattr(p, f"{name}_descale", scale.data_ptr())
-        for axis, stride in zip(("batch", "head"), scale.stride()):
-            setattr(p, f"{name}_descale_{axis}_stride", stride)
-    q, k = tensors[:2]
-    p.lse = lse.data_ptr()
-    p.lse_batch_stride, p.lse_head_stride = lse.stride(0), lse.stride(1)
-    p.batch, p.seqlen_q, p.num_heads, p.head_dim = q.shape
-    p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
-    p.dtype, p.softmax_scale = DTYPE_FP8_E4M3, q.shape[-1] ** -0.5
-    return p
 
 
 def measure(launch, head_dim, causal, seqlen, rounds, round_ms):
@@ -75,7 +35,7 @@ def measure(launch, head_dim, causal, seqlen, rounds, round_ms):
     tensors, scales = zip(*map(quantised, exact))
     o = torch.full_like(exact[0], float("nan"))
     lse = torch.full((batch, heads, seqlen), float("nan"), device="cuda", dtype=torch.float32)
-    p = params(tensors, scales, o, lse, causal)
+    p = fwd_params(*tensors, o, lse, causal, descales=scales)
     qt, kt, vt = (x.transpose(1, 2) for x in exact)
 
     def fa2():

@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-DTYPES = {torch.float16: 0, torch.bfloat16: 1}
+DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2}
 FLAG_CAUSAL = 1
 FLAG_DETERMINISTIC = 2
 
@@ -31,8 +31,15 @@ class FwdParams(ctypes.Structure):
     ]
 
 
-def fwd_params(q, k, v, o, lse, causal, scale=None):
-    """Parameters for (batch, seqlen, heads, head_dim) tensors; the caller keeps the tensors alive."""
+def quantised(x):
+    """(batch, seqlen, heads, head_dim) as E4M3, and its descales (batch, heads): amax / 448 each."""
+    scale = x.abs().amax(dim=(1, 3)).float() / 448
+    return (x.float() / scale[:, None, :, None]).to(torch.float8_e4m3fn), scale
+
+
+def fwd_params(q, k, v, o, lse, causal, scale=None, descales=None):
+    """Parameters for (batch, seqlen, heads, head_dim) tensors; the caller keeps the tensors alive. `descales` of Q, K and
+    V, (batch, key heads) in fp32 each, go with FP8."""
     p = FwdParams(struct_size=ctypes.sizeof(FwdParams), flags=FLAG_CAUSAL if causal else 0)
     for name, t in zip("qkvo", (q, k, v, o)):
         setattr(p, name, t.data_ptr())
@@ -44,6 +51,10 @@ def fwd_params(q, k, v, o, lse, causal, scale=None):
     p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
     p.dtype = DTYPES[q.dtype]
     p.softmax_scale = scale if scale is not None else q.shape[-1] ** -0.5
+    for name, descale in zip("qkv", descales or ()):
+        setattr(p, f"{name}_descale", descale.data_ptr())
+        for axis, stride in zip(("batch", "head"), descale.stride()):
+            setattr(p, f"{name}_descale_{axis}_stride", stride)
     return p
 
 
@@ -89,6 +100,10 @@ class Library:
     def __init__(self, path):
         self.path = path
         self.lib = ctypes.CDLL(path)
+
+    def holds(self, name):
+        """Whether there is a launcher of that name."""
+        return hasattr(self.lib, name)
 
     def launcher(self, name):
         """A callable `launch(params)` on torch's current stream; raises on any error code."""

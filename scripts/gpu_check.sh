@@ -7,7 +7,8 @@
 # (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ of them. A step whose
 # tool is not installed is skipped and says so. Exits 1 if any step failed; later steps still run.
 #
-#   STEPS                   which of: build check runas tma sanitize bench-fwd bench-bwd bench-decode bench-tma
+#   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma
+#                           side-by-side
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
 #   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
@@ -15,7 +16,8 @@
 #   CHECK_JOBS              variants at once on the GPU (4)
 #   SANITIZE_FLAGS          narrows what the sanitizer sees of each template, such as "--case sq17"
 #   SANITIZE_TEMPLATES      only templates whose name contains one of these words
-#   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS, BENCH_TMA_FLAGS
+#   BENCH_FLAGS             what `kgen bench` times (--seqlen 8192); SELECT and the targets built for this GPU hold too
+#   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS, BENCH_TMA_FLAGS, SIDE_BY_SIDE_FLAGS
 set -uo pipefail
 cd "$(dirname "$0")/.."
 kgen=${KGEN:-target/release/kgen}
@@ -139,10 +141,14 @@ if wants sanitize; then
 fi
 # shellcheck disable=SC2086
 {
+    if wants bench && [[ -n $native ]]; then
+        step bench "$kgen" bench --target "$native" "${select[@]}" --format json ${BENCH_FLAGS:---seqlen 8192}
+    fi
     wants bench-fwd && bench bench-fwd benches/fwd_vs_fa2.py ${BENCH_FWD_FLAGS:-}
     wants bench-bwd && bench bench-bwd benches/bwd_vs_fa2.py ${BENCH_BWD_FLAGS:-}
     wants bench-decode && bench bench-decode benches/decode.py ${BENCH_DECODE_FLAGS:-}
     wants bench-tma && step bench-tma python3 benches/tma_vs_cp_async.py --kgen "$kgen" --out "$out/bench-tma-rows.json" ${BENCH_TMA_FLAGS:-}
+    wants side-by-side && bench side-by-side benches/side_by_side.py ${SIDE_BY_SIDE_FLAGS:-}
 }
 
 nvidia-smi --query-gpu=clocks.sm,temperature.gpu,power.draw --format=csv,noheader | tee -a "$out/machine.txt"

@@ -1,21 +1,23 @@
 //! kgen expands a grid of head dim × dtype × mask × GPU into complete, readable CUDA Flash Attention kernels, compiles
-//! them, and proves them on a GPU or on an emulator.
+//! them, proves them on a GPU or on an emulator, and times them.
 //!
 //! Data flows one way, and each step's result is a plain value that can be printed as JSON:
 //!
 //! ```text
-//! variants.toml ─▶ Grid ─▶ Variant ─▶ Plan ─▶ Source ─▶ Artifact ─▶ Verdict
-//!                  grid/    grid/     plan/   render/   build/      check/
+//! variants.toml ─▶ Grid ─▶ Variant ─▶ Plan ─▶ Source ─▶ Artifact ─▶ Verdict ─▶ Measurement
+//!                  grid/    grid/     plan/   render/   build/      check/      bench/
 //! ```
 //!
 //! `grid`, `plan` and `render` know nothing of nvcc, GPUs or terminals; only `cli` prints.
 
+pub mod bench;
 pub mod build;
 pub mod check;
 pub mod cli;
 pub mod device;
 pub mod files;
 pub mod grid;
+pub mod isolate;
 pub mod plan;
 pub mod render;
 pub mod toolchain;

@@ -230,5 +230,5 @@ fn an_unknown_device_or_case_and_an_endless_limit_are_bad_usage() {
 #[test]
 fn a_worker_refuses_what_it_does_not_understand() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
-    command.arg("__worker").write_stdin("{}\n").assert().code(2).stderr(contains("cannot understand the request"));
+    command.args(["__worker", "check"]).write_stdin("{}\n").assert().code(2).stderr(contains("cannot understand the request"));
 }

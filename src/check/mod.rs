@@ -26,7 +26,10 @@ mod worker;
 
 pub use cases::Level;
 pub use exam::{Case, selected_cases};
+pub use numbers::Number;
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
+pub(crate) use split::merge as merge_splits;
+pub(crate) use tensors::fill_normal;
 pub use verdict::{Status, Verdict, Worst};
 pub use worker::serve as serve_worker;
 

@@ -28,6 +28,7 @@ impl Number {
     }
 
     /// The type of O where this is that of Q.
+    #[must_use]
     pub fn of_output(self) -> Self {
         match self {
             Self::Fp16 => Self::Fp16,

@@ -9,24 +9,15 @@ use super::{
 use crate::{
     device::{DeviceKind, EmulatorKit, GpuInfo},
     grid::{Target, Variant},
+    isolate::{End, Worker},
 };
 use rayon::prelude::*;
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
-use wait_timeout::ChildExt;
-
-/// How often a waiting parent looks whether it was interrupted.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Bytes of a worker's standard error that a verdict's message quotes.
-const QUOTED_BYTES: usize = 2000;
 
 /// What to check.
 #[derive(Debug, Clone)]
@@ -86,7 +77,7 @@ pub struct CheckOptions {
     pub kit: Option<EmulatorKit>,
     /// The GPU, as the key of its verdicts; needed to reuse those.
     pub gpu: Option<GpuInfo>,
-    /// The kgen executable, started as `<program> __worker`.
+    /// The kgen executable, started as `<program> __worker check`.
     pub program: PathBuf,
 }
 
@@ -209,14 +200,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
     }
 }
 
-/// How a worker ended.
-enum End {
-    Exited(ExitStatus),
-    TimedOut,
-    Interrupted,
-}
-
-/// Starts a worker, hands it the request, passes its progress on and waits for its end, whichever it is.
+/// Has a worker serve the request, passes its progress on and waits for its end, whichever it is.
 fn supervise(
     request: &Request,
     program: &Path,
@@ -224,70 +208,31 @@ fn supervise(
     without_result: &dyn Fn(Status, String) -> Verdict,
 ) -> Verdict {
     let begun = Instant::now();
-    let mut child = match start(request, program) {
-        Ok(child) => child,
-        Err(error) => return without_result(Status::Error, format!("cannot start a worker (`{}`): {error}", program.display())),
-    };
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let name = request.variant.name();
-    let (end, heard, complaint) = thread::scope(|scope| {
-        let heard = scope.spawn(|| listen(stdout, &name, observer));
-        let complaint = scope.spawn(|| last_words(stderr));
-        let end = wait(&mut child, Duration::from_secs_f64(request.time_limit_seconds), observer);
-        (end, heard.join().unwrap_or_default(), complaint.join().unwrap_or_default())
-    });
-    if let (Some(verdict), Ok(End::Exited(_))) = (heard.verdict, &end) {
+    let limit = Duration::from_secs_f64(request.time_limit_seconds);
+    let worker = Worker { program, task: "check", limit, interrupted: &|| observer.interrupted() };
+    let mut heard = Heard::default();
+    let (end, complaint) = match worker.run(request, |line| heard.take(line, &name, observer)) {
+        Ok(ended) => ended,
+        Err(error) => {
+            return without_result(Status::Error, format!("cannot run a worker (`{}`): {error}", program.display()));
+        }
+    };
+    if let (Some(verdict), End::Exited(_)) = (heard.verdict.take(), end) {
         return verdict;
     }
     let at = if heard.case.is_empty() { "before the first case".to_owned() } else { format!("in case `{}`", heard.case) };
     let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
     let (status, message) = match end {
-        Ok(End::TimedOut) => (Status::Timeout, format!("no result within {} s, stuck {at}{said}", request.time_limit_seconds)),
-        Ok(End::Interrupted) => (Status::Error, "interrupted".to_owned()),
-        Ok(End::Exited(exit)) => match exit.signal() {
-            Some(signal) => (Status::Crash, format!("died of {} {at}{said}", signal_name(signal))),
-            None => (Status::Crash, format!("the worker ended without a verdict {at} ({exit}){said}")),
-        },
-        Err(error) => (Status::Error, format!("lost the worker: {error}")),
+        End::TimedOut => (Status::Timeout, format!("{} {at}{said}", end.words(limit))),
+        End::Interrupted => (Status::Error, end.words(limit)),
+        End::Exited(_) => (Status::Crash, format!("{} {at}{said}", end.words(limit))),
     };
     let mut verdict = without_result(status, message);
     verdict.device = heard.device.unwrap_or(verdict.device);
     verdict.cases_run = heard.cases_begun.saturating_sub(1);
     verdict.seconds = begun.elapsed().as_secs_f64();
     verdict
-}
-
-fn start(request: &Request, program: &Path) -> std::io::Result<Child> {
-    // A group of its own: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
-    let mut command = Command::new(program);
-    command.arg("__worker").process_group(0);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut line = serde_json::to_string(request)?;
-    line.push('\n');
-    if let Some(mut stdin) = child.stdin.take() {
-        // A worker that is gone already is found out about by waiting for it.
-        let _ = stdin.write_all(line.as_bytes());
-    }
-    Ok(child)
-}
-
-/// Waits, and ends the worker where its time is up or kgen is interrupted.
-fn wait(child: &mut Child, limit: Duration, observer: &dyn Observer) -> std::io::Result<End> {
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if let Some(status) = child.wait_timeout(left.min(LOOK_EVERY))? {
-            return Ok(End::Exited(status));
-        }
-        let end = match (observer.interrupted(), left.is_zero()) {
-            (true, _) => End::Interrupted,
-            (false, true) => End::TimedOut,
-            (false, false) => continue,
-        };
-        child.kill()?;
-        child.wait()?;
-        return Ok(end);
-    }
 }
 
 /// What a worker had to say.
@@ -300,44 +245,17 @@ struct Heard {
     verdict: Option<Verdict>,
 }
 
-/// Reads events to the end. A kernel under test may print to the same stream: what is no event is skipped.
-fn listen(stdout: Option<impl Read>, variant: &str, observer: &dyn Observer) -> Heard {
-    let mut heard = Heard::default();
-    let Some(stdout) = stdout else { return heard };
-    for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-        match serde_json::from_slice(&line) {
-            Ok(Event::Device { name }) => heard.device = Some(name),
+impl Heard {
+    /// Takes in one event. A kernel under test may print to the same stream: what is no event is skipped.
+    fn take(&mut self, line: &[u8], variant: &str, observer: &dyn Observer) {
+        match serde_json::from_slice(line) {
+            Ok(Event::Device { name }) => self.device = Some(name),
             Ok(Event::Case { number, of, name }) => {
                 observer.case(variant, number, of, &name);
-                (heard.case, heard.cases_begun) = (name, number);
+                (self.case, self.cases_begun) = (name, number);
             }
-            Ok(Event::Verdict(verdict)) => heard.verdict = Some(verdict),
+            Ok(Event::Verdict(verdict)) => self.verdict = Some(verdict),
             Err(_) => {}
         }
     }
-    heard
-}
-
-/// The end of a worker's standard error.
-fn last_words(stderr: Option<impl Read>) -> String {
-    let mut text = Vec::new();
-    if let Some(mut stderr) = stderr {
-        // What was read before an error is still worth quoting.
-        let _ = stderr.read_to_end(&mut text);
-    }
-    let text = &text[text.len().saturating_sub(QUOTED_BYTES)..];
-    String::from_utf8_lossy(text).trim().to_owned()
-}
-
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGSEGV => "SIGSEGV, an access to memory that is not there",
-        libc::SIGBUS => "SIGBUS, a misaligned or impossible access",
-        libc::SIGABRT => "SIGABRT, it gave up",
-        libc::SIGFPE => "SIGFPE, an impossible integer division",
-        libc::SIGILL => "SIGILL, an unknown instruction",
-        libc::SIGKILL => "SIGKILL, perhaps for want of memory",
-        _ => return format!("signal {signal}"),
-    };
-    name.to_owned()
 }

@@ -250,7 +250,7 @@ fn judge(
 }
 
 /// Partial results of one row merged in float64: O and the log-sum-exp. A part of -∞ has no O and weighs nothing.
-pub(super) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
+pub(crate) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
     let max = parts.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
     let mut merged = vec![0.0; head_dim];
     if max == f64::NEG_INFINITY {

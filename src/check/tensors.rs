@@ -264,7 +264,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
 }
 
 /// Standard normal values (Box and Muller, 1958).
-fn fill_normal(into: &mut [f32], rng: &mut ChaCha8Rng) {
+pub(crate) fn fill_normal(into: &mut [f32], rng: &mut ChaCha8Rng) {
     for pair in into.chunks_mut(2) {
         let radius = (-2.0 * (1.0 - rng.random::<f32>()).ln()).sqrt();
         let (sin, cos) = (std::f32::consts::TAU * rng.random::<f32>()).sin_cos();

@@ -12,20 +12,17 @@ use super::{
 use crate::{
     device::{Call, Device, DeviceError, DeviceKind, ERROR_UNSUPPORTED, Emulator, Gpu, Image, Outputs},
     grid::{Target, Variant},
+    isolate,
 };
 use serde::{Deserialize, Serialize};
 use std::{
     io::{self, BufRead, Write},
     path::PathBuf,
-    process, thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Version of the messages between parent and worker.
 pub const PROTOCOL: u32 = 2;
-
-/// Seconds that a worker outlives its time limit by before it ends itself: the parent comes first, if it still lives.
-const GRACE_SECONDS: f64 = 10.0;
 
 /// What a worker is to do: one line of JSON on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,33 +77,15 @@ pub enum Event {
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or the verdict not be written.
 pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(|e| format!("cannot read the request: {e}"))?;
-    let request: Request = serde_json::from_str(&line).map_err(|e| format!("cannot understand the request: {e}"))?;
+    let request: Request = isolate::request(input)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
-    end_when_forgotten(request.time_limit_seconds);
+    isolate::end_when_forgotten(request.time_limit_seconds);
     // A second pool is refused; then the first one serves.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
-    let verdict = check(&request, &mut |event| send(output, event)).map_err(|e| format!("cannot report: {e}"))?;
-    send(output, &Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
-}
-
-fn send(output: &mut impl Write, event: &Event) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, event)?;
-    output.write_all(b"\n")?;
-    output.flush()
-}
-
-/// Ends this process some time after its limit, so that a hanging kernel whose parent was killed does not spin forever.
-fn end_when_forgotten(time_limit_seconds: f64) {
-    if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {
-        thread::spawn(move || {
-            thread::sleep(limit);
-            process::exit(1);
-        });
-    }
+    let verdict = check(&request, &mut |event| isolate::say(output, event)).map_err(|e| format!("cannot report: {e}"))?;
+    isolate::say(output, &Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
 }
 
 /// Opens the request's device.

@@ -1,5 +1,6 @@
 //! The command line: one file a command, each with its arguments and a short `run`. The only room that prints.
 
+mod bench;
 mod build;
 mod build_all;
 mod check;
@@ -92,13 +93,15 @@ pub enum Command {
     BuildAll(build_all::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
     Check(check::Args),
+    /// Time kernels on the GPU at hand.
+    Bench(bench::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
     /// Report what kgen finds on this machine, and how to get what is missing.
     Doctor(doctor::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
-    /// Run one check in an isolated process (used by `check`).
+    /// Run one check or timing in an isolated process (used by `check` and `bench`).
     #[command(name = "__worker", hide = true)]
     Worker(worker::Args),
 }
@@ -115,6 +118,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Build(args) => build::run(&global, args),
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Check(args) => check::run(&global, args),
+        Command::Bench(args) => bench::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),
         Command::Doctor(args) => doctor::run(&global, args),
         Command::Completions(args) => completions::run(&global, args),

@@ -98,7 +98,7 @@ impl Device for Emulator {
 
         // SAFETY: every pointer leads into an image above, which lives to the end of this function, and the call's
         // strides and lengths are those the images were laid out with.
-        let launched = unsafe { self.library.launch(&params) };
+        let launched = unsafe { self.library.launch(&params, ptr::null_mut()) };
         let report = self.report();
         if !report.is_empty() {
             return Err(DeviceError::Violation(report));

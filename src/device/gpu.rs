@@ -2,13 +2,13 @@
 //! the launch through the launcher in a library of kernels, on the default stream of the device's primary context.
 #![allow(unsafe_code)]
 
-use super::{Call, Device, DeviceError, Image, Outputs, library::KernelLibrary};
+use super::{Call, Device, DeviceError, DeviceMemory, Image, Outputs, Params, library::KernelLibrary, stopwatch::Launch};
 use cudarc::driver::{
     result::{self, DriverError},
     sys::{self, CUdevice_attribute},
 };
 use serde::Serialize;
-use std::{fmt, path::Path, ptr};
+use std::{ffi::c_char, fmt, path::Path, ptr};
 
 /// What a report says about a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,6 +35,56 @@ impl GpuInfo {
     /// [`DeviceError::NoGpu`] where there is no driver or no device.
     pub fn probe() -> Result<Self, DeviceError> {
         probe().map(|(_, info)| info)
+    }
+}
+
+/// More than the longest name of a PCI bus, `00000000:1b:00.0` and its NUL.
+const BUS_ID_BYTES: i32 = 32;
+
+/// What limits the speed of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuFacts {
+    /// Name, compute capability and driver.
+    pub info: GpuInfo,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Highest clock of the multiprocessors.
+    pub sm_clock_khz: u32,
+    /// Highest clock of the memory; 0 where the driver does not say.
+    pub memory_clock_khz: u32,
+    /// Width of the memory's bus.
+    pub memory_bus_bits: u32,
+    /// Size of the L2 cache.
+    pub l2_bytes: u32,
+    /// Where it sits, as NVML knows it: `0000:1b:00.0`.
+    pub pci_bus_id: String,
+}
+
+impl GpuFacts {
+    /// The first GPU of this machine.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoGpu`] where there is none, [`DeviceError::Driver`] where it does not say.
+    pub fn probe() -> Result<Self, DeviceError> {
+        let (device, info) = probe()?;
+        let attribute = |which| {
+            // SAFETY: the device came from the driver.
+            let value = unsafe { result::device::get_attribute(device, which) };
+            value.map(i32::unsigned_abs).map_err(|e| DeviceError::Driver { what: "asking what the GPU has", reason: words(e) })
+        };
+        let mut bus = [0; BUS_ID_BYTES as usize];
+        // SAFETY: the length is that of the array, in which the driver puts a NUL-terminated string.
+        let asked = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), BUS_ID_BYTES, device) };
+        let bytes: Vec<u8> = bus.iter().map(|&c: &c_char| c.cast_unsigned()).take_while(|&c| c != 0).collect();
+        Ok(Self {
+            info,
+            multiprocessors: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            sm_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+            memory_bus_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+            l2_bytes: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            pci_bus_id: asked.result().ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default(),
+        })
     }
 }
 
@@ -66,7 +116,7 @@ fn probe() -> Result<(sys::CUdevice, GpuInfo), DeviceError> {
 }
 
 /// The driver's own words for an error.
-fn words(error: DriverError) -> String {
+pub(super) fn words(error: DriverError) -> String {
     let text = error.error_string().map_or_else(|_| format!("{:?}", error.0), |text| text.to_string_lossy().into_owned());
     format!("{text} ({:?})", error.0)
 }
@@ -74,7 +124,7 @@ fn words(error: DriverError) -> String {
 /// A kernel on the first GPU. A faulting kernel spoils the process's context: use a worker.
 pub struct Gpu {
     info: GpuInfo,
-    library: KernelLibrary,
+    pub(super) library: KernelLibrary,
 }
 
 impl Gpu {
@@ -89,35 +139,21 @@ impl Gpu {
         unsafe { result::ctx::set_current(result::primary_ctx::retain(device).map_err(failed)?) }.map_err(failed)?;
         Ok(Self { info, library: KernelLibrary::open(library, name)? })
     }
-}
 
-/// A tensor's copy in device memory, freed on drop.
-struct DeviceCopy(sys::CUdeviceptr);
-
-impl DeviceCopy {
-    fn of(image: &Image) -> Result<Self, DeviceError> {
-        // SAFETY: a context is current; the size is not zero, an image has guard zones.
-        let memory = unsafe { result::malloc_sync(image.bytes()) }
-            .map_err(|e| DeviceError::Driver { what: "allocating a tensor", reason: words(e) })?;
-        let copy = Self(memory);
-        // SAFETY: the allocation has the image's size.
-        unsafe { result::memcpy_htod_sync(copy.0, image.memory()) }
-            .map_err(|e| DeviceError::Driver { what: "copying to the GPU", reason: words(e) })?;
-        Ok(copy)
+    /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is NULL.
+    pub fn prepare<'a>(&self, params: &Params, tensors: &'a [(&'static str, DeviceMemory)]) -> Launch<'a> {
+        let find = |name| tensors.iter().find(|(known, _)| *known == name).map(|(_, memory)| memory);
+        let address =
+            |name: &'static str| find(name).map_or(ptr::null_mut(), |memory| ptr::without_provenance_mut(memory.address()));
+        Launch::new(params.structure(&address, find("workspace").map_or(0, DeviceMemory::bytes)))
     }
 
-    fn back_into(&self, image: &mut Image) -> Result<(), DeviceError> {
-        // SAFETY: the allocation has the image's size, and nothing runs on the GPU any more.
-        unsafe { result::memcpy_dtoh_sync(image.memory_mut(), self.0) }
-            .map_err(|e| DeviceError::Driver { what: "copying from the GPU", reason: words(e) })
-    }
-}
-
-impl Drop for DeviceCopy {
-    fn drop(&mut self) {
-        // After a fault the driver refuses this too; the process is about to end then, and there is nobody to tell.
-        // SAFETY: allocated by `of`, freed once.
-        let _ = unsafe { result::free_sync(self.0) };
+    /// Bytes of workspace that a launch with `params` needs; only kinds with a workspace can be asked.
+    ///
+    /// # Errors
+    /// [`DeviceError::Symbol`].
+    pub fn workspace_bytes(&self, params: &Params) -> Result<usize, DeviceError> {
+        self.library.workspace_bytes(&params.structure(&|_| ptr::null_mut(), 0))
     }
 }
 
@@ -127,7 +163,7 @@ impl Device for Gpu {
     }
 
     fn run(&mut self, call: &Call, _seed: u64) -> Result<Outputs, DeviceError> {
-        let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceCopy::of(image)?));
+        let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceMemory::of(image.memory())?));
         let mut tensors = call.inputs.iter().chain(&call.outputs).map(copied).collect::<Result<Vec<_>, DeviceError>>()?;
         let given = call.outputs.iter().chain(&call.inputs).find(|(name, _)| *name == "workspace");
         let mut workspace_bytes = given.map_or(0, |(_, image)| image.span_bytes());
@@ -138,19 +174,19 @@ impl Device for Gpu {
         let address = |name: &'static str| {
             tensors.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(_, origin, copy)| {
                 // Device addresses are as wide as pointers here; the launcher takes them as such.
-                ptr::without_provenance_mut(copy.0 as usize + origin)
+                ptr::without_provenance_mut(copy.address() + origin)
             })
         };
         let params = call.params.structure(&address, workspace_bytes);
 
         // SAFETY: every pointer leads into an allocation above, which lives past the synchronisation below, and the
         // call's strides and lengths are those the images were laid out with.
-        unsafe { self.library.launch(&params) }?;
+        unsafe { self.library.launch(&params, ptr::null_mut()) }?;
         result::ctx::synchronize().map_err(|e| DeviceError::Fault(words(e)))?;
 
-        let after = |((name, image), (.., copy)): (&(&'static str, Image), &(&'static str, usize, DeviceCopy))| {
+        let after = |((name, image), (.., copy)): (&(&'static str, Image), &(&'static str, usize, DeviceMemory))| {
             let mut after = image.clone();
-            copy.back_into(&mut after)?;
+            copy.read(after.memory_mut())?;
             Ok((*name, after))
         };
         let (inputs, outputs) = tensors.split_at(call.inputs.len());

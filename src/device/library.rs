@@ -7,9 +7,8 @@ use super::{
 };
 use libloading::{Library, Symbol};
 use std::{
-    ffi::CStr,
+    ffi::{CStr, c_void},
     path::{Path, PathBuf},
-    ptr,
 };
 
 /// A loaded library and one launcher of it.
@@ -18,6 +17,17 @@ pub(super) struct KernelLibrary {
     path: PathBuf,
     name: String,
     launcher: Launcher,
+}
+
+/// Which of these launchers the library at `path` holds, in their order.
+///
+/// # Errors
+/// [`DeviceError::Load`].
+pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceError> {
+    // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
+    let library =
+        unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
+    Ok(names.iter().map(|name| symbol::<Launcher>(&library, path, name).is_ok()).collect())
 }
 
 impl KernelLibrary {
@@ -35,14 +45,14 @@ impl KernelLibrary {
         symbol(&self.library, &self.path, name)
     }
 
-    /// Calls the launcher on the default stream.
+    /// Calls the launcher on `stream`; NULL is the default stream.
     ///
     /// # Safety
     /// The pointers in `params` must lead to memory of the device the launcher runs on, large enough for the strides
-    /// and lengths beside them, until the launch has finished.
-    pub(super) unsafe fn launch(&self, params: &Structure) -> Result<(), DeviceError> {
+    /// and lengths beside them, until the launch has finished; `stream` must be one of that device.
+    pub(super) unsafe fn launch(&self, params: &Structure, stream: *mut c_void) -> Result<(), DeviceError> {
         // SAFETY: `params` is a valid structure for the call; the rest is the caller's promise.
-        let code = unsafe { (self.launcher)(params.as_ptr(), ptr::null_mut()) };
+        let code = unsafe { (self.launcher)(params.as_ptr(), stream) };
         if code == 0 {
             return Ok(());
         }

@@ -9,13 +9,20 @@ mod emulator_kit;
 mod gpu;
 mod image;
 mod library;
+mod memory;
+mod nvml;
+mod stopwatch;
 
 pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
 pub use call::{Call, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
-pub use gpu::{Gpu, GpuInfo};
+pub use gpu::{Gpu, GpuFacts, GpuInfo};
 pub use image::{Element, Image, POISON};
+pub use library::launchers_in;
+pub use memory::DeviceMemory;
+pub use nvml::{CardState, Nvml};
+pub use stopwatch::{Launch, RoundTimes, TimingPlan};
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};

@@ -1,0 +1,107 @@
+//! What a card can do at most. A reading above it is a mistake of the measurement.
+
+use crate::{device::GpuFacts, grid::Dtype};
+use serde::{Deserialize, Serialize};
+
+/// Dense floating-point operations of 16-bit tensor cores in one clock of one multiprocessor, by compute capability.
+///
+/// From the peak rates, multiprocessors and boost clocks that NVIDIA's architecture papers give of a product of each: T4
+/// (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM (989, 132
+/// at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8, FP4 or INT8 rates. Where the
+/// rate with fp32 sums is half of that with fp16 sums (`GeForce`), this is the higher.
+const FLOPS_A_CLOCK: [(u32, f64); 11] = [
+    (75, 1024.0),
+    (80, 2048.0),
+    (86, 1024.0),
+    (87, 2048.0),
+    (89, 1024.0),
+    (90, 4096.0),
+    (100, 8192.0),
+    (103, 8192.0),
+    (110, 8192.0),
+    (120, 1024.0),
+    (121, 1024.0),
+];
+
+/// The highest rates of a card, at its highest clocks; `None` where they are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Tensor cores in fp16 and bf16, TFLOP/s.
+    pub tflops_16_bit: Option<f64>,
+    /// Tensor cores in FP8, TFLOP/s: twice as much.
+    pub tflops_fp8: Option<f64>,
+    /// Device memory, GB/s.
+    pub memory_gbs: Option<f64>,
+}
+
+impl Ceiling {
+    /// Of a card.
+    pub fn of(facts: &GpuFacts) -> Self {
+        let a_clock = FLOPS_A_CLOCK.iter().find(|(capability, _)| *capability == facts.info.compute_capability);
+        let tflops = a_clock.map(|(_, flops)| flops * f64::from(facts.multiprocessors) * f64::from(facts.sm_clock_khz) / 1e9);
+        // Two transfers a clock, as the driver counts the clocks of GDDR and HBM alike.
+        let gbs = 2.0 * f64::from(facts.memory_clock_khz) * f64::from(facts.memory_bus_bits) / 8.0 / 1e6;
+        Self {
+            tflops_16_bit: tflops.filter(|rate| *rate > 0.0),
+            tflops_fp8: tflops.filter(|rate| *rate > 0.0).map(|rate| 2.0 * rate),
+            memory_gbs: (gbs > 0.0).then_some(gbs),
+        }
+    }
+
+    /// Why these rates cannot be, if they cannot: `gbs` from memory, not from a cache.
+    pub fn refusal(&self, dtype: Dtype, tflops: f64, gbs: Option<f64>) -> Option<String> {
+        let flops_peak = if dtype == Dtype::Fp8 { self.tflops_fp8 } else { self.tflops_16_bit };
+        if let Some(peak) = flops_peak.filter(|peak| tflops > *peak) {
+            return Some(format!(
+                "{tflops:.0} TFLOP/s is beyond the {peak:.0} of this card's tensor cores: the measurement is wrong"
+            ));
+        }
+        let (gbs, peak) = (gbs?, self.memory_gbs?);
+        (gbs > peak).then(|| format!("{gbs:.0} GB/s is beyond the {peak:.0} of this card's memory: the measurement is wrong"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::GpuInfo;
+
+    /// What the driver says of an H100 SXM.
+    fn h100() -> GpuFacts {
+        let info = GpuInfo { name: "NVIDIA H100 80GB HBM3".into(), compute_capability: 90, cuda_version: "13.0".into() };
+        GpuFacts {
+            info,
+            multiprocessors: 132,
+            sm_clock_khz: 1_980_000,
+            memory_clock_khz: 2_619_000,
+            memory_bus_bits: 5120,
+            l2_bytes: 52_428_800,
+            pci_bus_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_h100_has_the_rates_of_its_data_sheet_at_its_highest_clock() {
+        let ceiling = Ceiling::of(&h100());
+        let at_boost = ceiling.tflops_16_bit.expect("it is known") * 1830.0 / 1980.0;
+        assert!((at_boost - 989.4).abs() < 1.0, "{at_boost}");
+        assert!((ceiling.memory_gbs.expect("the driver says") - 3352.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_rate_beyond_the_card_is_refused_and_an_unknown_card_refuses_nothing() {
+        let ceiling = Ceiling::of(&h100());
+        assert_eq!(ceiling.refusal(Dtype::Bf16, 900.0, Some(3000.0)), None);
+        assert_eq!(ceiling.refusal(Dtype::Fp8, 1900.0, None), None);
+        assert!(ceiling.refusal(Dtype::Bf16, 1900.0, None).is_some_and(|why| why.contains("tensor cores")));
+        assert!(ceiling.refusal(Dtype::Bf16, 1.0, Some(4000.0)).is_some_and(|why| why.contains("memory")));
+        let mut unknown = h100();
+        (unknown.info.compute_capability, unknown.memory_clock_khz) = (999, 0);
+        assert_eq!(Ceiling::of(&unknown).refusal(Dtype::Bf16, 1e9, Some(1e9)), None);
+    }
+
+    #[test]
+    fn every_gpu_that_kgen_knows_has_a_ceiling() {
+        assert!(crate::plan::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
+    }
+}

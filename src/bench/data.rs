@@ -1,0 +1,91 @@
+//! Tensors as large as those of real work, filled with normal numbers in no time: drawing every element would take seconds.
+
+use crate::check::{Number, fill_normal};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+/// Elements that are really drawn.
+const BLOCK: usize = 1 << 20;
+
+/// Elements that are drawn from one seed, so that threads share the work.
+const PIECE: usize = 1 << 14;
+
+/// Elements copied from one place of the block: a few rows of a tensor.
+const CHUNK: usize = 1 << 12;
+
+/// Standard normal numbers of a type, as their bytes.
+pub struct Normals {
+    number: Number,
+    bytes: Vec<u8>,
+}
+
+impl Normals {
+    /// Draws the block that all tensors are cut from.
+    pub fn draw(number: Number, seed: u64) -> Self {
+        let width = number.element().bytes();
+        let mut bytes = vec![0; BLOCK * width];
+        bytes.par_chunks_mut(PIECE * width).enumerate().for_each(|(piece, into)| {
+            let mut values = vec![0.0; PIECE];
+            fill_normal(&mut values, &mut ChaCha8Rng::seed_from_u64(seed.wrapping_add(piece as u64)));
+            for (value, into) in values.iter().zip(into.chunks_exact_mut(width)) {
+                into.copy_from_slice(&number.round(*value).to_le_bytes()[..width]);
+            }
+        });
+        Self { number, bytes }
+    }
+
+    /// The type of the numbers.
+    pub fn number(&self) -> Number {
+        self.number
+    }
+
+    /// A contiguous tensor: the block again and again, each time a chunk of it from a place that `seed` draws, so that rows
+    /// differ between heads, sequences and tensors.
+    pub fn tensor(&self, elements: usize, seed: u64) -> Vec<u8> {
+        let width = self.number.element().bytes();
+        let mut tensor = vec![0; elements * width];
+        tensor.par_chunks_mut(CHUNK * width).enumerate().for_each(|(chunk, into)| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(32) ^ chunk as u64);
+            let from = rng.random_range(0..=BLOCK - CHUNK) * width;
+            into.copy_from_slice(&self.bytes[from..from + into.len()]);
+        });
+        tensor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(number: Number, bytes: &[u8]) -> Vec<f32> {
+        let width = number.element().bytes();
+        let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u16::from(byte));
+        bytes.chunks_exact(width).map(|element| number.widen(bits(element))).collect()
+    }
+
+    #[test]
+    fn a_tensor_of_any_type_and_length_has_mean_zero_and_variance_one() {
+        for number in [Number::Fp16, Number::Bf16, Number::E4m3] {
+            let values = values(number, &Normals::draw(number, 1).tensor(100_001, 2));
+            assert_eq!(values.len(), 100_001);
+            let mean = values.iter().sum::<f32>() / 1e5;
+            let variance = values.iter().map(|v| v * v).sum::<f32>() / 1e5;
+            assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{number:?}: {mean} {variance}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_tensor_and_another_another() {
+        let normals = Normals::draw(Number::Bf16, 1);
+        assert_eq!(normals.tensor(5000, 2), normals.tensor(5000, 2));
+        assert_ne!(normals.tensor(5000, 2), normals.tensor(5000, 3));
+        assert_ne!(normals.tensor(5000, 2), Normals::draw(Number::Bf16, 9).tensor(5000, 2));
+    }
+
+    #[test]
+    fn chunks_of_a_tensor_differ() {
+        let tensor = Normals::draw(Number::Bf16, 1).tensor(2 * CHUNK, 2);
+        assert_ne!(tensor[..CHUNK * 2], tensor[CHUNK * 2..]);
+    }
+}

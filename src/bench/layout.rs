@@ -1,0 +1,438 @@
+//! One kernel at one shape: its tensors, what a launch is told of them, and whether what it leaves is attention.
+
+use super::{
+    Shape,
+    data::Normals,
+    sample::{Sample, elements, fp32, relative_error, softmax_scale},
+    work,
+};
+use crate::{
+    check::{Number, merge_splits},
+    device::{BwdParams, FwdParams, Params, Strides},
+    grid::{Dtype, Kind, Variant},
+};
+
+/// Relative error of the sampled rows that a 16-bit kernel may have; rounding gives 0.002 to 0.005.
+const LARGEST_ERROR: f64 = 0.02;
+
+/// The same of an FP8 kernel, whose P has three bits of mantissa: 0.02 to 0.03.
+const LARGEST_ERROR_FP8: f64 = 0.08;
+
+/// Distance of LSE from the reference that is still the same LSE.
+const LARGEST_LSE_ERROR: f64 = 1e-3;
+
+/// K and V together go round copies that are so many times the L2, where the L2 is to be cold.
+const COLD_L2_TIMES: f64 = 10.0;
+
+/// Most sets of tensors.
+const MOST_COPIES: usize = 512;
+
+/// Most splits that a launcher takes, and the fewest keys worth a split (`kgen/split_plan.cuh`).
+const MOST_SPLITS: u32 = 256;
+const FEWEST_KEYS: u32 = 128;
+
+/// Rows of a split kernel's tile, and blocks of it that a multiprocessor runs at once.
+const SPLIT_ROWS: u32 = 16;
+const SPLIT_BLOCKS: u32 = 2;
+
+/// A tensor that a kernel writes.
+pub struct Output {
+    /// By its name in `kgen.h`.
+    pub name: &'static str,
+    /// Its size.
+    pub bytes: usize,
+    /// Type of its elements; `None` for fp32.
+    pub number: Option<Number>,
+    /// A second run may give other bits.
+    pub may_differ: bool,
+}
+
+/// Everything about one kernel at one shape that is no device.
+pub struct Layout<'a> {
+    /// The kernel.
+    pub variant: Variant,
+    /// Its sizes.
+    pub shape: Shape,
+    /// What its inputs are cut from.
+    pub normals: &'a Normals,
+    /// Draws the inputs.
+    pub seed: u64,
+    /// Splits of the keys; 0 where the kernel does not split them.
+    pub splits: u32,
+}
+
+impl Layout<'_> {
+    fn head_dim(&self) -> usize {
+        self.variant.head_dim as usize
+    }
+
+    /// Rows of Q and of K over all sequences and heads.
+    fn rows(&self) -> [usize; 2] {
+        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
+        [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * seqlen_k as usize]
+    }
+
+    /// Sets of tensors that launches take turns with: one, or for a split-KV kernel as many as leave nothing of K and V in
+    /// the L2.
+    pub fn copies(&self, l2_bytes: u32) -> usize {
+        if self.variant.kind != Kind::FwdSplit {
+            return 1;
+        }
+        let bytes = work::key_value_bytes(&self.variant, &self.shape);
+        ((COLD_L2_TIMES * f64::from(l2_bytes) / bytes).ceil() as usize).clamp(2, MOST_COPIES)
+    }
+
+    /// Whether so many sets leave nothing of K and V in the L2: small ones would need too many.
+    pub fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool {
+        copies > 1 && copies as f64 * work::key_value_bytes(&self.variant, &self.shape) > 2.0 * f64::from(l2_bytes)
+    }
+
+    /// The tensors that the kernel reads, by their names in `kgen.h`. `copy` tells several sets apart.
+    pub fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
+        let [queries, keys] = self.rows();
+        let normal = |rows: usize, number: u64| {
+            self.normals
+                .tensor(rows * self.head_dim(), self.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20))
+        };
+        let mut inputs = vec![("q", normal(queries, 0)), ("k", normal(keys, 1)), ("v", normal(keys, 2))];
+        if self.variant.kind == Kind::Bwd {
+            inputs.extend([("o", normal(queries, 3)), ("dout", normal(queries, 4)), ("lse", self.likely_lse())]);
+        }
+        if self.variant.dtype == Dtype::Fp8 {
+            let ones = 1.0_f32.to_le_bytes().repeat(self.shape.batch as usize * self.shape.heads_k as usize);
+            inputs.extend(["q_descale", "k_descale", "v_descale"].map(|name| (name, ones.clone())));
+        }
+        inputs
+    }
+
+    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the mean e^½.
+    fn likely_lse(&self) -> Vec<u8> {
+        let nothing: &[u8] = &[];
+        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &|_| nothing };
+        let row = |row| match sample.visible(row) {
+            0 => f32::NEG_INFINITY,
+            keys => (keys as f32).ln() + 0.5,
+        };
+        let head: Vec<u8> = (0..self.shape.seqlen_q as usize).flat_map(|i| row(i).to_le_bytes()).collect();
+        head.repeat(self.shape.batch as usize * self.shape.heads as usize)
+    }
+
+    /// The tensors that it writes; the last is its workspace, if it has one, of `workspace_bytes`.
+    pub fn outputs(&self, workspace_bytes: usize) -> Vec<Output> {
+        let [queries, keys] = self.rows();
+        let number = self.normals.number().of_output();
+        let tensor = |name, rows: usize, may_differ| Output {
+            name,
+            bytes: rows * self.head_dim() * number.element().bytes(),
+            number: Some(number),
+            may_differ,
+        };
+        let floats = |name, bytes, may_differ| Output { name, bytes, number: None, may_differ };
+        let forward = [tensor("o", queries, false), floats("lse", queries * 4, false)];
+        match self.variant.kind {
+            // Blocks add to dQ in whatever order they come.
+            Kind::Bwd => vec![
+                tensor("dq", queries, true),
+                tensor("dk", keys, false),
+                tensor("dv", keys, false),
+                floats("workspace", workspace_bytes, true),
+            ],
+            Kind::FwdSplit => forward.into_iter().chain([floats("workspace", workspace_bytes, false)]).collect(),
+            _ => forward.into(),
+        }
+    }
+
+    /// Strides of a contiguous (batch, seqlen, heads, `head_dim`) tensor.
+    fn strides(&self, heads: u32, seqlen: u32) -> Strides {
+        let row = i64::from(heads) * i64::from(self.variant.head_dim);
+        Strides { batch: i64::from(seqlen) * row, row, head: self.variant.head_dim.into() }
+    }
+
+    /// What a launch is told.
+    pub fn params(&self) -> Params {
+        let Variant { kind, head_dim, dtype, causal, .. } = self.variant;
+        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
+        let (query, key) = (self.strides(heads, seqlen_q), self.strides(heads_k, seqlen_k));
+        let lse_strides = [i64::from(heads) * i64::from(seqlen_q), seqlen_q.into()];
+        let [batch, num_heads, num_heads_k] = [batch, heads, heads_k].map(u32::cast_signed);
+        let [seqlen_q, seqlen_k, head_dim] = [seqlen_q, seqlen_k, head_dim].map(u32::cast_signed);
+        let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(self.variant.head_dim));
+        if kind == Kind::Bwd {
+            return Params::Bwd(BwdParams {
+                // Q, K, V, O, dO, dQ, dK, dV.
+                strides: [query, key, key, query, query, query, key, key],
+                lse_strides,
+                batch,
+                num_heads,
+                num_heads_k,
+                seqlen_q,
+                seqlen_k,
+                total_q: 0,
+                head_dim,
+                dtype,
+                causal,
+                deterministic: false,
+                softmax_scale,
+            });
+        }
+        Params::Fwd(FwdParams {
+            strides: [query, key, key, query],
+            lse_strides,
+            descale_strides: [[i64::from(num_heads_k), 1]; 3],
+            batch,
+            num_heads,
+            num_heads_k,
+            seqlen_q,
+            seqlen_k,
+            total_rows: [0; 2],
+            num_splits: self.splits.cast_signed(),
+            concurrent_blocks: 0,
+            head_dim,
+            dtype,
+            causal,
+            softmax_scale,
+        })
+    }
+
+    /// Largest relative error of the sampled rows.
+    ///
+    /// # Errors
+    /// A sentence: a NaN anywhere, or rows too far from the reference.
+    pub fn judge(&self, host: &[(&'static str, Vec<u8>)], outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
+        let tensor = |name: &str| -> &[u8] {
+            let written = outputs.iter().zip(written).find(|(output, _)| output.name == name).map(|(_, bytes)| bytes);
+            // The inputs of a backward pass and the outputs of a forward one share names; a call has either.
+            let given = host.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes);
+            given.or(written).map_or(&[], Vec::as_slice)
+        };
+        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &tensor };
+        let errors = match self.variant.kind {
+            Kind::FwdSplit => self.judge_splits(&sample, tensor("workspace"))?,
+            kind => {
+                for (output, bytes) in outputs.iter().zip(written).filter(|(output, _)| output.name != "workspace") {
+                    refuse_nan(output, bytes)?;
+                }
+                if kind == Kind::Bwd { self.judge_gradients(&sample, &tensor) } else { self.judge_forward(&sample, &tensor)? }
+            }
+        };
+        let largest = if self.variant.dtype == Dtype::Fp8 { LARGEST_ERROR_FP8 } else { LARGEST_ERROR };
+        let mut worst = 0.0_f64;
+        for (name, error) in errors {
+            if error.is_nan() || error > largest {
+                return Err(format!("{name} is wrong: the relative error of a sampled row is {error:.2e}, more than {largest}"));
+            }
+            worst = worst.max(error);
+        }
+        Ok(worst)
+    }
+
+    fn judge_forward<'t>(
+        &self,
+        sample: &Sample<'_>,
+        tensor: &dyn Fn(&str) -> &'t [u8],
+    ) -> Result<Vec<(&'static str, f64)>, String> {
+        let Shape { heads, seqlen_q, .. } = self.shape;
+        let mut errors = Vec::new();
+        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| sample.visible(place[2]) > 0) {
+            let [sequence, head, row] = place;
+            let expected = sample.forward(place);
+            let start = sample.start(heads, seqlen_q, place);
+            let o = elements(tensor("o"), self.normals.number().of_output(), start, self.head_dim());
+            errors.push(("O", relative_error(&o, &expected.o)));
+            let lse = fp32(tensor("lse"), (sequence * heads as usize + head) * seqlen_q as usize + row);
+            refuse_lse(lse, expected.lse)?;
+        }
+        Ok(errors)
+    }
+
+    fn judge_gradients<'t>(&self, sample: &Sample<'_>, tensor: &dyn Fn(&str) -> &'t [u8]) -> Vec<(&'static str, f64)> {
+        let Shape { heads, heads_k, seqlen_q, seqlen_k, .. } = self.shape;
+        let error = |name: &str, heads, rows, place, expected: &[f64]| {
+            let start = sample.start(heads, rows, place);
+            relative_error(&elements(tensor(name), self.normals.number().of_output(), start, self.head_dim()), expected)
+        };
+        let mut errors = Vec::new();
+        for place in sample.picks(heads, seqlen_q) {
+            errors.push(("dQ", error("dq", heads, seqlen_q, place, &sample.query_gradient(place))));
+        }
+        for place in sample.picks(heads_k, seqlen_k) {
+            let [dk, dv] = sample.key_gradients(place);
+            errors.push(("dK", error("dk", heads_k, seqlen_k, place, &dk)));
+            errors.push(("dV", error("dv", heads_k, seqlen_k, place, &dv)));
+        }
+        errors
+    }
+
+    /// Merges the partial results of every row, which must hold no NaN, and compares some.
+    fn judge_splits(&self, sample: &Sample<'_>, workspace: &[u8]) -> Result<Vec<(&'static str, f64)>, String> {
+        let (Shape { batch, heads, seqlen_q, .. }, splits) = (self.shape, self.splits as usize);
+        let rows = batch as usize * seqlen_q as usize * heads as usize;
+        let merged = |[sequence, head, row]: [usize; 3]| {
+            let index = |split: usize| split * rows + (sequence * seqlen_q as usize + row) * heads as usize + head;
+            let parts: Vec<f64> = (0..splits).map(|s| fp32(workspace, splits * rows * self.head_dim() + index(s))).collect();
+            merge_splits(&parts, self.head_dim(), |s, d| fp32(workspace, index(s) * self.head_dim() + d))
+        };
+        for (sequence, row, head) in itertools::iproduct!(0..batch as usize, 0..seqlen_q as usize, 0..heads as usize) {
+            let (o, lse) = merged([sequence, head, row]);
+            if lse.is_nan() || o.iter().any(|value| value.is_nan()) {
+                return Err(format!("a NaN in the partial results of sequence {sequence}, head {head}, row {row}"));
+            }
+        }
+        let mut errors = Vec::new();
+        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| sample.visible(place[2]) > 0) {
+            let (expected, (o, lse)) = (sample.forward(place), merged(place));
+            errors.push(("O", relative_error(&o, &expected.o)));
+            refuse_lse(lse, expected.lse)?;
+        }
+        Ok(errors)
+    }
+}
+
+/// As many splits of the keys as make every block run at once on a device of so many multiprocessors.
+pub fn splits(shape: &Shape, multiprocessors: u32) -> u32 {
+    let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = *shape;
+    let tiles = (heads / heads_k * seqlen_q).div_ceil(SPLIT_ROWS) * batch * heads_k;
+    let most = seqlen_k.div_ceil(FEWEST_KEYS).min(MOST_SPLITS);
+    (multiprocessors * SPLIT_BLOCKS / tiles).clamp(1, most)
+}
+
+fn refuse_lse(got: f64, expected: f64) -> Result<(), String> {
+    if (got - expected).abs() <= LARGEST_LSE_ERROR { Ok(()) } else { Err(format!("LSE is wrong: {got} instead of {expected}")) }
+}
+
+/// Refuses an output that holds a NaN, be it poison that nobody has overwritten.
+fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
+    let nan = match output.number {
+        None => bytes
+            .chunks_exact(4)
+            .filter(|element| f32::from_le_bytes([element[0], element[1], element[2], element[3]]).is_nan())
+            .count(),
+        Some(number) => {
+            // The bits of infinity: larger ones, without the sign, are NaNs.
+            let infinity = number.round(f32::INFINITY);
+            bytes.chunks_exact(2).filter(|element| u16::from_le_bytes([element[0], element[1]]) & 0x7fff > infinity).count()
+        }
+    };
+    if nan == 0 { Ok(()) } else { Err(format!("`{}` holds {nan} NaNs: not written, or wrong", output.name)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        device::{Call, Device, Element, Emulator, EmulatorKit, Image},
+        grid::Target,
+        plan::Plan,
+        render::{Renderer, Templates},
+        toolchain::host_compiler,
+    };
+
+    #[test]
+    fn a_nan_is_found_in_each_type_and_infinity_is_none() {
+        for (number, fine, nan) in
+            [(Some(Number::Bf16), 0xff80_u32, 0x7f81), (Some(Number::Fp16), 0xfc00, 0xffff), (None, 0xff80_0000, 0x7f80_0001)]
+        {
+            let output = Output { name: "o", bytes: 8, number, may_differ: false };
+            let width = if number.is_some() { 2 } else { 4 };
+            let bytes = |bits: u32| bits.to_le_bytes()[..width].repeat(3);
+            assert!(refuse_nan(&output, &bytes(fine)).is_ok(), "{number:?}");
+            assert!(refuse_nan(&output, &bytes(nan)).is_err_and(|why| why.contains("3 NaNs")), "{number:?}");
+            assert!(refuse_nan(&output, &bytes(u32::MAX)).is_err(), "poison");
+        }
+    }
+
+    /// Runs a kernel on the emulator, on the tensors that a GPU would be given; the bytes of its outputs.
+    fn emulated(kit: &EmulatorKit, layout: &Layout<'_>) -> (Vec<Output>, Vec<Vec<u8>>) {
+        let plan = Plan::new(layout.variant, None).expect("it has a plan");
+        let source = Renderer::new(&Templates::embedded()).and_then(|r| r.kernel(&plan)).expect("it renders");
+        let (name, capability) = (layout.variant.name(), layout.variant.target.compute_capability());
+        let library = kit.library(&name, &source.text).expect("it compiles");
+        let mut emulator = Emulator::open(&library, &name, capability).expect("it loads");
+        let image = |name: &str, bytes: &[u8]| {
+            let element = match name {
+                "lse" | "workspace" | "q_descale" | "k_descale" | "v_descale" => Element::Bits32,
+                "q" | "k" | "v" => layout.normals.number().element(),
+                _ => Element::Bits16,
+            };
+            let mut image = Image::poisoned(element, bytes.len() / element.bytes(), 0);
+            for (offset, value) in bytes.chunks_exact(element.bytes()).enumerate() {
+                image.put(
+                    i64::try_from(offset).expect("it is small"),
+                    value.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte)),
+                );
+            }
+            image
+        };
+        let Shape { batch, heads, seqlen_q, .. } = layout.shape;
+        let workspace = layout.splits * batch * heads * seqlen_q * (layout.variant.head_dim + 1) * 4;
+        let mut outputs = layout.outputs(workspace as usize);
+        let scratch = layout.variant.kind == Kind::Bwd;
+        outputs.retain(|output| !(scratch && output.name == "workspace"));
+        let inputs = layout.inputs(0).iter().map(|(name, bytes)| (*name, image(name, bytes))).collect();
+        let poisoned = outputs.iter().map(|output| (output.name, image(output.name, &vec![0xff; output.bytes]))).collect();
+        let call = Call { inputs, outputs: poisoned, scratch, params: layout.params() };
+        let left = emulator.run(&call, 1).expect("it runs");
+        let bytes = |output: &Output| {
+            let image = left.get(output.name).expect("every output is there");
+            let width = image.element().bytes();
+            (0..).take(output.bytes / width).flat_map(|i| image.bits(i).to_le_bytes()[..width].to_vec()).collect()
+        };
+        let written = outputs.iter().map(bytes).collect();
+        (outputs, written)
+    }
+
+    #[test]
+    fn what_every_kind_of_kernel_leaves_on_the_emulator_is_attention_and_a_changed_row_is_not() {
+        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
+        let host = host_compiler().expect("a C++ compiler");
+        let kit =
+            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host.path, &host.version);
+        let kit = kit.expect("the emulator compiles");
+        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 70 };
+        let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };
+        for (kind, dtype, causal, target, shape, spoilt) in [
+            (Kind::Fwd, Dtype::Bf16, true, Target::Sm80, shape, "o"),
+            (Kind::Fwd, Dtype::Fp16, false, Target::Sm80, shape, "lse"),
+            (Kind::Fwd, Dtype::Fp8, true, Target::Sm89, shape, "o"),
+            (Kind::Bwd, Dtype::Bf16, true, Target::Sm80, Shape { seqlen_k: 130, ..shape }, "dk"),
+            (Kind::Bwd, Dtype::Fp16, false, Target::Sm80, shape, "dq"),
+            (Kind::FwdSplit, Dtype::Bf16, false, Target::Sm80, decoding, "workspace"),
+        ] {
+            let variant = Variant { kind, head_dim: 32, dtype, causal, target };
+            let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
+            let normals = Normals::draw(Number::of(dtype), 1);
+            let layout = Layout { variant, shape, normals: &normals, seed: 1, splits };
+            let (outputs, mut written) = emulated(&kit, &layout);
+            let inputs = layout.inputs(0);
+            let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
+            assert!(error > 0.0, "{variant}: rounding errs");
+            let at = outputs.iter().position(|output| output.name == spoilt).expect("it is an output");
+            // The last element belongs to a row that is looked at, wherever the tensor's last row is.
+            let end = written[at].len();
+            written[at][end - 4..].copy_from_slice(&[0x00, 0x42, 0x00, 0x42]);
+            assert!(layout.judge(&inputs, &outputs, &written).is_err(), "{variant}: `{spoilt}` was changed");
+        }
+    }
+
+    #[test]
+    fn splits_fill_the_device_and_are_never_shorter_than_what_pays() {
+        let shape = Shape { batch: 1, heads: 32, heads_k: 8, seqlen_q: 1, seqlen_k: 32_768 };
+        assert_eq!(splits(&shape, 132), 33);
+        assert_eq!(splits(&Shape { batch: 64, ..shape }, 132), 1);
+        assert_eq!(splits(&Shape { seqlen_k: 300, ..shape }, 132), 3);
+    }
+
+    #[test]
+    fn decoding_goes_round_enough_copies_to_leave_the_l2_cold_unless_they_are_tiny() {
+        let variant = Variant { kind: Kind::FwdSplit, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let normals = Normals::draw(Number::Bf16, 1);
+        let layout = |seqlen_k| {
+            let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k };
+            Layout { variant, shape, normals: &normals, seed: 1, splits: 1 }
+        };
+        // 16384 keys of two heads are 8 MB.
+        let (large, tiny) = (layout(16_384), layout(16));
+        assert_eq!(large.copies(50 << 20), 63);
+        assert!(large.is_cold(63, 50 << 20) && !tiny.is_cold(tiny.copies(50 << 20), 50 << 20));
+    }
+}

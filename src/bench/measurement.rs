@@ -1,0 +1,178 @@
+//! What is kept of a timing: numbers with their units and circumstances, as JSON holds them.
+
+use super::{Shape, Summary, ceiling::Ceiling, experiment::Finding, work};
+use crate::{
+    device::{CardState, TimingPlan},
+    grid::{Kind, Variant},
+};
+use serde::{Deserialize, Serialize};
+
+/// How a timing went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// There are numbers.
+    Ok,
+    /// The kernel computes something wrong, refuses or faults.
+    Wrong,
+    /// The rate is beyond the card's: the measurement is wrong, and its numbers are not given.
+    Refused,
+    /// The machine or the library did not let it run.
+    Error,
+    /// Not done within the time limit.
+    Timeout,
+    /// The worker died.
+    Crash,
+}
+
+impl Status {
+    /// As JSON spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Wrong => "wrong",
+            Self::Refused => "refused",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// The numbers of one variant at one shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Microseconds a launch, over the rounds.
+    pub microseconds: Summary,
+    /// The rounds themselves, in order.
+    pub round_microseconds: Vec<f64>,
+    /// Launches in each round.
+    pub launches_a_round: usize,
+    /// TFLOP/s at the median time.
+    pub tflops: f64,
+    /// TFLOP/s at the ends of the interval, lower first.
+    pub tflops_interval: [f64; 2],
+    /// GB/s of K and V at the median time; of split-KV kernels only.
+    pub kv_gbs: Option<f64>,
+    /// `launch` or `graph`: what was repeated.
+    pub repeated: String,
+    /// `warm` or `cold`: whether a launch finds the inputs of the one before in the L2 cache.
+    pub l2: String,
+    /// Splits of the keys, of split-KV kernels only.
+    pub num_splits: Option<u32>,
+    /// Largest relative error of the rows that were compared with float64.
+    pub relative_error: f64,
+}
+
+/// One variant at one shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The variant's name.
+    pub name: String,
+    /// And what it says.
+    #[serde(flatten)]
+    pub variant: Variant,
+    /// Sizes.
+    pub shape: Shape,
+    /// How it went.
+    pub status: Status,
+    /// Why there are no numbers.
+    pub message: String,
+    /// Where there are any.
+    pub numbers: Option<Numbers>,
+    /// The card while the last rounds ran.
+    pub card: CardState,
+}
+
+impl Measurement {
+    /// One without numbers.
+    pub fn without(variant: Variant, shape: Shape, status: Status, message: String) -> Self {
+        Self { name: variant.name(), variant, shape, status, message, numbers: None, card: CardState::default() }
+    }
+
+    /// What was found, as rates; refused where they are beyond the card.
+    pub fn of(variant: Variant, shape: Shape, finding: Finding, plan: &TimingPlan, ceiling: &Ceiling, seed: u64) -> Self {
+        let Finding { times, relative_error, num_splits, cold_l2 } = finding;
+        let Some(microseconds) = Summary::of(&times.microseconds, seed) else {
+            return Self::without(variant, shape, Status::Error, "no round was timed".to_owned());
+        };
+        let flops = work::flops(&variant, &shape);
+        let tflops = |microseconds: f64| flops / microseconds / 1e6;
+        let bytes = (variant.kind == Kind::FwdSplit).then(|| work::key_value_bytes(&variant, &shape));
+        let kv_gbs = bytes.map(|bytes| bytes / microseconds.median / 1e3);
+        let rate = tflops(microseconds.median);
+        let card = times.card;
+        if let Some(why) = ceiling.refusal(variant.dtype, rate, kv_gbs.filter(|_| cold_l2)) {
+            return Self { card, ..Self::without(variant, shape, Status::Refused, why) };
+        }
+        let [low, high] = microseconds.interval;
+        let numbers = Numbers {
+            microseconds,
+            round_microseconds: times.microseconds,
+            launches_a_round: times.launches,
+            tflops: rate,
+            tflops_interval: [tflops(high), tflops(low)],
+            kv_gbs,
+            repeated: if plan.graph { "graph" } else { "launch" }.to_owned(),
+            l2: if cold_l2 { "cold" } else { "warm" }.to_owned(),
+            num_splits,
+            relative_error,
+        };
+        Self { card, numbers: Some(numbers), ..Self::without(variant, shape, Status::Ok, String::new()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        device::RoundTimes,
+        grid::{Dtype, Target},
+    };
+
+    const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000 };
+    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const PLAN: TimingPlan = TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 3, graph: false };
+    const CEILING: Ceiling = Ceiling { tflops_16_bit: Some(1000.0), tflops_fp8: None, memory_gbs: Some(3000.0) };
+
+    fn measurement(variant: Variant, microseconds: [f64; 3]) -> Measurement {
+        let times = RoundTimes { microseconds: microseconds.to_vec(), launches: 4, card: CardState::default() };
+        let split = variant.kind == Kind::FwdSplit;
+        let finding = Finding { times, relative_error: 0.002, num_splits: split.then_some(8), cold_l2: split };
+        Measurement::of(variant, SHAPE, finding, &PLAN, &CEILING, 1)
+    }
+
+    #[test]
+    fn a_time_becomes_a_rate_whose_interval_is_the_other_way_round() {
+        let json = serde_json::to_value(measurement(VARIANT, [40.96, 81.92, 163.84])).expect("plain data");
+        // 4 · 16 · 1000 · 1000 · 128 operations in 81.92 µs.
+        let numbers = &json["numbers"];
+        assert!((numbers["tflops"].as_f64().expect("a number") - 100.0).abs() < 1e-9, "{json}");
+        let ends = numbers["tflops_interval"].as_array().expect("two ends");
+        assert!(ends[0].as_f64() < ends[1].as_f64(), "{json}");
+        let expected = serde_json::json!({
+            "name": "flash_fwd_hdim128_bf16_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": false, "target": "sm80",
+            "shape": {"batch": 1, "heads": 16, "heads_k": 16, "seqlen_q": 1000, "seqlen_k": 1000}, "status": "ok", "message": ""
+        });
+        for (key, value) in expected.as_object().expect("an object") {
+            assert_eq!(&json[key], value, "{key}");
+        }
+        assert_eq!((&numbers["microseconds"]["median"], &numbers["microseconds"]["n"]), (&81.92.into(), &3.into()));
+        assert_eq!(
+            (&numbers["kv_gbs"], &numbers["l2"], &numbers["repeated"]),
+            (&serde_json::Value::Null, &"warm".into(), &"launch".into())
+        );
+        assert_eq!(serde_json::from_value::<Measurement>(json).expect("it reads").name, VARIANT.name());
+    }
+
+    #[test]
+    fn a_rate_beyond_the_card_has_no_numbers() {
+        let refused = measurement(VARIANT, [1.0; 3]);
+        assert!(refused.status == Status::Refused && refused.numbers.is_none() && refused.message.contains("beyond"));
+        let split = Variant { kind: Kind::FwdSplit, ..VARIANT };
+        assert_eq!(measurement(split, [1.0; 3]).status, Status::Refused);
+        let slow = measurement(split, [100.0; 3]).numbers.expect("there are some");
+        // K and V of 16 heads, 1000 rows of 256 bytes each.
+        assert!((slow.kv_gbs.expect("decoding") - 81.92).abs() < 1e-9 && slow.l2 == "cold" && slow.num_splits == Some(8));
+    }
+}

@@ -1,0 +1,25 @@
+//! Times kernels on the GPU at hand: random inputs, device events, a check before and after, and rates that no card can
+//! reach are refused. Knows nothing of templates, compilers or terminals, and proves nothing right: that is `check`'s.
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
+
+mod ceiling;
+mod data;
+mod experiment;
+mod layout;
+mod measurement;
+mod report;
+mod run;
+mod sample;
+mod shape;
+mod statistics;
+mod work;
+mod worker;
+
+pub use ceiling::Ceiling;
+pub use measurement::{Measurement, Numbers, Status};
+pub use report::{FORMAT, Report, now};
+pub use run::{BenchOptions, BenchRequest, Observer, run};
+pub use shape::{SEQLENS, Shape, TOKENS, WIDTH, Wanted};
+pub use statistics::Summary;
+pub use work::{flops, key_value_bytes};
+pub use worker::serve as serve_worker;

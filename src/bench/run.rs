@@ -1,0 +1,160 @@
+//! The parent's side: a worker process for each variant, one by one. One that hangs is killed at the time limit, and one
+//! that dies loses the shape it was at; the others carry on.
+
+use super::{
+    Measurement, Shape, Status,
+    worker::{PROTOCOL, Request},
+};
+use crate::{
+    device::TimingPlan,
+    grid::Variant,
+    isolate::{End, Worker},
+};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A variant and the sizes to time it at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BenchRequest {
+    /// What is timed.
+    pub variant: Variant,
+    /// At least one.
+    pub shapes: Vec<Shape>,
+}
+
+/// How everything is timed.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// The library of kernels.
+    pub library: PathBuf,
+    /// How long, in how many parts.
+    pub plan: TimingPlan,
+    /// Draws inputs and bootstrap samples.
+    pub seed: u64,
+    /// Limit for each variant.
+    pub time_limit: Duration,
+    /// The kgen executable.
+    pub program: PathBuf,
+}
+
+/// Is told how timing goes on.
+pub trait Observer: Sync {
+    /// The variant's turn has come.
+    fn started(&self, variant: &str);
+    /// One of its shapes is done.
+    fn measured(&self, measurement: &Measurement);
+    /// Asked ten times a second: true ends everything.
+    fn interrupted(&self) -> bool;
+}
+
+/// Times every request at every shape; gives a measurement of each, in order. Nothing here fails as a whole.
+pub fn run(requests: &[BenchRequest], options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
+    requests.iter().take_while(|_| !observer.interrupted()).flat_map(|request| run_one(request, options, observer)).collect()
+}
+
+/// A variant at all its shapes. Where its worker dies, the shape it was at is lost and a new worker goes on with the next.
+fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
+    observer.started(&request.variant.name());
+    let deadline = Instant::now() + options.time_limit;
+    let mut found: Vec<Measurement> = Vec::new();
+    while found.len() < request.shapes.len() {
+        let left = &request.shapes[found.len()..];
+        let (status, why) = run_worker(request.variant, left, deadline, options, observer, &mut found);
+        // Nothing goes on after the time limit or an interruption.
+        let shapes = &request.shapes[found.len().min(request.shapes.len())..];
+        let count = if status == Status::Crash { 1 } else { shapes.len() };
+        for &shape in shapes.iter().take(count) {
+            let measurement = Measurement::without(request.variant, shape, status, why.clone());
+            observer.measured(&measurement);
+            found.push(measurement);
+        }
+    }
+    found
+}
+
+/// Has a worker time `shapes`, adds what it reports to `found`, and gives what befell the first that it did not report.
+fn run_worker(
+    variant: Variant,
+    shapes: &[Shape],
+    deadline: Instant,
+    options: &BenchOptions,
+    observer: &dyn Observer,
+    found: &mut Vec<Measurement>,
+) -> (Status, String) {
+    let limit = deadline.saturating_duration_since(Instant::now());
+    let message = Request {
+        version: PROTOCOL,
+        variant,
+        library: absolute(&options.library),
+        shapes: shapes.to_vec(),
+        plan: options.plan,
+        seed: options.seed,
+        time_limit_seconds: limit.as_secs_f64(),
+    };
+    let worker = Worker { program: &options.program, task: "bench", limit, interrupted: &|| observer.interrupted() };
+    // A kernel may print to the same stream: what is no measurement is skipped.
+    let ended = worker.run(&message, |line| {
+        if let Ok(measurement) = serde_json::from_slice::<Measurement>(line) {
+            observer.measured(&measurement);
+            found.push(measurement);
+        }
+    });
+    let (end, complaint) = match ended {
+        Err(error) => return (Status::Error, format!("cannot run a worker (`{}`): {error}", options.program.display())),
+        Ok(ended) => ended,
+    };
+    let status = match end {
+        End::TimedOut => Status::Timeout,
+        End::Interrupted => Status::Error,
+        End::Exited(_) => Status::Crash,
+    };
+    let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
+    (status, format!("{}{said}", end.words(options.time_limit)))
+}
+
+/// The loader searches its own folders for a name without a slash.
+fn absolute(library: &Path) -> PathBuf {
+    std::path::absolute(library).unwrap_or_else(|_| library.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::{Dtype, Kind, Target};
+
+    struct Quiet;
+
+    impl Observer for Quiet {
+        fn started(&self, _variant: &str) {}
+        fn measured(&self, _measurement: &Measurement) {}
+        fn interrupted(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_worker_that_dies_or_hangs_leaves_a_measurement_of_every_shape_and_the_next_variant_has_its_turn() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
+        let variant = |head_dim| Variant { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+        let requests = [64, 128].map(|head_dim| BenchRequest { variant: variant(head_dim), shapes: vec![shape; 2] });
+        for (script, status, said) in [
+            ("kill -SEGV $$", Status::Crash, "SIGSEGV"),
+            ("echo oh >&2; exit 3", Status::Crash, "it said: oh"),
+            ("exec sleep 60", Status::Timeout, "no result within"),
+        ] {
+            let program = folder.path().join("worker");
+            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
+            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&program, executable).expect("made executable");
+            let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
+            let (library, time_limit) = (PathBuf::from("any.so"), Duration::from_secs(1));
+            let found = run(&requests, &BenchOptions { library, plan, seed: 1, time_limit, program }, &Quiet);
+            assert_eq!(found.len(), 4, "{script}");
+            assert!(found.iter().all(|m| m.status == status && m.message.contains(said)), "{script}: {}", found[0].message);
+            assert_eq!(found[3].name, variant(128).name());
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention. Proving
+//! kernels right is `check`'s.
+//!
+//! All tensors are contiguous (batch, seqlen, heads, `head_dim`); LSE is (batch, heads, `seqlen_q`).
+
+use super::Shape;
+use crate::{check::Number, grid::Variant};
+
+/// The inputs of a launch on the host, of which rows are taken.
+pub struct Sample<'a> {
+    /// Mask, head dim, dtype.
+    pub variant: Variant,
+    /// Sizes.
+    pub shape: Shape,
+    /// Bytes of a tensor, by its name in `kgen.h`.
+    pub tensor: &'a dyn Fn(&str) -> &'a [u8],
+}
+
+/// ‖got − expected‖ / ‖expected‖: NaN where an element is, infinite where nothing was to be there and something is.
+pub fn relative_error(got: &[f64], expected: &[f64]) -> f64 {
+    let error = got.iter().zip(expected).map(|(got, expected)| (got - expected).powi(2)).sum::<f64>();
+    let norm = expected.iter().map(|expected| expected.powi(2)).sum::<f64>();
+    if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
+}
+
+/// What a forward kernel gives for one query.
+pub struct ForwardRow {
+    /// The row of O.
+    pub o: Vec<f64>,
+    /// Its log-sum-exp.
+    pub lse: f64,
+}
+
+impl Sample<'_> {
+    fn head_dim(&self) -> usize {
+        self.variant.head_dim as usize
+    }
+
+    fn scale(&self) -> f64 {
+        f64::from(softmax_scale(self.variant.head_dim))
+    }
+
+    /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last row on.
+    pub fn picks(&self, heads: u32, rows: u32) -> Vec<[usize; 3]> {
+        let ends = [[0, 0], [self.shape.batch - 1, heads - 1]];
+        let mut picks: Vec<[usize; 3]> = itertools::iproduct!(ends, [0, rows / 2, rows - 1])
+            .map(|([sequence, head], row)| [sequence, head, row].map(|n| n as usize))
+            .collect();
+        picks.dedup();
+        picks
+    }
+
+    /// Number of the first element of a row, in a tensor of `heads` heads and `rows` rows a sequence.
+    pub fn start(&self, heads: u32, rows: u32, [sequence, head, row]: [usize; 3]) -> usize {
+        ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim()
+    }
+
+    /// The row of input `name`, a tensor of `heads` heads and `rows` rows a sequence, at a sequence, head and row.
+    fn row(&self, name: &str, heads: u32, rows: u32, place: [usize; 3]) -> Vec<f64> {
+        elements((self.tensor)(name), Number::of(self.variant.dtype), self.start(heads, rows, place), self.head_dim())
+    }
+
+    fn query(&self, name: &str, place: [usize; 3]) -> Vec<f64> {
+        self.row(name, self.shape.heads, self.shape.seqlen_q, place)
+    }
+
+    fn key(&self, name: &str, [sequence, head, row]: [usize; 3]) -> Vec<f64> {
+        let group = (self.shape.heads / self.shape.heads_k) as usize;
+        self.row(name, self.shape.heads_k, self.shape.seqlen_k, [sequence, head / group, row])
+    }
+
+    /// Keys that a query sees.
+    pub fn visible(&self, row: usize) -> usize {
+        let (queries, keys) = (self.shape.seqlen_q as usize, self.shape.seqlen_k as usize);
+        if self.variant.causal { (row + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
+    }
+
+    /// What the forward pass gives for a query that sees a key.
+    pub fn forward(&self, place: [usize; 3]) -> ForwardRow {
+        let [sequence, head, row] = place;
+        let q = self.query("q", place);
+        let keys = 0..self.visible(row);
+        let scores: Vec<f64> = keys.clone().map(|key| self.scale() * dot(&q, &self.key("k", [sequence, head, key]))).collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+        let mut o = vec![0.0; self.head_dim()];
+        for (key, score) in keys.zip(&scores) {
+            add(&mut o, (score - max).exp() / sum, &self.key("v", [sequence, head, key]));
+        }
+        ForwardRow { o, lse: max + sum.ln() }
+    }
+
+    /// The row of dQ, from the O, LSE and dO that the kernel is given.
+    pub fn query_gradient(&self, place: [usize; 3]) -> Vec<f64> {
+        let [sequence, head, row] = place;
+        let mut dq = vec![0.0; self.head_dim()];
+        for key in 0..self.visible(row) {
+            let (_, ds) = self.pair(place, key);
+            add(&mut dq, self.scale() * ds, &self.key("k", [sequence, head, key]));
+        }
+        dq
+    }
+
+    /// The rows of dK and dV at a sequence, key head and key.
+    pub fn key_gradients(&self, [sequence, head_k, key]: [usize; 3]) -> [Vec<f64>; 2] {
+        let group = (self.shape.heads / self.shape.heads_k) as usize;
+        let mut gradients = [vec![0.0; self.head_dim()], vec![0.0; self.head_dim()]];
+        for (head, row) in itertools::iproduct!(head_k * group..(head_k + 1) * group, 0..self.shape.seqlen_q as usize) {
+            if key < self.visible(row) {
+                let place = [sequence, head, row];
+                let (p, ds) = self.pair(place, key);
+                add(&mut gradients[0], self.scale() * ds, &self.query("q", place));
+                add(&mut gradients[1], p, &self.query("dout", place));
+            }
+        }
+        gradients
+    }
+
+    /// P and dS of a query and a key that it sees.
+    fn pair(&self, place: [usize; 3], key: usize) -> (f64, f64) {
+        let [sequence, head, row] = place;
+        let at_key = [sequence, head, key];
+        let (dout, lse) = (self.query("dout", place), self.lse(sequence, head, row));
+        let p = (self.scale() * dot(&self.query("q", place), &self.key("k", at_key)) - lse).exp();
+        (p, p * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))))
+    }
+
+    fn lse(&self, sequence: usize, head: usize, row: usize) -> f64 {
+        let index = (sequence * self.shape.heads as usize + head) * self.shape.seqlen_q as usize + row;
+        fp32((self.tensor)("lse"), index)
+    }
+}
+
+/// 1 / √`head_dim`.
+pub fn softmax_scale(head_dim: u32) -> f32 {
+    1.0 / (head_dim as f32).sqrt()
+}
+
+/// `count` elements of a tensor, from number `start` on.
+pub fn elements(bytes: &[u8], number: Number, start: usize, count: usize) -> Vec<f64> {
+    let width = number.element().bytes();
+    let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u16::from(byte));
+    let wanted = bytes[start * width..].chunks_exact(width).take(count);
+    wanted.map(|element| f64::from(number.widen(bits(element)))).collect()
+}
+
+/// Element `index` of a tensor of fp32.
+pub fn fp32(bytes: &[u8], index: usize) -> f64 {
+    let mut element = [0; 4];
+    element.copy_from_slice(&bytes[index * 4..index * 4 + 4]);
+    f32::from_le_bytes(element).into()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(into: &mut [f64], factor: f64, row: &[f64]) {
+    into.iter_mut().zip(row).for_each(|(into, value)| *into += factor * value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bench::data::Normals,
+        grid::{Dtype, Kind, Target},
+    };
+    use std::collections::HashMap;
+
+    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 5, seqlen_k: 7 };
+    const DIM: usize = 16;
+
+    fn variant(causal: bool) -> Variant {
+        Variant { kind: Kind::Bwd, head_dim: DIM as u32, dtype: Dtype::Fp16, causal, target: Target::Sm80 }
+    }
+
+    type Tensors = HashMap<&'static str, Vec<u8>>;
+
+    /// Random Q, K, V and dO, and the O and LSE that belong to them.
+    fn tensors(causal: bool) -> Tensors {
+        let normals = Normals::draw(Number::Fp16, 1);
+        let queries = normals.tensor(2 * 5 * 4 * DIM, 1);
+        let keys = |seed| normals.tensor(2 * 7 * 2 * DIM, seed);
+        let all = [("q", queries), ("k", keys(2)), ("v", keys(3)), ("dout", normals.tensor(2 * 5 * 4 * DIM, 4))];
+        let mut tensors: Tensors = all.into_iter().collect();
+        let (mut o, mut lse) = (vec![0; 2 * 5 * 4 * DIM * 2], vec![0; 2 * 4 * 5 * 4]);
+        for (sequence, head, row) in itertools::iproduct!(0..2, 0..4, 0..5) {
+            let answer = with(&tensors, causal, |sample| sample.forward([sequence, head, row]));
+            let at = ((sequence * 5 + row) * 4 + head) * DIM;
+            for (d, value) in answer.o.iter().enumerate() {
+                put(&mut o, at + d, *value);
+            }
+            let index = (sequence * 4 + head) * 5 + row;
+            lse[index * 4..][..4].copy_from_slice(&(answer.lse as f32).to_le_bytes());
+        }
+        tensors.extend([("o", o), ("lse", lse)]);
+        tensors
+    }
+
+    fn put(tensor: &mut [u8], index: usize, value: f64) {
+        tensor[index * 2..][..2].copy_from_slice(&Number::Fp16.round(value as f32).to_le_bytes());
+    }
+
+    fn with<T>(tensors: &Tensors, causal: bool, then: impl FnOnce(&Sample<'_>) -> T) -> T {
+        then(&Sample { variant: variant(causal), shape: SHAPE, tensor: &|name| &tensors[name] })
+    }
+
+    /// Sum of O times dO over everything, the loss whose gradients a backward pass gives.
+    fn loss(tensors: &Tensors, causal: bool) -> f64 {
+        let places = itertools::iproduct!(0..2, 0..4, 0..5).map(|(sequence, head, row)| [sequence, head, row]);
+        with(tensors, causal, |s| places.map(|place| dot(&s.forward(place).o, &s.query("dout", place))).sum())
+    }
+
+    /// The slope of the loss along one element, whose rounded steps are known exactly.
+    fn slope(tensors: &Tensors, causal: bool, name: &'static str, index: usize) -> f64 {
+        let value = elements(&tensors[name], Number::Fp16, index, 1)[0];
+        let moved = |step: f64| {
+            let mut tensors = tensors.clone();
+            put(tensors.get_mut(name).expect("it is there"), index, value + step);
+            (elements(&tensors[name], Number::Fp16, index, 1)[0], loss(&tensors, causal))
+        };
+        let ((low, before), (high, after)) = (moved(-0.01), moved(0.01));
+        (after - before) / (high - low)
+    }
+
+    #[test]
+    fn gradients_are_the_slopes_of_the_forward_pass() {
+        for causal in [false, true] {
+            let tensors = tensors(causal);
+            let [sequence, head, head_k, row, key] = [1, 3, 1, 4, 2];
+            let dq = with(&tensors, causal, |s| s.query_gradient([sequence, head, row]));
+            let [dk, dv] = with(&tensors, causal, |s| s.key_gradients([sequence, head_k, key]));
+            let query = ((sequence * 5 + row) * 4 + head) * DIM;
+            let at_key = ((sequence * 7 + key) * 2 + head_k) * DIM;
+            for (name, gradient, start) in [("q", dq, query), ("k", dk, at_key), ("v", dv, at_key)] {
+                for d in [0, 7] {
+                    let slope = slope(&tensors, causal, name, start + d);
+                    assert!((gradient[d] - slope).abs() < 0.01, "d{name}[{d}] causal {causal}: {} and {slope}", gradient[d]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_visible_key_is_copied() {
+        let mut tensors = tensors(true);
+        let shape = Shape { seqlen_k: 5, ..SHAPE };
+        tensors.insert("k", Normals::draw(Number::Fp16, 2).tensor(2 * 5 * 2 * DIM, 1));
+        let sample = Sample { variant: variant(true), shape, tensor: &|name| &tensors[name] };
+        let first = sample.forward([1, 3, 0]);
+        assert!(relative_error(&first.o, &sample.row("v", 2, 5, [1, 1, 0])) < 1e-12);
+    }
+
+    #[test]
+    fn neither_a_nan_nor_something_in_place_of_nothing_is_a_small_error() {
+        assert!(relative_error(&[1.0, f64::NAN], &[1.0, 2.0]).is_nan());
+        assert_eq!(relative_error(&[0.0, 1e-9], &[0.0, 0.0]), f64::INFINITY);
+        assert_eq!(relative_error(&[0.0; 2], &[0.0; 2]), 0.0);
+    }
+}

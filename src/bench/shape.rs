@@ -1,0 +1,141 @@
+//! The sizes that variants are timed at: what a user lists, and what follows from the head dim where nothing is listed.
+
+use crate::grid::Kind;
+use itertools::iproduct;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Tokens of a batch (batch × the longer sequence), where no batch is asked for.
+pub const TOKENS: u32 = 16_384;
+
+/// Elements of a token's queries (heads × head dim), where no heads are asked for.
+pub const WIDTH: u32 = 2048;
+
+/// Sequence lengths, where none are asked for.
+pub const SEQLENS: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
+
+/// Query heads that share a key head in decoding, at the least, where no key heads are asked for: as in most models.
+const DECODING_GROUP: u32 = 4;
+
+/// Sizes of one attention, all sequences alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Sequences.
+    pub batch: u32,
+    /// Query heads; a multiple of `heads_k`.
+    pub heads: u32,
+    /// Key heads.
+    pub heads_k: u32,
+    /// Queries of a sequence.
+    pub seqlen_q: u32,
+    /// Keys of a sequence.
+    pub seqlen_k: u32,
+}
+
+impl fmt::Display for Shape {
+    /// `b8 h16 s2048`, or with what differs: `b8 h16/4 sq1 sk2048`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { batch, heads, heads_k, seqlen_q, seqlen_k } = self;
+        write!(f, "b{batch} h{heads}")?;
+        if heads_k != heads {
+            write!(f, "/{heads_k}")?;
+        }
+        if seqlen_q == seqlen_k { write!(f, " s{seqlen_q}") } else { write!(f, " sq{seqlen_q} sk{seqlen_k}") }
+    }
+}
+
+/// What a user asks for; an empty list leaves the choice to the rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Sequences.
+    pub batch: Vec<u32>,
+    /// Query heads.
+    pub heads: Vec<u32>,
+    /// Key heads.
+    pub heads_k: Vec<u32>,
+    /// Lengths of both sides, or of the one that the two below leave open.
+    pub seqlen: Vec<u32>,
+    /// Queries of a sequence.
+    pub seqlen_q: Vec<u32>,
+    /// Keys of a sequence.
+    pub seqlen_k: Vec<u32>,
+}
+
+impl Wanted {
+    /// Every combination for a variant of `kind` and `head_dim`. Combinations whose query heads the key heads do not divide
+    /// are left out.
+    ///
+    /// What is not asked for: as many heads as make [`WIDTH`] elements, as many sequences as make [`TOKENS`] tokens, as many
+    /// key heads as query heads, equal lengths. Decoding (`fwd_split`) has one query a sequence and a key head for four query heads or more.
+    pub fn shapes(&self, kind: Kind, head_dim: u32) -> Vec<Shape> {
+        let or = |list: &[u32], rule: u32| if list.is_empty() { vec![rule] } else { list.to_vec() };
+        let mut shapes = Vec::new();
+        for (seqlen_q, seqlen_k) in self.lengths(kind) {
+            let batches = or(&self.batch, (TOKENS / seqlen_q.max(seqlen_k)).max(1));
+            for (batch, heads) in iproduct!(batches, or(&self.heads, (WIDTH / head_dim).max(1))) {
+                let key_heads = or(&self.heads_k, if kind == Kind::FwdSplit { shared_heads(heads) } else { heads });
+                let divides = |heads_k: &u32| heads.is_multiple_of(*heads_k);
+                let shape = |heads_k| Shape { batch, heads, heads_k, seqlen_q, seqlen_k };
+                shapes.extend(key_heads.into_iter().filter(divides).map(shape));
+            }
+        }
+        shapes
+    }
+
+    /// Pairs of query and key lengths.
+    fn lengths(&self, kind: Kind) -> Vec<(u32, u32)> {
+        let keys = if self.seqlen_k.is_empty() { &self.seqlen } else { &self.seqlen_k };
+        let or_usual = if keys.is_empty() { SEQLENS.as_slice() } else { keys };
+        match (self.seqlen_q.as_slice(), kind == Kind::FwdSplit) {
+            ([], false) => or_usual.iter().map(|&s| (s, s)).collect(),
+            ([], true) => or_usual.iter().map(|&s| (1, s)).collect(),
+            (queries, false) if keys.is_empty() => queries.iter().map(|&s| (s, s)).collect(),
+            (queries, _) => iproduct!(queries, or_usual).map(|(&sq, &sk)| (sq, sk)).collect(),
+        }
+    }
+}
+
+/// The most key heads of which each serves four of `heads` query heads or more, or one.
+fn shared_heads(heads: u32) -> u32 {
+    (1..=heads / DECODING_GROUP).rev().find(|heads_k| heads.is_multiple_of(*heads_k)).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(wanted: &Wanted, kind: Kind, head_dim: u32) -> Vec<String> {
+        wanted.shapes(kind, head_dim).iter().map(Shape::to_string).collect()
+    }
+
+    #[test]
+    fn by_default_tokens_and_width_are_constant_rounded_down() {
+        let expected = ["b32 h16 s512", "b16 h16 s1024", "b8 h16 s2048", "b4 h16 s4096", "b2 h16 s8192", "b1 h16 s16384"];
+        assert_eq!(names(&Wanted::default(), Kind::Fwd, 128), expected);
+        assert_eq!(names(&Wanted { seqlen: vec![3000], ..Wanted::default() }, Kind::Bwd, 96), ["b5 h21 s3000"]);
+        assert_eq!(names(&Wanted { seqlen: vec![65_536], ..Wanted::default() }, Kind::Fwd, 64), ["b1 h32 s65536"]);
+    }
+
+    #[test]
+    fn decoding_has_one_query_and_shares_key_heads() {
+        let wanted = Wanted { seqlen: vec![8192], ..Wanted::default() };
+        let at = |head_dim| names(&wanted, Kind::FwdSplit, head_dim).concat();
+        assert_eq!([at(128), at(96), at(224)], ["b2 h16/4 sq1 sk8192", "b2 h21/3 sq1 sk8192", "b2 h9/1 sq1 sk8192"]);
+        let chunk = Wanted { seqlen_q: vec![16], seqlen: vec![8192], ..Wanted::default() };
+        assert_eq!(names(&chunk, Kind::FwdSplit, 128), ["b2 h16/4 sq16 sk8192"]);
+        assert_eq!(names(&chunk, Kind::Fwd, 128), ["b2 h16 sq16 sk8192"]);
+    }
+
+    #[test]
+    fn lists_are_combined_and_heads_that_do_not_divide_left_out() {
+        let wanted = Wanted {
+            batch: vec![1, 2],
+            heads: vec![8],
+            heads_k: vec![2, 3],
+            seqlen_q: vec![64],
+            seqlen_k: vec![64, 128],
+            ..Wanted::default()
+        };
+        assert_eq!(names(&wanted, Kind::Fwd, 64), ["b1 h8/2 s64", "b2 h8/2 s64", "b1 h8/2 sq64 sk128", "b2 h8/2 sq64 sk128"]);
+    }
+}

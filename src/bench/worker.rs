@@ -1,0 +1,116 @@
+//! The worker's side: times one variant at its shapes, in a process that a faulting kernel may take with it.
+
+use super::{
+    Measurement, Shape, Status,
+    ceiling::Ceiling,
+    data::Normals,
+    experiment::{self, Failure},
+    layout::{Layout, splits},
+};
+use crate::{
+    check::Number,
+    device::{DeviceError, Gpu, GpuFacts, Nvml, TimingPlan},
+    grid::{Kind, Variant},
+    isolate,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, BufRead, Write},
+    path::PathBuf,
+};
+
+/// Version of the messages between parent and worker.
+pub const PROTOCOL: u32 = 1;
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`PROTOCOL`].
+    pub version: u32,
+    /// What is timed.
+    pub variant: Variant,
+    /// Shared library that holds the variant's launcher.
+    pub library: PathBuf,
+    /// At these sizes, one after the other.
+    pub shapes: Vec<Shape>,
+    /// How.
+    pub plan: TimingPlan,
+    /// Draws the inputs.
+    pub seed: u64,
+    /// The parent's time limit.
+    pub time_limit_seconds: f64,
+}
+
+/// Serves one request: a [`Measurement`] for each shape, in their order.
+///
+/// # Errors
+/// A message for the parent's log, where the request cannot be read or a measurement not be written.
+pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
+    let request: Request = isolate::request(input)?;
+    if request.version != PROTOCOL {
+        return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
+    }
+    isolate::end_when_forgotten(request.time_limit_seconds);
+    measure(&request, &mut |measurement| isolate::say(output, measurement)).map_err(|e| format!("cannot report: {e}"))
+}
+
+fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result<()>) -> io::Result<()> {
+    let opened = || -> Result<_, DeviceError> { Ok((GpuFacts::probe()?, Gpu::open(&request.library, &request.variant.name())?)) };
+    let without = |shape, status, message| Measurement::without(request.variant, shape, status, message);
+    let (facts, gpu) = match opened() {
+        Ok(opened) => opened,
+        Err(error) => {
+            return request.shapes.iter().try_for_each(|&shape| report(&without(shape, Status::Error, error.to_string())));
+        }
+    };
+    let nvml = Nvml::open(&facts.pci_bus_id);
+    let ceiling = Ceiling::of(&facts);
+    let normals = Normals::draw(Number::of(request.variant.dtype), request.seed);
+    for &shape in &request.shapes {
+        let splits = if request.variant.kind == Kind::FwdSplit { splits(&shape, facts.multiprocessors) } else { 0 };
+        let layout = Layout { variant: request.variant, shape, normals: &normals, seed: request.seed, splits };
+        let measurement = match experiment::run(&gpu, &layout, facts.l2_bytes, &request.plan, nvml.as_ref()) {
+            Ok(finding) => Measurement::of(request.variant, shape, finding, &request.plan, &ceiling, request.seed),
+            Err(Failure::Wrong(message)) => without(shape, Status::Wrong, message),
+            Err(Failure::Machine(message)) => without(shape, Status::Error, message),
+        };
+        report(&measurement)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::{Dtype, Target};
+
+    fn request() -> Request {
+        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
+        let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
+        let library = PathBuf::from("no-such-library.so");
+        Request { version: PROTOCOL, variant, library, shapes: vec![shape; 2], plan, seed: 1, time_limit_seconds: 5.0 }
+    }
+
+    fn answer(request: &Request) -> Result<String, String> {
+        let mut output = Vec::new();
+        let line = serde_json::to_string(request).expect("it serialises");
+        serve(&mut line.as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+    }
+
+    #[test]
+    fn without_a_gpu_or_a_library_each_shape_has_its_error() {
+        let said = answer(&request()).expect("it answers");
+        let found: Vec<Measurement> =
+            said.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("a measurement")).collect();
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|m| m.status == Status::Error && !m.message.is_empty()));
+    }
+
+    #[test]
+    fn a_request_of_another_version_is_refused() {
+        let error = answer(&Request { version: 99, ..request() }).expect_err("refused");
+        assert!(error.contains("version 99"), "{error}");
+    }
+}

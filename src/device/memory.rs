@@ -1,0 +1,81 @@
+//! Memory of the GPU, owned.
+#![allow(unsafe_code)]
+
+use super::{DeviceError, gpu::words};
+use cudarc::driver::{result, sys};
+
+/// An allocation on the first GPU, freed on drop.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    address: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// Uninitialised memory of `bytes` bytes, at least one. A [`Gpu`](super::Gpu) must have been opened in this thread.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`]: there is not enough memory.
+    pub fn allocate(bytes: usize) -> Result<Self, DeviceError> {
+        let bytes = bytes.max(1);
+        // SAFETY: the size is not zero; without a current context the driver refuses.
+        let address = unsafe { result::malloc_sync(bytes) }
+            .map_err(|e| DeviceError::Driver { what: "allocating a tensor", reason: words(e) })?;
+        Ok(Self { address, bytes })
+    }
+
+    /// A copy of `data`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    pub fn of(data: &[u8]) -> Result<Self, DeviceError> {
+        let memory = Self::allocate(data.len())?;
+        // SAFETY: the allocation has the size of `data`.
+        unsafe { result::memcpy_htod_sync(memory.address, data) }
+            .map_err(|e| DeviceError::Driver { what: "copying to the GPU", reason: words(e) })?;
+        Ok(memory)
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it begins.
+    pub(super) fn address(&self) -> usize {
+        self.address as usize
+    }
+
+    /// Sets every byte to `0xff`, which makes every element of every type a NaN.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    pub fn poison(&self) -> Result<(), DeviceError> {
+        // SAFETY: the allocation has that size.
+        unsafe { result::memset_d8_sync(self.address, 0xff, self.bytes) }
+            .and_then(|()| result::ctx::synchronize())
+            .map_err(|e| DeviceError::Driver { what: "filling a tensor", reason: words(e) })
+    }
+
+    /// Copies its first bytes back to the host.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    ///
+    /// # Panics
+    /// Where `into` is larger than this.
+    pub fn read(&self, into: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(into.len() <= self.bytes, "more is read than there is");
+        // SAFETY: the allocation is at least as large, and what runs on the device is waited for by the copy's caller.
+        unsafe { result::memcpy_dtoh_sync(into, self.address) }
+            .map_err(|e| DeviceError::Driver { what: "copying from the GPU", reason: words(e) })
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // After a fault the driver refuses this too; the process is about to end then, and there is nobody to tell.
+        // SAFETY: allocated by `allocate`, freed once.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}

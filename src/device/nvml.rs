@@ -1,0 +1,112 @@
+//! What the card is doing (clock, temperature, power), from NVML, which is loaded at run time. Everything here is a note
+//! beside a measurement, so what cannot be had is absent and no error.
+#![allow(unsafe_code)]
+
+use libloading::Library;
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    ptr,
+};
+
+/// The driver's own name of NVML.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// `NVML_CLOCK_SM` and `NVML_TEMPERATURE_GPU` of `nvml.h`.
+const CLOCK_SM: c_int = 1;
+const TEMPERATURE_GPU: c_int = 0;
+
+/// A moment of the card.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct CardState {
+    /// Clock of the multiprocessors, MHz.
+    pub sm_clock_mhz: Option<u32>,
+    /// Temperature, degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// Power drawn, watts.
+    pub power_w: Option<f64>,
+}
+
+/// NVML and one card.
+pub struct Nvml {
+    library: Library,
+    card: *mut c_void,
+}
+
+impl Nvml {
+    /// NVML's view of the card at `pci_bus_id`; `None` where NVML is absent or does not know it.
+    pub fn open(pci_bus_id: &str) -> Option<Self> {
+        let bus = CString::new(pci_bus_id).ok()?;
+        // SAFETY: loads a library of the driver by its well-known name.
+        let mut nvml = Self { library: unsafe { Library::new(LIBRARY) }.ok()?, card: ptr::null_mut() };
+        nvml.call::<unsafe extern "C" fn() -> c_int>("nvmlInit_v2", |f| {
+            // SAFETY: takes nothing; may be called any number of times.
+            unsafe { f() }
+        })?;
+        let mut card = ptr::null_mut();
+        nvml.call::<unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int>("nvmlDeviceGetHandleByPciBusId_v2", |f| {
+            // SAFETY: a NUL-terminated string, and room for one handle.
+            unsafe { f(bus.as_ptr(), &raw mut card) }
+        })?;
+        nvml.card = card;
+        Some(nvml)
+    }
+
+    /// Version of the kernel driver: `580.95.05`.
+    pub fn driver(&self) -> Option<String> {
+        let mut text = [0; 80];
+        self.call::<unsafe extern "C" fn(*mut c_char, c_uint) -> c_int>("nvmlSystemGetDriverVersion", |f| {
+            // SAFETY: the length is that of the array.
+            unsafe { f(text.as_mut_ptr(), text.len() as c_uint) }
+        })?;
+        // SAFETY: NVML wrote a NUL-terminated string that fits.
+        Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+    }
+
+    /// The card now.
+    pub fn state(&self) -> CardState {
+        let of_kind = |name, kind| {
+            written(|value| {
+                self.call::<unsafe extern "C" fn(*mut c_void, c_int, *mut c_uint) -> c_int>(name, |f| {
+                    // SAFETY: the handle came from NVML, and there is room for one number.
+                    unsafe { f(self.card, kind, value) }
+                })
+            })
+        };
+        let power = written(|value| {
+            self.call::<unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_int>("nvmlDeviceGetPowerUsage", |f| {
+                // SAFETY: as above.
+                unsafe { f(self.card, value) }
+            })
+        });
+        CardState {
+            sm_clock_mhz: of_kind("nvmlDeviceGetClockInfo", CLOCK_SM),
+            temperature_c: of_kind("nvmlDeviceGetTemperature", TEMPERATURE_GPU),
+            power_w: power.map(|milliwatts| f64::from(milliwatts) / 1e3),
+        }
+    }
+
+    /// Calls the function `name`, whose C declaration `F` must be; `Some` where it succeeds.
+    fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) -> Option<()> {
+        // SAFETY: the callers above name each function with the type of its declaration in nvml.h.
+        let function = unsafe { self.library.get::<F>(name) }.ok()?;
+        (call(*function) == 0).then_some(())
+    }
+}
+
+/// The number that `ask` writes, where it succeeds.
+fn written(ask: impl FnOnce(*mut c_uint) -> Option<()>) -> Option<u32> {
+    let mut value = 0;
+    ask(&raw mut value).map(|()| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_is_not_there_is_nothing_rather_than_an_error() {
+        assert!(Nvml::open("ffff:ff:1f.7").is_none());
+        assert!(Nvml::open("with a \0").is_none());
+    }
+}

@@ -1,0 +1,146 @@
+//! `kgen bench` without a GPU: what it says of that, and what it does with a driver that is a mock (`support/mock_gpu.c`)
+//! and kernels that run on the host (`support/mock_attention.cpp`).
+
+use assert_cmd::Command;
+use kgen::device::GpuInfo;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::Value;
+use std::{path::Path, process};
+use tempfile::TempDir;
+
+fn bench(flags: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.arg("bench").args(flags).current_dir(std::env::temp_dir());
+    command
+}
+
+/// A folder with the mock's driver and NVML, where the loader looks first, and its kernels.
+struct Mock(TempDir);
+
+impl Mock {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for (compiler, source, library) in [
+            ("cc", "mock_gpu.c", "libcuda.so"),
+            ("cc", "mock_gpu.c", "libnvidia-ml.so.1"),
+            ("c++", "mock_attention.cpp", "libkgen.so"),
+        ] {
+            let mut command = process::Command::new(compiler);
+            command.args(["-O2", "-shared", "-fPIC", "-w", "-I"]).arg(root.join("templates/include"));
+            command.arg("-o").arg(folder.path().join(library)).arg(root.join("tests/support").join(source));
+            assert!(command.status().expect("a compiler").success(), "{source}");
+        }
+        Self(folder)
+    }
+
+    /// Kernels of the mock at a size that the host can do.
+    fn bench(&self, flags: &[&str]) -> Command {
+        let mut command = bench(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]);
+        command.args(["--batch", "2", "--heads", "2", "--seqlen", "17"]).args(["--warm-up-ms", "1", "--measure-ms", "6"]);
+        command.args(["--rounds", "3"]).args(flags);
+        command.env("LD_LIBRARY_PATH", self.0.path()).arg("--library").arg(self.0.path().join("libkgen.so"));
+        command
+    }
+}
+
+fn json(command: &mut Command, code: i32) -> Value {
+    let output = command.args(["--format", "json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn without_a_gpu_it_says_so_and_what_to_do() {
+    if GpuInfo::probe().is_ok() {
+        return;
+    }
+    let said = contains("no GPU").and(contains("NVIDIA GPU and its driver")).and(contains("check --device emulator"));
+    bench(&["--head-dim", "64", "--dtype", "bf16"]).assert().code(3).stdout("").stderr(said);
+}
+
+#[test]
+fn bad_usage_is_told_before_a_gpu_is_looked_for() {
+    bench(&["--kind", "fwd_combine"]).assert().code(2).stderr(contains("no shape of their own"));
+    bench(&["--heads", "8", "--heads-k", "3"]).assert().code(2).stderr(contains("`--heads-k`"));
+    bench(&["--seqlen", "64", "--seqlen-k", "128"]).assert().code(2).stderr(contains("cannot be used with"));
+    for flag in ["--rounds", "--measure-ms", "--batch", "--seqlen"] {
+        bench(&[flag, "0"]).assert().code(2).stderr(contains(flag));
+    }
+}
+
+#[test]
+fn a_kernel_is_checked_timed_and_reported_with_its_circumstances() {
+    let mock = Mock::new();
+    let file = mock.0.path().join("times.json");
+    for (flag, repeated) in [(None, "launch"), (Some("--graph"), "graph")] {
+        let mut command = mock.bench(&["--head-dim", "16", "--heads-k", "1,2"]);
+        let report = json(command.args(flag).arg("--out").arg(&file), 0);
+        let kept: Value = serde_json::from_slice(&std::fs::read(&file).expect("it was written")).expect("JSON");
+        assert_eq!(kept, report);
+        assert_eq!((&report["gpu"]["info"]["name"], &report["driver"]), (&"Mock GPU 0".into(), &"999.1".into()));
+        let measurements = report["measurements"].as_array().expect("a list");
+        assert_eq!(measurements.len(), 2, "with one key head and with two");
+        for measurement in measurements {
+            assert_eq!(
+                (&measurement["status"], &measurement["card"]["sm_clock_mhz"]),
+                (&"ok".into(), &1234.into()),
+                "{measurement}"
+            );
+            let numbers = &measurement["numbers"];
+            assert_eq!(
+                (&numbers["repeated"], &numbers["microseconds"]["n"], &numbers["l2"]),
+                (&repeated.into(), &3.into(), &"warm".into())
+            );
+            let number = |value: &Value| value.as_f64().expect("a number");
+            let (error, median) = (number(&numbers["relative_error"]), number(&numbers["microseconds"]["median"]));
+            assert!(error > 1e-5 && error < 5e-3 && median > 0.0, "{measurement}");
+            // 4 · 2 · 2 · 17 · 17 · 16 operations.
+            assert!((number(&numbers["tflops"]) - 73_984.0 / median / 1e6).abs() < 1e-9, "{measurement}");
+        }
+    }
+}
+
+#[test]
+fn one_that_is_wrong_crashes_refuses_or_stops_writing_fails_alone() {
+    let mock = Mock::new();
+    let report = json(&mut mock.bench(&["--head-dim", "16,24,32,40,48", "--heads-k", "1,2"]), 1);
+    let measurements = report["measurements"].as_array().expect("a list");
+    let expected = [
+        ("ok", ""),
+        ("wrong", "before timing: LSE is wrong"),
+        ("crash", "SIGILL"),
+        ("wrong", "KGEN_ERROR_INVALID_VALUE): the mock's last words"),
+        ("wrong", "after timing: `o` holds"),
+    ];
+    assert_eq!(measurements.len(), 2 * expected.len());
+    for (measurement, (status, message)) in measurements.iter().step_by(2).zip(expected) {
+        assert_eq!(measurement["status"], status, "{measurement}");
+        assert!(measurement["message"].as_str().is_some_and(|said| said.contains(message)), "{measurement}");
+        assert_eq!(measurement["numbers"].is_null(), status != "ok");
+    }
+    assert_eq!(measurements[5]["status"], "crash", "a new worker went on with the next shape, and died too");
+}
+
+#[test]
+fn what_is_not_in_the_library_or_runs_elsewhere_is_left_out_or_refused() {
+    let mock = Mock::new();
+    let left_out = contains("of 2 variants selected, 0 do not run on this GPU and 1 are not in the library");
+    mock.bench(&["--head-dim", "16,64"]).assert().code(0).stderr(left_out);
+    mock.bench(&["--head-dim", "64"]).assert().code(2).stderr(contains("holds none of the 1 variant"));
+    let mut elsewhere = bench(&["--kind", "fwd", "--target", "sm120", "--head-dim", "64", "--dtype", "bf16"]);
+    let mut missing = bench(&["--head-dim", "64", "--library", "no-such.so"]);
+    for command in [&mut elsewhere, &mut missing] {
+        command.env("LD_LIBRARY_PATH", mock.0.path());
+    }
+    missing.assert().code(3).stderr(contains("`no-such.so`").and(contains("kgen build")));
+    elsewhere.arg("--library").arg(mock.0.path().join("libkgen.so"));
+    elsewhere.assert().code(2).stderr(contains("none runs on Mock GPU 0 (compute capability 9.0"));
+}
+
+#[test]
+fn people_get_a_table() {
+    let mock = Mock::new();
+    let said = contains("flash_fwd_hdim16_bf16_sm80").and(contains("b2 h2 s17")).and(contains("Mock GPU 0"));
+    mock.bench(&["--head-dim", "16"]).assert().code(0).stdout(said);
+}
