@@ -352,9 +352,9 @@ mod tests {
         let error = Plan::new(Variant { head_dim: 256, ..D128 }, Some(&fixed())).expect_err("64 KB of Q, 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 328_784, 232_448));
-        let wide = TileOverride { n: Some(256), overlap: Some(false), stages: Some(1), ..fixed() };
-        let error = Plan::new(Variant { head_dim: 192, ..D128 }, Some(&wide)).expect_err("96 of O and 128 of S").to_string();
-        let numbers = format!("registers needs {} of 240 a thread", 96 + 128 + OTHER_REGISTERS);
+        let wide = TileOverride { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
+        let error = Plan::new(Variant { head_dim: 64, ..D128 }, Some(&wide)).expect_err("32 of O, 88 of S, 44 of P").to_string();
+        let numbers = format!("registers needs {} of 160 a thread", 32 + 88 + 44 + OTHER_REGISTERS);
         assert!(error.contains(&numbers) && error.contains("lower `n`"), "{error}");
     }
 
