@@ -213,6 +213,49 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
         .stderr(contains("2 of 2 variants did not pass the check"));
 }
 
+/// The tensors that a kernel with TMA alone cannot read, and a launcher that names another one than it is.
+#[test]
+fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
+    let folder = folder();
+    let check = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+        command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", folder.path());
+        command.args([
+            "check",
+            "--device",
+            "emulator",
+            "--head-dim",
+            "16",
+            "--dtype",
+            "bf16",
+            "--kind",
+            "fwd",
+            "--target",
+            "sm90",
+        ]);
+        command.args(args).timeout(Duration::from_secs(120)).assert()
+    };
+    for case in ["unaligned-q-start", "unaligned-k-row", "unaligned-v-batch", "reversed"] {
+        check(&["--case", case]).success().stdout(contains("2 of 2 variants passed"));
+    }
+    let templates = folder.path().join("templates");
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
+    let kernel = templates.join("flash/fwd_sm90.cu.tera");
+    let text = std::fs::read_to_string(&kernel).expect("the template is there");
+    let templates = templates.to_str().expect("a readable path");
+    let changed = |find: &str, replace: &str| {
+        let broken = text.replace(find, replace);
+        assert_ne!(text, broken, "the template no longer holds what this test breaks");
+        std::fs::write(&kernel, broken).expect("the copy is writable");
+        check(&["--templates", templates, "--case", "unaligned-k-row"]).code(1)
+    };
+    // Rows of two heads of 16 elements and one more.
+    let expected = "must say `K: the stride of dimension 1 is 66; TMA takes `, but";
+    let said = "KGEN_ERROR_UNSUPPORTED";
+    changed("self.name, \"K\"", "self.name, \"V\"").stdout(contains(expected).and(contains(said)).and(contains("V: the stride")));
+    changed("require_tile_maps(params.k, fwd_keys(p), self.name, \"K\")", "0").stdout(contains(expected));
+}
+
 #[test]
 fn asking_for_a_gpu_where_there_is_none_is_exit_code_3_with_the_way_out() {
     kgen(folder().path(), &["--device", "gpu"]).assert().code(3).stderr(contains("no GPU").and(contains("--device emulator")));

@@ -184,6 +184,22 @@ fn products_of_warpgroups_mean_what_their_test_says() {
     assert_all_statements_hold("wgmma_words");
 }
 
+/// The emulator decodes what its own header encodes, so a GPU's must not encode anything else.
+#[test]
+fn the_descriptors_of_both_headers_encode_operands_alike() {
+    let templates = Templates::embedded();
+    let code = |mut files: Box<dyn Iterator<Item = (&str, &str)> + '_>| -> Vec<String> {
+        let (_, text) = files.find(|(path, _)| *path == "kgen/wgmma.cuh").expect("the header is there");
+        let encodes = |line: &&str| {
+            ["constexpr uint64_t swizzle", "return swizzle", "return descriptor"].iter().any(|part| line.contains(part))
+        };
+        text.lines().filter(encodes).map(str::to_owned).collect()
+    };
+    let gpu = code(Box::new(templates.include_files()));
+    assert_eq!(gpu.len(), 3);
+    assert_eq!(gpu, code(Box::new(templates.emulator_files())));
+}
+
 /// Declares a test for each fault, and one that all of them are declared.
 macro_rules! faults {
     ($($test:ident: $name:literal,)+) => {
@@ -429,5 +445,7 @@ faults! {
     wgmma_the_last_columns_of_a_row_are_not_written: "wgmma: the last columns of a row are not written",
     wgmma_a_blocks_last_round_is_not_taken: "wgmma: a block's last round is not taken",
     wgmma_odd_rounds_are_dealt_out_from_the_wrong_end: "wgmma: odd rounds are dealt out from the wrong end",
-    wgmma_a_group_starts_at_its_number: "wgmma: a group starts at its number",
+    wgmma_a_groups_rounds_go_on_where_the_last_ones_ended: "wgmma: a group's rounds go on where the last one's ended",
+    wgmma_the_last_group_is_as_large_as_the_others: "wgmma: the last group is as large as the others",
+    wgmma_the_heads_of_every_group_are_the_first_ones: "wgmma: the heads of every group are the first one's",
 }

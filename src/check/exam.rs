@@ -15,9 +15,9 @@ pub trait Case: Debug {
     /// Draws its inputs.
     fn draw(&self, seed: u64) -> Drawn;
 
-    /// Whether the tensors lie in a way that the kernel cannot read: its launcher must then say so and start nothing.
-    fn must_be_refused(&self) -> bool {
-        false
+    /// What the launcher must say of tensors that lie in a way that the kernel cannot read, starting nothing.
+    fn refusal(&self) -> Option<String> {
+        None
     }
 }
 

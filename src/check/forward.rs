@@ -58,8 +58,8 @@ impl Case for ForwardCase {
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
 
-    fn must_be_refused(&self) -> bool {
-        self.needs_tma && !self.problem.suits_tma(self.head_dim, self.number)
+    fn refusal(&self) -> Option<String> {
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
     }
 }
 

@@ -130,20 +130,30 @@ impl Problem {
         Placement { strides: Strides { batch, row, head }, span: (lead + last) as usize, origin: lead as usize }
     }
 
-    /// Whether TMA can bring Q, K and V: they start at multiples of 16 bytes, and the strides that count are positive ones.
-    pub fn suits_tma(&self, head_dim: usize, number: Number) -> bool {
-        let piece = 16 / number.element().bytes() as i64;
-        let suits = |tensor: usize, side: Side, heads: usize| {
+    /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of 16 bytes,
+    /// or the stride of which, in a dimension that has more than one element, is not a positive one.
+    pub fn what_tma_refuses(&self, head_dim: usize, number: Number) -> Option<String> {
+        let bytes = number.element().bytes() as i64;
+        let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
             let plan = self.rows(side);
             let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim);
+            if origin as i64 * bytes % 16 != 0 {
+                return Some(format!("{name}: the tensor starts at "));
+            }
             let counting = [(plan.rows, strides.row), (heads, strides.head), (plan.entries, strides.batch)];
-            origin as i64 % piece == 0 && counting.iter().all(|&(extent, stride)| extent <= 1 || (stride > 0 && stride % piece == 0))
+            let bad = |&(_, (extent, stride)): &(i32, (usize, i64))| extent > 1 && (stride <= 0 || stride * bytes % 16 != 0);
+            let (dimension, (_, stride)) = (1..).zip(counting).find(bad)?;
+            Some(format!("{name}: the stride of dimension {dimension} is {}; TMA takes ", stride * bytes))
         };
-        let queries = self.rows(Side::Query);
-        let nothing_to_do = queries.bound == 0 || self.sequences.is_empty();
+        if self.rows(Side::Query).bound == 0 || self.sequences.is_empty() {
+            return None;
+        }
+        let keys = || {
+            let refused = |name, tensor| refused(name, tensor, Side::Key, self.heads_k);
+            refused("K", 1).or_else(|| refused("V", 2))
+        };
         let no_keys = self.rows(Side::Key).bound == 0;
-        let keys_suit = no_keys || (suits(1, Side::Key, self.heads_k) && suits(2, Side::Key, self.heads_k));
-        nothing_to_do || (suits(0, Side::Query, self.heads) && keys_suit)
+        refused("Q", 0, Side::Query, self.heads).or_else(|| if no_keys { None } else { keys() })
     }
 
     /// The place of the log-sum-exp, whose rows are contiguous; the strides hold batch and head.
@@ -221,6 +231,25 @@ mod tests {
                 assert_eq!(odd, expected, "tensor {tensor}, asked {which} {part:?}");
             }
         }
+    }
+
+    #[test]
+    fn tma_refuses_the_first_tensor_that_it_cannot_bring_with_its_number() {
+        let said = |problem: Problem| problem.what_tma_refuses(16, Number::Bf16);
+        let two = Problem::new(&[(5, 7); 2], 2, 2);
+        for layout in [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::UnalignedPart(3, Part::Row)] {
+            assert_eq!(said(two.clone().layout(layout)), None, "{layout:?}: O is nothing to TMA");
+        }
+        let part = |tensor, part| said(two.clone().layout(Layout::UnalignedPart(tensor, part))).expect("it is refused");
+        assert_eq!(part(0, Part::Start), "Q: the tensor starts at ");
+        assert_eq!(part(1, Part::Row), "K: the stride of dimension 1 is 66; TMA takes ");
+        assert_eq!(part(2, Part::Head), "V: the stride of dimension 2 is 34; TMA takes ");
+        assert_eq!(part(2, Part::Batch), "V: the stride of dimension 3 is 450; TMA takes ");
+        let reversed = said(two.clone().layout(Layout::Reversed)).expect("it is refused");
+        assert_eq!(reversed, "Q: the stride of dimension 1 is -64; TMA takes ");
+        let one_key = Problem::new(&[(5, 1)], 2, 2).layout(Layout::UnalignedPart(1, Part::Row));
+        assert_eq!(said(one_key), None, "nobody reads the stride of one row");
+        assert_eq!(said(Problem::new(&[(5, 0)], 2, 2).layout(Layout::UnalignedPart(1, Part::Start))), None, "no keys at all");
     }
 
     #[test]

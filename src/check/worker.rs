@@ -171,10 +171,12 @@ impl Outcome {
 fn run_case(request: &Request, case: &dyn Case, index: u64, device: &mut dyn Device) -> Outcome {
     let seed = request.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index);
     let Drawn { call, judge, may_differ } = case.draw(seed);
-    if case.must_be_refused() {
+    if let Some(words) = case.refusal() {
         return match device.run(&call, seed) {
-            Err(DeviceError::Launcher { code: ERROR_UNSUPPORTED, .. }) => Outcome { distance: None, failure: None },
-            Err(error) => Outcome::failed(Status::Fail, format!("the launcher must refuse these tensors, but {error}")),
+            Err(DeviceError::Launcher { code: ERROR_UNSUPPORTED, message, .. }) if message.contains(&words) => {
+                Outcome { distance: None, failure: None }
+            }
+            Err(error) => Outcome::failed(Status::Fail, format!("the launcher must say `{words}`, but {error}")),
             Ok(_) => Outcome::failed(Status::Fail, "the launcher took tensors that it must refuse".to_owned()),
         };
     }

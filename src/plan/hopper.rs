@@ -84,7 +84,10 @@ impl Recipe for HopperForward {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
         if tile.min_blocks_per_sm != 1 {
-            return Some(format!("`min_blocks_per_sm` is {}; a block takes all registers of a multiprocessor: 1", tile.min_blocks_per_sm));
+            return Some(format!(
+                "`min_blocks_per_sm` is {}; a block takes all registers of a multiprocessor: 1",
+                tile.min_blocks_per_sm
+            ));
         }
         if tile.q_in_registers {
             return Some("`q_in_registers` is true; `wgmma` reads Q from shared memory".to_owned());
@@ -244,7 +247,10 @@ mod tests {
     fn the_widths_of_every_head_dim_are_those_of_an_instruction_and_cover_it() {
         for (head_dim, n) in (16..=256).step_by(8).cartesian_product((16..=256).step_by(16)) {
             let widths = widths(head_dim, n);
-            assert!(widths.iter().all(|width| width.is_multiple_of(8) && (8..=256).contains(width)), "{head_dim} {n}: {widths:?}");
+            assert!(
+                widths.iter().all(|width| width.is_multiple_of(8) && (8..=256).contains(width)),
+                "{head_dim} {n}: {widths:?}"
+            );
             assert!(widths.is_sorted_by(|a, b| a < b) && widths.contains(&n), "{head_dim} {n}: {widths:?}");
             let of_v: u32 = self::widths(head_dim, 0).iter().sum();
             assert_eq!(of_v, head_dim, "{head_dim}");
@@ -272,8 +278,7 @@ mod tests {
         assert_eq!(plan.shared_memory_bytes, 197_728);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64, 32));
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
-        let expected =
-            Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_stages: 2, widths: vec![128] };
+        let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_stages: 2, widths: vec![128] };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
     }
@@ -322,7 +327,10 @@ mod tests {
         let said = |change: TileOverride| reason(D128, &change);
         assert!(said(TileOverride { m: Some(96), ..fixed() }).contains("`m` is 96; one to three warpgroups"));
         assert!(said(TileOverride { m: Some(256), ..fixed() }).contains("make it 64, 128 or 192"));
-        assert!(said(TileOverride { warps: Some(8), ..fixed() }).contains("`warps` is 8; 128 rows and the warps that fetch make it 12"));
+        assert!(
+            said(TileOverride { warps: Some(8), ..fixed() })
+                .contains("`warps` is 8; 128 rows and the warps that fetch make it 12")
+        );
         assert!(said(TileOverride { n: Some(0), ..fixed() }).contains("`n` is 0"));
         assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
         assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));

@@ -20,8 +20,8 @@ mod tile;
 pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
 pub use fp8::{ByteTransposition, Fp8Choices};
-pub use hopper::Hopper;
 pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
+pub use hopper::Hopper;
 pub use limits::Limits;
 
 pub use tensor_core::TensorCore;

@@ -7,8 +7,8 @@ use super::{
     fp8::Fp8Forward,
     fwd::PortableForward,
     fwd_sm75::TuringForward,
-    hopper::{Hopper, HopperForward},
     helpers::{COMBINE, PREPARE},
+    hopper::{Hopper, HopperForward},
     split::SplitForward,
 };
 use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
