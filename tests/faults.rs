@@ -28,6 +28,7 @@ struct Fault {
     expect: String,
     layout: Option<String>,
     kernel: Option<String>,
+    also: Option<[String; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +73,11 @@ fn laboratory() -> &'static Laboratory {
     })
 }
 
+/// The text with `find` replaced; `None` unless it occurs once.
+fn replace_once(text: &str, [find, replace]: &[String; 2]) -> Option<String> {
+    (text.matches(find.as_str()).count() == 1).then(|| text.replace(find.as_str(), replace))
+}
+
 impl Laboratory {
     fn check(&self, variant: Variant, text: String, case: Option<&str>) -> Verdict {
         let options = CheckOptions {
@@ -95,7 +101,11 @@ impl Laboratory {
     /// The kernel with the fault in it; `None` where the fault does not concern it. A fault in a header is planted in
     /// a copy that takes the place of its `#include`.
     fn plant(&self, fault: &Fault, kernel: &str) -> Option<String> {
-        let once = |text: &str| (text.matches(&fault.find).count() == 1).then(|| text.replace(&fault.find, &fault.replace));
+        let kernel = match &fault.also {
+            Some(also) => &replace_once(kernel, also)?,
+            None => kernel,
+        };
+        let once = |text: &str| replace_once(text, &[fault.find.clone(), fault.replace.clone()]);
         let Some(header) = fault.file.strip_prefix("include/") else { return once(kernel) };
         let (_, text) = self.templates.include_files().find(|(path, _)| *path == header).expect("the header is there");
         let line = format!("#include \"{header}\"\n");
@@ -128,6 +138,20 @@ fn unharmed_kernels_pass() {
     for (variant, text) in &laboratory.kernels {
         let verdict = laboratory.check(*variant, text.clone(), None);
         assert!(verdict.passed(), "{variant}: {}", verdict.message);
+    }
+}
+
+/// Ordinary problems are too small for more than one group: the second level cache holds all of their keys.
+#[test]
+fn the_work_of_several_groups_of_heads_is_done() {
+    let laboratory = laboratory();
+    let all = "heads_that_share_l2(p, params.blocks, static_cast<uint32_t>(m_blocks))".to_owned();
+    let grouped = |text: &str, heads: &str| replace_once(text, &[all.clone(), heads.to_owned()]);
+    let stays = laboratory.kernels.iter().find(|(_, text)| grouped(text, "1").is_some());
+    let (variant, text) = stays.expect("a kernel whose blocks stay for all work");
+    for heads in ["1", "3", "5"] {
+        let verdict = laboratory.check(*variant, grouped(text, heads).expect("it has groups"), None);
+        assert!(verdict.passed(), "{variant}, groups of {heads}: {}", verdict.message);
     }
 }
 
@@ -352,4 +376,58 @@ faults! {
     bwd_deterministic_dq_keys_are_overwritten_while_they_are_read: "deterministic dQ: keys are overwritten while they are read",
     bwd_rows_that_see_no_key_keep_a_shift_of_infinity: "rows that see no key keep a shift of infinity",
     bwd_an_unaligned_dv_is_written_in_16_byte_pieces: "an unaligned dV is written in 16-byte pieces",
+    wgmma_zeros_in_v_without_a_fence_for_the_asynchronous_proxy: "wgmma: zeros in V without a fence for the asynchronous proxy",
+    wgmma_products_with_v_before_all_zeros_are_there: "wgmma: products with V before all zeros are there",
+    wgmma_the_wrong_phase_of_k: "wgmma: the wrong phase of K",
+    wgmma_the_wrong_phase_of_v: "wgmma: the wrong phase of V",
+    wgmma_the_wrong_phase_of_an_empty_stage: "wgmma: the wrong phase of an empty stage",
+    wgmma_nobody_waits_for_an_empty_stage: "wgmma: nobody waits for an empty stage",
+    wgmma_o_is_rescaled_while_a_product_adds_to_it: "wgmma: O is rescaled while a product adds to it",
+    wgmma_nobody_waits_for_p_v_before_o_is_rescaled: "wgmma: nobody waits for P V before O is rescaled",
+    wgmma_nobody_waits_for_the_last_p_v: "wgmma: nobody waits for the last P V",
+    wgmma_s_is_used_before_its_product_is_done: "wgmma: S is used before its product is done",
+    wgmma_s_is_waited_for_with_one_group_too_many_unfinished: "wgmma: S is waited for with one group too many unfinished",
+    wgmma_no_fence_before_q_k_t: "wgmma: no fence before Q K^T",
+    wgmma_no_fence_before_the_last_p_v: "wgmma: no fence before the last P V",
+    wgmma_a_group_that_nobody_commits: "wgmma: a group that nobody commits",
+    wgmma_a_stage_of_k_is_released_before_its_product_is_done: "wgmma: a stage of K is released before its product is done",
+    wgmma_a_stage_of_v_is_released_before_its_product_is_done: "wgmma: a stage of V is released before its product is done",
+    wgmma_q_is_released_before_its_last_product_is_done: "wgmma: Q is released before its last product is done",
+    wgmma_one_lane_releases_for_the_whole_warpgroup: "wgmma: one lane releases for the whole warpgroup",
+    wgmma_a_hidden_tile_of_k_is_not_released: "wgmma: a hidden tile of K is not released",
+    wgmma_o_is_not_rescaled: "wgmma: O is not rescaled",
+    wgmma_the_row_sum_is_not_rescaled: "wgmma: the row sum is not rescaled",
+    wgmma_the_diagonal_is_one_off: "wgmma: the diagonal is one off",
+    wgmma_rows_before_the_sequence_are_not_hidden: "wgmma: rows before the sequence are not hidden",
+    wgmma_one_row_before_the_sequence_is_not_hidden: "wgmma: one row before the sequence is not hidden",
+    wgmma_rows_of_v_before_the_sequence_are_not_zeros: "wgmma: rows of V before the sequence are not zeros",
+    wgmma_a_tile_too_many_is_taken_for_hidden: "wgmma: a tile too many is taken for hidden",
+    wgmma_two_of_ps_registers_change_places: "wgmma: two of P's registers change places",
+    wgmma_a_wrong_swizzle_in_a_descriptor: "wgmma: a wrong swizzle in a descriptor",
+    wgmma_a_wrong_stride_in_a_descriptor: "wgmma: a wrong stride in a descriptor",
+    wgmma_every_warpgroup_takes_the_first_ones_rows_of_q: "wgmma: every warpgroup takes the first one's rows of Q",
+    wgmma_a_product_of_q_k_t_keeps_what_s_held: "wgmma: a product of Q K^T keeps what S held",
+    wgmma_a_panel_of_v_is_the_one_before: "wgmma: a panel of V is the one before",
+    wgmma_the_work_is_said_before_the_last_one_is_done_with: "wgmma: the work is said before the last one is done with",
+    wgmma_lanes_still_read_the_work_when_one_says_that_the_warp_is_done: "wgmma: lanes still read the work when one says that the warp is done",
+    wgmma_a_tile_without_keys_is_not_announced: "wgmma: a tile without keys is not announced",
+    wgmma_nobody_says_that_no_work_is_left: "wgmma: nobody says that no work is left",
+    wgmma_a_warpgroup_keeps_its_turn: "wgmma: a warpgroup keeps its turn",
+    wgmma_no_turn_is_passed_at_a_hidden_tile: "wgmma: no turn is passed at a hidden tile",
+    wgmma_the_mbarriers_are_used_before_they_are_made: "wgmma: the mbarriers are used before they are made",
+    wgmma_an_empty_stage_counts_warpgroups: "wgmma: an empty stage counts warpgroups",
+    wgmma_more_registers_than_a_multiprocessor_has: "wgmma: more registers than a multiprocessor has",
+    wgmma_query_heads_share_the_wrong_key_head: "wgmma: query heads share the wrong key head",
+    wgmma_packed_keys_start_at_the_batch_entrys_own_row: "wgmma: packed keys start at the batch entry's own row",
+    wgmma_rows_of_o_before_the_sequence_are_written: "wgmma: rows of O before the sequence are written",
+    wgmma_log_sum_exps_before_the_sequence_are_written: "wgmma: log-sum-exps before the sequence are written",
+    wgmma_a_row_that_sees_no_key_divides_by_zero: "wgmma: a row that sees no key divides by zero",
+    wgmma_the_log_sum_exp_of_a_row_that_sees_no_key: "wgmma: the log-sum-exp of a row that sees no key",
+    wgmma_an_unaligned_o_is_written_in_16_byte_pieces: "wgmma: an unaligned O is written in 16-byte pieces",
+    wgmma_words_of_a_quad_change_places: "wgmma: words of a quad change places",
+    wgmma_halves_of_a_quad_change_places: "wgmma: halves of a quad change places",
+    wgmma_the_last_columns_of_a_row_are_not_written: "wgmma: the last columns of a row are not written",
+    wgmma_a_blocks_last_round_is_not_taken: "wgmma: a block's last round is not taken",
+    wgmma_odd_rounds_are_dealt_out_from_the_wrong_end: "wgmma: odd rounds are dealt out from the wrong end",
+    wgmma_a_group_starts_at_its_number: "wgmma: a group starts at its number",
 }

@@ -50,7 +50,7 @@ impl Problem {
     pub fn is_packed(&self, side: Side) -> bool {
         match self.lengths {
             Lengths::Uniform | Lengths::Used => false,
-            Lengths::Packed => true,
+            Lengths::Packed | Lengths::PackedUsed => true,
             Lengths::PackedQuery => side == Side::Query,
         }
     }
@@ -59,7 +59,7 @@ impl Problem {
     pub fn is_used(&self, side: Side) -> bool {
         match self.lengths {
             Lengths::Uniform | Lengths::Packed => false,
-            Lengths::Used => true,
+            Lengths::Used | Lengths::PackedUsed => true,
             Lengths::PackedQuery => side == Side::Key,
         }
     }
@@ -72,16 +72,17 @@ impl Problem {
     /// Where the rows of `side` lie.
     pub fn rows(&self, side: Side) -> RowPlan {
         let longest = self.used_rows(side).max().unwrap_or(0);
+        let unused = if self.is_used(side) { UNUSED_ROWS } else { 0 };
         if self.is_packed(side) {
             let mut total = 0;
             let mut first = Vec::with_capacity(self.sequences.len());
             for rows in self.used_rows(side) {
                 first.push(total);
-                total += rows;
+                total += rows + unused;
             }
             return RowPlan { first, rows: total, entries: 1, bound: longest };
         }
-        let rows = if self.is_used(side) { longest + UNUSED_ROWS } else { longest };
+        let rows = longest + unused;
         RowPlan { first: vec![0; self.sequences.len()], rows, entries: self.sequences.len(), bound: rows }
     }
 
@@ -187,7 +188,7 @@ mod tests {
     #[test]
     fn no_two_elements_share_a_place_and_none_lies_outside_the_span() {
         for layout in LAYOUTS {
-            for lengths in [Lengths::Uniform, Lengths::Used, Lengths::Packed, Lengths::PackedQuery] {
+            for lengths in [Lengths::Uniform, Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedUsed] {
                 let sequences = if lengths == Lengths::Uniform { [(5, 5); 3] } else { [(5, 2), (0, 5), (3, 1)] };
                 let problem = Problem::new(&sequences, 2, 2).layout(layout).lengths(lengths);
                 for side in [Side::Query, Side::Key] {

@@ -69,6 +69,8 @@ pub enum Lengths {
     Packed,
     /// Packed queries, and keys in slots of a batch of which `seqused_k` rows are used: serving with a key cache.
     PackedQuery,
+    /// `cu_seqlens` and `seqused` of both sides: rows that belong to nobody lie between the sequences.
+    PackedUsed,
 }
 
 /// What Q, K and V hold.
@@ -211,6 +213,7 @@ impl Problem {
             Lengths::Used => " seqused",
             Lengths::Packed => " cu_seqlens",
             Lengths::PackedQuery => " cu_seqlens_q+seqused_k",
+            Lengths::PackedUsed => " cu_seqlens+seqused",
         };
         name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
         if !self.lse {

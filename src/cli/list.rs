@@ -184,6 +184,7 @@ mod tests {
             tensor_core: TensorCore::Hmma,
             fp8: None,
             backward: None,
+            hopper: None,
         }
     }
 

@@ -4,11 +4,11 @@
 use super::tile::{BASE, DefaultTiles, Tile};
 use crate::grid::Target;
 
-/// The table of `target`: the first row whose head dim is not below the variant's holds its tile.
+/// The table of `target`: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have forward
+/// kernels of their own.
 pub(super) fn portable_tiles(target: Target) -> &'static [DefaultTiles] {
     match target {
-        Target::Sm75 | Target::Sm80 => SM80,
-        Target::Sm90 => SM90,
+        Target::Sm75 | Target::Sm80 | Target::Sm90 => SM80,
         Target::Sm100 => SM100,
         Target::Sm89 | Target::Sm120 | Target::Sm121 => SMALL,
     }
@@ -41,41 +41,6 @@ const SM80: &[DefaultTiles] = &[
     // 32 query rows a warp no longer fit: 16 rows, and registers enough to keep Q.
     DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     // Q, K and V take more than half of an A100's shared memory: one block there, two on a Hopper SM.
-    DefaultTiles {
-        widest: 224,
-        full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },
-        causal: Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE },
-    },
-    DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
-];
-
-/// The tiles of sm80 but for two that spill as sm90a code: 128 keys at head dim 64, and 64 under a causal mask at 128.
-const SM90: &[DefaultTiles] = &[
-    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..BASE }),
-    DefaultTiles {
-        widest: 56,
-        full: Tile { m: 128, n: 128, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
-    },
-    DefaultTiles {
-        widest: 64,
-        full: Tile { m: 128, n: 112, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE },
-    },
-    DefaultTiles::same(80, Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles::same(88, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles {
-        widest: 96,
-        full: Tile { m: 128, n: 80, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE },
-    },
-    DefaultTiles::same(120, Tile { m: 128, n: 48, min_blocks_per_sm: 2, ..BASE }),
-    DefaultTiles {
-        widest: 128,
-        full: Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE },
-        causal: Tile { m: 128, n: 32, stages: 2, min_blocks_per_sm: 2, ..BASE },
-    },
-    DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles {
         widest: 224,
         full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },

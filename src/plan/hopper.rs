@@ -83,6 +83,9 @@ impl Recipe for HopperForward {
         if !(1..=4).contains(&stages) {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
+        if tile.min_blocks_per_sm != 1 {
+            return Some(format!("`min_blocks_per_sm` is {}; a block takes all registers of a multiprocessor: 1", tile.min_blocks_per_sm));
+        }
         if tile.q_in_registers {
             return Some("`q_in_registers` is true; `wgmma` reads Q from shared memory".to_owned());
         }
@@ -183,4 +186,193 @@ fn widths(head_dim: u32, n: u32) -> Vec<u32> {
     widths.sort_unstable();
     widths.dedup();
     widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::{Occupancy, Panel, Plan, PlanError, TensorCore},
+    };
+    use itertools::Itertools;
+
+    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+
+    /// The tile these tests compute by hand, whatever the defaults become.
+    fn fixed() -> TileOverride {
+        TileOverride {
+            m: Some(128),
+            n: Some(128),
+            warps: Some(12),
+            stages: Some(2),
+            q_in_registers: Some(false),
+            min_blocks_per_sm: Some(1),
+            rescale_threshold: Some(8),
+            copy: Some(CopyPath::Tma),
+            fp8_mma: None,
+            overlap: Some(true),
+            ping_pong: Some(true),
+            persistent: Some(true),
+        }
+    }
+
+    fn plan(head_dim: u32, change: &TileOverride) -> Plan {
+        Plan::new(Variant { head_dim, ..D128 }, Some(change)).expect("fits")
+    }
+
+    fn hopper(plan: &Plan) -> &Hopper {
+        plan.hopper.as_ref().expect("the kernel has `wgmma`")
+    }
+
+    fn reason(variant: Variant, change: &TileOverride) -> String {
+        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
+        plan.shared_memory.iter().map(|r| (r.constant.unwrap_or_default(), r.offset, r.bytes)).collect()
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_that_fits() {
+        let dtypes = [Dtype::Fp16, Dtype::Bf16];
+        for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
+            let variant = Variant { head_dim, dtype, causal, ..D128 };
+            let plan = Plan::new(variant, None).expect("a default fits");
+            assert_eq!((plan.template, plan.tensor_core), ("fwd_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!(plan.threads, 128 * (1 + hopper(&plan).consumers), "{variant}");
+            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{variant}: {:?}", plan.occupancy);
+            assert!(plan.registers.total <= hopper(&plan).consumer_registers, "{variant}");
+        }
+    }
+
+    /// A width is what one instruction has, and every panel of V is in one of them.
+    #[test]
+    fn the_widths_of_every_head_dim_are_those_of_an_instruction_and_cover_it() {
+        for (head_dim, n) in (16..=256).step_by(8).cartesian_product((16..=256).step_by(16)) {
+            let widths = widths(head_dim, n);
+            assert!(widths.iter().all(|width| width.is_multiple_of(8) && (8..=256).contains(width)), "{head_dim} {n}: {widths:?}");
+            assert!(widths.is_sorted_by(|a, b| a < b) && widths.contains(&n), "{head_dim} {n}: {widths:?}");
+            let of_v: u32 = self::widths(head_dim, 0).iter().sum();
+            assert_eq!(of_v, head_dim, "{head_dim}");
+        }
+    }
+
+    #[test]
+    fn panels_of_64_columns_are_one_product_and_narrower_ones_one_each() {
+        assert_eq!(widths(24, 128), [24, 128], "32 columns of which 24 are there");
+        assert_eq!(widths(72, 128), [8, 64, 128], "half of a panel of 16");
+        assert_eq!(widths(80, 112), [16, 64, 112]);
+        assert_eq!(widths(120, 128), [120, 128], "two panels of 64, the last one of 56");
+        assert_eq!(widths(128, 128), [128], "as wide as S");
+        assert_eq!(widths(224, 80), [32, 80, 192]);
+        assert_eq!(widths(256, 64), [64, 256]);
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_128_are_exact() {
+        let plan = plan(128, &fixed());
+        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (384, 16, 128));
+        let regions = [("Q_OFFSET", 0, 65_536), ("K_OFFSET", 65_536, 65_536), ("V_OFFSET", 131_072, 65_536)];
+        assert_eq!(map(&plan)[..3], regions);
+        assert_eq!(map(&plan)[3..], [("WORK_OFFSET", 196_608, 32), ("BARRIERS_OFFSET", 197_632, 96)]);
+        assert_eq!(plan.shared_memory_bytes, 197_728);
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64, 32));
+        assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
+        let expected =
+            Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_stages: 2, widths: vec![128] };
+        assert_eq!(hopper(&plan), &expected);
+        assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
+    }
+
+    #[test]
+    fn q_has_a_second_stage_where_it_fits_and_there_is_a_next_q() {
+        let wide = plan(128, &TileOverride { n: Some(176), ..fixed() });
+        assert_eq!(hopper(&wide).q_stages, 1, "64 KB of Q and 176 KB of K and V");
+        let regions = [("Q_OFFSET", 0, 32_768), ("K_OFFSET", 32_768, 90_112), ("V_OFFSET", 122_880, 90_112)];
+        assert_eq!(map(&wide)[..3], regions);
+        assert_eq!(map(&wide)[3..], [("WORK_OFFSET", 212_992, 16), ("BARRIERS_OFFSET", 214_016, 80)]);
+        let once = plan(128, &TileOverride { persistent: Some(false), ..fixed() });
+        assert_eq!(hopper(&once).q_stages, 1, "a block that has one Q");
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_72_pad_shared_memory_to_80_but_not_the_output() {
+        let plan = plan(72, &TileOverride { n: Some(48), ..fixed() });
+        assert_eq!(plan.head_dim_padded, 80);
+        assert_eq!(plan.panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
+        // A stage of K has 7,680 bytes and starts at multiples of 1024.
+        let regions = [("Q_OFFSET", 0, 40_960), ("K_OFFSET", 40_960, 16_384), ("V_OFFSET", 57_344, 16_384)];
+        assert_eq!(map(&plan)[..3], regions);
+        assert_eq!(plan.registers.output, 36, "O has 72 columns");
+    }
+
+    #[test]
+    fn warpgroups_share_64_k_registers() {
+        for (m, warps, consumers, registers) in [(64, 8, 1, (24, 240)), (128, 12, 2, (24, 240)), (192, 16, 3, (32, 160))] {
+            let plan = plan(64, &TileOverride { m: Some(m), warps: Some(warps), ping_pong: Some(m > 64), ..fixed() });
+            let hopper = hopper(&plan);
+            assert_eq!((hopper.consumers, (hopper.producer_registers, hopper.consumer_registers)), (consumers, registers));
+            assert!(128 * (hopper.producer_registers + consumers * hopper.consumer_registers) <= 65_536, "{m}");
+            assert_eq!(plan.rows_per_warp, 16, "{m}");
+        }
+    }
+
+    #[test]
+    fn without_overlap_p_takes_the_place_of_s() {
+        let plan = plan(128, &TileOverride { overlap: Some(false), stages: Some(1), ..fixed() });
+        assert_eq!((plan.registers.query, plan.registers.total), (0, 64 + 64 + OTHER_REGISTERS));
+    }
+
+    #[test]
+    fn each_broken_rule_is_named_with_its_number() {
+        let said = |change: TileOverride| reason(D128, &change);
+        assert!(said(TileOverride { m: Some(96), ..fixed() }).contains("`m` is 96; one to three warpgroups"));
+        assert!(said(TileOverride { m: Some(256), ..fixed() }).contains("make it 64, 128 or 192"));
+        assert!(said(TileOverride { warps: Some(8), ..fixed() }).contains("`warps` is 8; 128 rows and the warps that fetch make it 12"));
+        assert!(said(TileOverride { n: Some(0), ..fixed() }).contains("`n` is 0"));
+        assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
+        assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));
+        assert!(said(TileOverride { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
+        assert!(said(TileOverride { stages: Some(5), ..fixed() }).contains("`stages` is 5; it must be 1 to 4"));
+        assert!(said(TileOverride { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
+        assert!(said(TileOverride { min_blocks_per_sm: Some(2), ..fixed() }).contains("`min_blocks_per_sm` is 2"));
+        assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
+        assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
+        assert!(said(TileOverride { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
+        let one_warpgroup = TileOverride { m: Some(64), warps: Some(8), ..fixed() };
+        assert!(said(one_warpgroup).contains("`ping_pong` is true with one warpgroup"));
+    }
+
+    #[test]
+    fn p_stays_finite_in_fp16_under_every_accepted_threshold() {
+        let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
+        assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
+        assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
+        let bf16 = Variant { dtype: Dtype::Bf16, ..D128 };
+        assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
+        assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_number() {
+        let error = Plan::new(Variant { head_dim: 256, ..D128 }, Some(&fixed())).expect_err("64 KB of Q, 256 KB of K and V");
+        let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
+        assert_eq!((resource, needed, available), ("shared memory", 328_784, 232_448));
+        let wide = TileOverride { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
+        let error = Plan::new(Variant { head_dim: 64, ..D128 }, Some(&wide)).expect_err("32 of O, 88 of S, 44 of P").to_string();
+        let numbers = format!("registers needs {} of 160 a thread", 32 + 88 + 44 + OTHER_REGISTERS);
+        assert!(error.contains(&numbers) && error.contains("lower `n`"), "{error}");
+    }
+
+    #[test]
+    fn no_other_target_has_wgmma_and_a_portable_kernel_runs_as_sm90_with_its_own_template() {
+        let error = Plan::new(D128, None).expect("fits").to_run_as(Target::Sm100).expect_err("no wgmma").to_string();
+        assert!(error.contains("made of `wgmma`, which `sm100` does not have"), "{error}");
+        for target in [Target::Sm75, Target::Sm80, Target::Sm89, Target::Sm100, Target::Sm120, Target::Sm121] {
+            let plan = Plan::new(Variant { target, ..D128 }, None).expect("fits");
+            let there = plan.to_run_as(Target::Sm90).expect("portable");
+            assert_eq!((there.template, there.hopper), (plan.template, None), "{target}");
+        }
+    }
 }

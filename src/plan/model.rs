@@ -16,6 +16,8 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
     let registers = recipe.registers(variant, &tile);
     let hopper = recipe.hopper(variant, &tile);
     check_registers(variant, &tile, registers.total, hopper.as_ref(), &limits)?;
+    // A block with `wgmma` starts with all of a multiprocessor's, whatever its warpgroups do with them.
+    let launched_with = hopper.as_ref().map_or(registers.total, |_| limits.register_cap(tile.warps * 32, 1));
 
     Ok(Plan {
         variant,
@@ -23,13 +25,13 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
         template: recipe.template(),
         tile,
         threads: tile.warps * 32,
-        rows_per_warp: tile.m / tile.warps,
+        rows_per_warp: if hopper.is_some() { 16 } else { tile.m / tile.warps },
         head_dim_padded,
         panels: panels(head_dim_padded),
         shared_memory,
         shared_memory_bytes,
         registers,
-        occupancy: occupancy(&tile, shared_memory_bytes, registers.total, &limits),
+        occupancy: occupancy(&tile, shared_memory_bytes, launched_with, &limits),
         limits,
         tensor_core: recipe.tensor_core(variant, &tile, compiled_for),
         fp8: recipe.fp8(&tile, compiled_for),
@@ -42,7 +44,7 @@ fn check_shared_memory(variant: Variant, tile: &Tile, bytes: u32, limits: &Limit
     let refuse = |needed, available, unit, remedy: String| {
         Err(PlanError::DoesNotFit { variant: variant.name(), resource: "shared memory", needed, available, unit, remedy })
     };
-    let shrink = if tile.stages == 2 { "lower `n`, `m` or `stages`" } else { "lower `n` or `m`" };
+    let shrink = if tile.stages > 1 { "lower `n`, `m` or `stages`" } else { "lower `n` or `m`" };
     if bytes > limits.shared_memory_per_block {
         return refuse(bytes, limits.shared_memory_per_block, "bytes a block", shrink.to_owned());
     }
