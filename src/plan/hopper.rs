@@ -20,8 +20,8 @@ pub struct Hopper {
     pub producer_registers: u32,
     /// Registers a thread of the others has then.
     pub consumer_registers: u32,
-    /// Buffers for Q: two where they fit, so that the next Q comes while this one is used.
-    pub q_stages: u32,
+    /// Places for the Q of one warpgroup: up to two for each, so that the next Q comes while this one is used.
+    pub q_slots: u32,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
 }
@@ -109,16 +109,18 @@ impl Recipe for HopperForward {
         None
     }
 
-    /// Q, the stages of K, those of V, and the barriers: Q full and empty, then full and empty of each stage of K, then of V.
+    /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the barriers: full and
+    /// empty of each slot, of each stage of K, of each stage of V.
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
         let row_bytes = row_bytes(variant);
+        let q_slots = q_slots(variant, tile);
         let stage = (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT) * tile.stages;
         let regions = [
-            ("Q", tile.m * row_bytes * q_stages(variant, tile), Some("Q_OFFSET")),
+            ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes, Some("Q_OFFSET")),
             ("stages of K", stage, Some("K_OFFSET")),
             ("stages of V", stage, Some("V_OFFSET")),
-            ("work", q_stages(variant, tile) * WORK_BYTES, Some("WORK_OFFSET")),
-            ("mbarriers", (2 * q_stages(variant, tile) + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+            ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("mbarriers", (2 * q_slots + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
@@ -149,8 +151,8 @@ impl Recipe for HopperForward {
             1 | 2 => (24, 240),
             _ => (32, 160),
         };
-        let q_stages = q_stages(variant, tile);
-        Some(Hopper { consumers, producer_registers, consumer_registers, q_stages, widths: widths(variant.head_dim, tile.n) })
+        let q_slots = q_slots(variant, tile);
+        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots, widths: widths(variant.head_dim, tile.n) })
     }
 }
 
@@ -158,10 +160,15 @@ fn row_bytes(variant: Variant) -> u32 {
     variant.head_dim.next_multiple_of(16) * variant.dtype.bytes()
 }
 
-fn q_stages(variant: Variant, tile: &Tile) -> u32 {
+fn q_slots(variant: Variant, tile: &Tile) -> u32 {
+    let consumers = tile.m / WARPGROUP_ROWS;
+    if !tile.persistent {
+        return consumers;
+    }
     let keys = 2 * tile.stages * (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT);
+    // What announcements and barriers take, each in a place of its own.
     let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + 2 * TMA_TILE_ALIGNMENT);
-    if tile.persistent && 2 * tile.m * row_bytes(variant) <= available { 2 } else { 1 }
+    (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.

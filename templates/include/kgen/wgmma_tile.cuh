@@ -13,17 +13,18 @@ KGEN_DEVICE uint64_t panel_descriptor(uint32_t address, uint32_t leading = 16) {
     return matrix_descriptor<WIDTH>(address, leading, 8 * WIDTH * 2);
 }
 
-// S = A B^T over the first COLUMNS columns of both, for 64 rows of `A` from `a_row` on and all rows of `B`.
+// S = A B^T over the first COLUMNS columns of both, for the 64 rows of `A` and all rows of `B`.
 template <class Element, class A, class B, int COLUMNS, int STEP = 0>
-KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, int a_row, uint32_t b_tile) {
+KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, uint32_t b_tile) {
+    static_assert(A::rows == 64, "the rows of one product");
     if constexpr (STEP < COLUMNS / 16) {
         constexpr int start = A::panel_start(STEP * 16);
         constexpr int width = A::panel_columns(start);
         constexpr uint32_t in_row = (STEP * 16 - start) * 2;
-        const uint64_t a = panel_descriptor<width>(a_tile + A::panel_offset(start) + a_row * width * 2 + in_row);
+        const uint64_t a = panel_descriptor<width>(a_tile + A::panel_offset(start) + in_row);
         const uint64_t b = panel_descriptor<width>(b_tile + B::panel_offset(start) + in_row);
         wgmma<Element, B::rows>(s, a, b, STEP > 0);
-        multiply_by_rows<Element, A, B, COLUMNS, STEP + 1>(s, a_tile, a_row, b_tile);
+        multiply_by_rows<Element, A, B, COLUMNS, STEP + 1>(s, a_tile, b_tile);
     }
 }
 
