@@ -2,7 +2,7 @@
 
     python3 benches/tma_vs_cp_async.py --kgen target/release/kgen --out tma.json
 
-Builds the portable forward kernels of sm90 with both, the default tile and a two-stage one, and times all four of a head
+Builds the portable forward kernels of sm100, to run as sm90's, with both, the default tile and a two-stage one, and times all four of a head
 dim and mask in one process, turn by turn, beside FlashAttention-2 (fwd_vs_fa2.py's rules). Prints a Markdown table whose
 ratio is TMA's speed over cp.async's with the same tile, with its 95 % bootstrap interval. Needs a GPU of compute capability
 9.0, nvcc and PyTorch.
@@ -35,14 +35,14 @@ TWO_STAGES = {
 }
 
 GRID = """version = 1
-[targets.sm90]
+[targets.sm100]
 description = "K and V by {copy}"
 [[family]]
 kind = ["fwd"]
 head_dim = [{head_dim}]
 dtype = ["bf16"]
 mask = ["full", "causal"]
-target = ["sm90"]
+target = ["sm100"]
 [[tile]]
 when = "hdim == {head_dim}"
 measured = "candidate of benches/tma_vs_cp_async.py"
@@ -57,9 +57,9 @@ def build(kgen, root, head_dim, tile, copy):
     folder.mkdir(parents=True)
     grid = folder / "grid.toml"
     grid.write_text(GRID.format(head_dim=head_dim, copy=copy, tile=TWO_STAGES[head_dim] if tile == "two stages" else ""))
-    command = [kgen, "--variants", grid, "build", "--allow-spills", "--format", "json", "--generated", folder / "generated", "--build-dir", folder / "build"]
+    command = [kgen, "--variants", grid, "build", "--run-as", "sm90", "--format", "json", "--build-dir", folder / "build"]
     done = subprocess.run(command, capture_output=True, text=True)
-    library = folder / "build/lib/libkgen.so"
+    library = folder / "build/run-as-sm90/lib/libkgen.so"
     if done.returncode != 0 or not library.exists():
         print(f"d{head_dim} {tile} {copy}: not built: {(done.stderr.strip().splitlines() or ['?'])[-1]}", file=sys.stderr)
         return None
@@ -86,7 +86,7 @@ def main():
         print("| head dim | mask | s | tile | cp.async TFLOP/s | TMA TFLOP/s | TMA over cp.async | FA2 |\n|---|---|---|---|---|---|---|---|")
         for d in args.head_dim:
             for causal in (False, True):
-                name = f"flash_fwd_hdim{d}_bf16{'_causal' if causal else ''}_sm90"
+                name = f"flash_fwd_hdim{d}_bf16{'_causal' if causal else ''}_sm100"
                 candidates = {f"{t} {c}": Library(str(built[d, t, c])).launcher(name) for of, t, c in jobs if of == d and built[d, t, c]}
                 for s in args.seqlen:
                     row = measure(candidates, torch.bfloat16, d, causal, s, args.rounds, args.round_ms)

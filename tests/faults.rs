@@ -141,15 +141,15 @@ fn unharmed_kernels_pass() {
     }
 }
 
-/// Ordinary problems are too small for more than one group: the second level cache holds all of their keys.
+/// On five multiprocessors each head is a group of its own.
 #[test]
 fn the_work_of_several_groups_of_heads_is_done() {
     let laboratory = laboratory();
-    let all = "heads_that_share_l2(p, params.blocks, static_cast<uint32_t>(m_blocks))".to_owned();
+    let all = "heads_a_group(p, params.blocks, static_cast<uint32_t>(m_blocks))".to_owned();
     let grouped = |text: &str, heads: &str| replace_once(text, &[all.clone(), heads.to_owned()]);
     let stays = laboratory.kernels.iter().find(|(_, text)| grouped(text, "1").is_some());
     let (variant, text) = stays.expect("a kernel whose blocks stay for all work");
-    for heads in ["1", "3", "5"] {
+    for heads in ["2", "3", "5", "params.heads"] {
         let verdict = laboratory.check(*variant, grouped(text, heads).expect("it has groups"), None);
         assert!(verdict.passed(), "{variant}, groups of {heads}: {}", verdict.message);
     }
@@ -422,6 +422,7 @@ faults! {
     wgmma_a_wrong_swizzle_in_a_descriptor: "wgmma: a wrong swizzle in a descriptor",
     wgmma_a_wrong_stride_in_a_descriptor: "wgmma: a wrong stride in a descriptor",
     wgmma_every_warpgroup_takes_the_first_ones_rows_of_q: "wgmma: every warpgroup takes the first one's rows of Q",
+    wgmma_every_warpgroup_takes_the_first_ones_place_of_q: "wgmma: every warpgroup takes the first one's place of Q",
     wgmma_a_product_of_q_k_t_keeps_what_s_held: "wgmma: a product of Q K^T keeps what S held",
     wgmma_a_panel_of_v_is_the_one_before: "wgmma: a panel of V is the one before",
     wgmma_the_work_is_said_before_the_last_one_is_done_with: "wgmma: the work is said before the last one is done with",
