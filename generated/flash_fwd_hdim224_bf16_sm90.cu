@@ -2,26 +2,43 @@
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 224, bf16, every key visible to every query, compute capability 9.0.
-// It multiplies with mma.sync, which every GPU since Ampere has, not with Hopper's wgmma.
 //
-// One block of 4 warps takes 64 queries of one head and walks over the keys 80 at a time, from the last to
-// the first, holding O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.
-// K and V have one buffer each: V(j) is on its way under Q K^T, K(j - 1) under the softmax and P V (cp.async).
+// A block is 2 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first thread fetches (TMA). It takes
+// 128 queries of one head and walks over the keys 80 at a time, from the last visible one to the first. K and V come through
+// 2 stages each; an mbarrier tells when a stage is full, another when all warps are done with it.
+// While the softmax of one key tile runs, the tensor cores are at P V of the tile before.
+// Warpgroups take turns: when one has handed its products to the tensor cores, it calls the next.
+// One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
 //
-// Plan: 100352 bytes of shared memory; accumulators, fragments and addresses need about 192 registers a thread;
-// 2 blocks (8 warps) an SM, limited by registers.
-// Made by kgen 0.1.0 from templates/flash/fwd_sm80.cu.tera; edit that, not this. To compile this file alone:
+// Tiles are counted from the end. The last query tile ends at the last query and the first key tile walked over at the last key
+// that the block sees, so the diagonal of the mask lies at the same place in every block, and what is missing in the last
+// tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
+// or, in a packed tensor, finds the rows of the sequence before.
+//
+// Plan: 230512 bytes of shared memory; O, S and P need about 196 of 240 registers.
+// Made by kgen 0.1.0 from templates/flash/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim224_bf16_sm90.cu
 
 #include "kgen.h"
-#include "kgen/cp_async.cuh"
+#include "kgen/device.cuh"
 #include "kgen/fwd_params.cuh"
+#include "kgen/fwd_tma.cuh"
 #include "kgen/launch.cuh"
-#include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
-#include "kgen/mma.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/quad.cuh"
+#include "kgen/registers.cuh"
+#include "kgen/shared.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
+#include "kgen/tma.cuh"
+#include "kgen/tma_tile.cuh"
+#include "kgen/wgmma.cuh"
+#include "kgen/wgmma_tile.cuh"
+
+KGEN_WGMMA_WIDTH(32)
+KGEN_WGMMA_WIDTH(80)
+KGEN_WGMMA_WIDTH(192)
 
 namespace {
 
@@ -30,22 +47,26 @@ using element = bf16;
 
 constexpr int HEAD_DIM = 224;
 constexpr int HEAD_DIM_PADDED = 224;
-constexpr int BLOCK_M = 64;  // queries a block
+constexpr int BLOCK_M = 128;  // queries a block
 constexpr int BLOCK_N = 80;  // keys a step
-constexpr int WARPS = 4;
-constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS_PER_SM = 1;  // registers are capped so that this many fit
-constexpr int WARP_ROWS = BLOCK_M / WARPS;
-constexpr int M_TILES = WARP_ROWS / 16;  // 16-row MMA tiles a warp
+constexpr int STAGES = 2;
+constexpr int Q_SLOTS = 3;  // places for the Q of one warpgroup
+constexpr int CONSUMERS = 2;  // warpgroups that multiply
+constexpr int THREADS = 128 * (1 + CONSUMERS);
+constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 
-using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
+using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: Q (then O) at 0 (28672 bytes), K at 28672 (35840 bytes), V at 64512 (35840 bytes).
+// Shared memory: slots of Q at 0 (86016 bytes), stages of K at 86016 (71680 bytes), stages of V at 157696 (71680 bytes), work at 229376 (48 bytes), mbarriers at 230400 (112 bytes).
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t K_OFFSET = 28672;
-constexpr uint32_t V_OFFSET = 64512;
-constexpr uint32_t SHARED_BYTES = 100352;
+constexpr uint32_t K_OFFSET = 86016;
+constexpr uint32_t V_OFFSET = 157696;
+constexpr uint32_t WORK_OFFSET = 229376;
+constexpr uint32_t BARRIERS_OFFSET = 230400;
+constexpr uint32_t SHARED_BYTES = 230512;
+constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
+static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
 // then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
@@ -54,287 +75,410 @@ constexpr float RESCALE_THRESHOLD = 8.0f;
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
-struct row_state {
-    float o[M_TILES][HEAD_DIM / 8][4];  // output, not yet divided by the sum
-    float max[M_TILES][2];              // the maximum that exp2 is taken relative to, in units of Q K^T
-    float sum[M_TILES][2];              // this lane's part of the sum of exponentials
+struct parameters {
+    kgen_fwd_params call;
+    tile_maps<query_tile> q;
+    tile_maps<key_tile> k, v;
+    uint32_t blocks;  // that are launched
+    uint32_t heads;   // of all batch entries
+    bool vector;  // O goes out in 16-byte pieces
 };
 
-using scores = float[M_TILES][BLOCK_N / 8][4];
+// The barriers. A full one counts the fetching thread and its bytes, an empty one every warp that reads what is there: those of one
+// warpgroup for Q, of all for K and V.
+struct barriers {
+    uint32_t base;
 
-// S = Q K^T for one key tile.
-KGEN_DEVICE void multiply_q_k(scores& s, uint32_t q, lane_offsets q_lanes, uint32_t k, lane_offsets k_lanes) {
-    KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-            KGEN_UNROLL
-            for (int e = 0; e < 4; ++e) s[t][j][e] = 0.0f;
+    KGEN_DEVICE uint32_t q_full(uint32_t slot) const { return base + slot * 8; }
+    KGEN_DEVICE uint32_t q_empty(uint32_t slot) const { return base + (Q_SLOTS + slot) * 8; }
+    KGEN_DEVICE uint32_t k_full(uint32_t stage) const { return base + (2 * Q_SLOTS + stage) * 8; }
+    KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 2 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
+};
+
+// A place in a ring of COUNT stages, of which every STEP-th is one's own: which one, and the parity of the phase in which it is
+// full for the tile.
+template <int COUNT, int STEP = 1>
+struct ring_place {
+    static_assert(STEP <= COUNT, "a step leads once round the ring at most");
+    uint32_t stage = 0, parity = 0;
+
+    KGEN_DEVICE void next() {
+        stage += STEP;
+        if (stage >= COUNT) {
+            stage -= COUNT;
+            parity ^= 1;
         }
     }
-    KGEN_UNROLL
-    for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
-        uint32_t a[M_TILES][4];
-        KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(a[t], fragment_address<query_tile>(q, q_lanes, t * 16, step));
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 16; ++j) {
-            uint32_t b[4];
-            ldmatrix_x4(b, fragment_address<key_tile>(k, k_lanes, j * 16, step));
-            KGEN_UNROLL
-            for (int t = 0; t < M_TILES; ++t) {
-                mma_m16n8k16<element>(s[t][2 * j], a[t], b[0], b[1]);
-                mma_m16n8k16<element>(s[t][2 * j + 1], a[t], b[2], b[3]);
+};
+
+KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
+
+// A piece of work: a query tile of one head.
+struct assignment {
+    int batch, head;
+    int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
+    int end;          // keys that the tile's last row sees
+    sequence queries, keys;
+
+    KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
+    KGEN_DEVICE int tiles() const { return (end + BLOCK_N - 1) / BLOCK_N; }
+};
+
+// Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
+struct work_place {
+    uint32_t round = ~0u;
+
+    KGEN_DEVICE uint32_t piece(const parameters& given) const { return round * given.blocks + block_index(); }
+
+    // Goes to the block's next piece, or says that there is none.
+    KGEN_DEVICE bool next(const parameters& given) {
+        ++round;
+        return head(given) < given.heads;
+    }
+
+    KGEN_DEVICE uint32_t head(const parameters& given) const { return piece(given) / query_tiles(given.call); }
+    KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) % query_tiles(given.call); }
+};
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    const int batch = place_head / p.num_heads;
+    const int head = place_head % p.num_heads;
+    const int from_end = tile * BLOCK_M;
+    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
+}
+
+constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
+
+// The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
+KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    ring_place<Q_SLOTS> q_place;
+    ring_place<STAGES> k_place, v_place;
+    work_place place;
+    // Says to the next slot's warpgroup what the work is. Its Q must follow, or a mere arrival.
+    const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end) {
+        mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
+        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, 0});
+    };
+    while (place.next(given)) {
+        const uint32_t place_head = place.head(given), place_tile = place.tile(given);
+        const assignment work = assigned_work(p, place_head, place_tile);
+        if (work.is_empty()) continue;
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        const int tiles = work.tiles();
+        const int q_batch = work.queries.packed ? 0 : work.batch;
+        const int k_batch = work.keys.packed ? 0 : work.batch;
+        const int k_end = work.keys.first_row + work.end;
+        const auto fetch_k = [&](int tile) {
+            mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
+            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            k_place.next();
+        };
+        const auto fetch_v = [&](int tile) {
+            mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
+            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            v_place.next();
+        };
+        if (tiles > 0) fetch_k(0);
+        const int first_row = work.queries.first_row + work.first_query;
+        for (int w = 0; w < CONSUMERS; ++w) {
+            announce(place_head, place_tile, work.end);
+            const uint32_t full = barrier.q_full(q_place.stage);
+            if (tiles > 0) {
+                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
+            } else {
+                mbarrier_arrive(full);
             }
+            q_place.next();
         }
+        for (int tile = 0; tile < tiles; ++tile) {
+            if (tile + 1 < tiles) fetch_k(tile + 1);
+            fetch_v(tile);
+        }
+    }
+    for (int w = 0; w < CONSUMERS; ++w) {
+        announce(NO_WORK, 0, 0);
+        mbarrier_arrive(barrier.q_full(q_place.stage));
+        q_place.next();
     }
 }
 
-// Hides the keys a row does not see: those from `keys` (counted from the tile's first key) on.
-KGEN_DEVICE void mask(scores& s, int keys) {
+using scores = float[BLOCK_N / 8][4];
+using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
+using output = float[HEAD_DIM / 8][4];
+
+// What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
+struct row_state {
+    float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[2];  // this lane's part of the sum of exponentials
+};
+
+// Hides the columns that a row does not see: those before `first`, and for the lane's row h those from `end + h * 8` on.
+KGEN_DEVICE void mask(scores& s, int first, int end) {
     const int lane_column = lane_index() % 4 * 2;
     KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
+    for (int h = 0; h < 2; ++h) {
+        const int low = first - lane_column;
+        const int high = end + h * 8 - lane_column;
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            const int limit = keys - lane_column;
-            KGEN_UNROLL
-            for (int j = 0; j < BLOCK_N / 8; ++j) {
-                if (j * 8 >= limit) s[t][j][2 * h] = -infinity();
-                if (j * 8 + 1 >= limit) s[t][j][2 * h + 1] = -infinity();
-            }
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+            if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
         }
     }
 }
 
-// One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// brings O and the sums to a new maximum where the old one has been outgrown.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
-    float seen[M_TILES][2];
-    bool outgrown = false;
+// One step of the online softmax: turns S into exp2(log2_scale * (S - max)) and adds its rows to the sums. Where the old
+// maximum has been outgrown it takes a new one, and says true with the factors by which O must be multiplied.
+KGEN_DEVICE bool softmax(scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+    float seen[2];
     KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
+    for (int h = 0; h < 2; ++h) {
+        float m = maximum(s[0][2 * h], s[0][2 * h + 1]);
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
-            KGEN_UNROLL
-            for (int j = 1; j < BLOCK_N / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
-            m = maximum(m, shuffle_xor(m, 1));
-            m = maximum(m, shuffle_xor(m, 2));
-            seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
-        }
+        for (int j = 1; j < BLOCK_N / 8; ++j) m = maximum(m, maximum(s[j][2 * h], s[j][2 * h + 1]));
+        m = maximum(m, shuffle_xor(m, 1));
+        m = maximum(m, shuffle_xor(m, 2));
+        seen[h] = maximum(m, state.max[h]);
     }
     // The first tile always comes here: the maximum starts at -infinity.
-    if (warp_any(outgrown)) {
+    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    if (outgrown) {
         KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) {
-            KGEN_UNROLL
-            for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
-                const float old_max = state.max[t][h];
-                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
-                state.max[t][h] = seen[t][h];
-                state.sum[t][h] *= factor;
-                KGEN_UNROLL
-                for (int j = 0; j < HEAD_DIM / 8; ++j) {
-                    state.o[t][j][2 * h] *= factor;
-                    state.o[t][j][2 * h + 1] *= factor;
-                }
-            }
+        for (int h = 0; h < 2; ++h) {
+            // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+            factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
+            state.max[h] = seen[h];
+            state.sum[h] *= factor[h];
         }
     }
     KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
+    for (int h = 0; h < 2; ++h) {
+        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        const float shift = state.max[h] == -infinity() ? 0.0f : -log2_scale * state.max[h];
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
-            const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
-            KGEN_UNROLL
-            for (int j = 0; j < BLOCK_N / 8; ++j) {
-                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
-                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
-                state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
-            }
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            s[j][2 * h] = exp2_fast(fused_multiply_add(s[j][2 * h], log2_scale, shift));
+            s[j][2 * h + 1] = exp2_fast(fused_multiply_add(s[j][2 * h + 1], log2_scale, shift));
+            state.sum[h] += s[j][2 * h] + s[j][2 * h + 1];
         }
     }
+    return outgrown;
 }
 
-// O += P V for one key tile. The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
-KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
+// The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
+KGEN_DEVICE void pack_weights(weights& p, const scores& s) {
     KGEN_UNROLL
     for (int step = 0; step < BLOCK_N / 16; ++step) {
-        uint32_t a[M_TILES][4];
         KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) {
-            a[t][0] = pack<element>(p[t][2 * step][0], p[t][2 * step][1]);
-            a[t][1] = pack<element>(p[t][2 * step][2], p[t][2 * step][3]);
-            a[t][2] = pack<element>(p[t][2 * step + 1][0], p[t][2 * step + 1][1]);
-            a[t][3] = pack<element>(p[t][2 * step + 1][2], p[t][2 * step + 1][3]);
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
-            uint32_t b[4];
-            ldmatrix_x4_transposed(b, fragment_address<key_tile>(v, v_lanes, step * 16, j));
-            KGEN_UNROLL
-            for (int t = 0; t < M_TILES; ++t) {
-                mma_m16n8k16<element>(state.o[t][2 * j], a[t], b[0], b[1]);
-                if (2 * j + 1 < HEAD_DIM / 8) mma_m16n8k16<element>(state.o[t][2 * j + 1], a[t], b[2], b[3]);
-            }
-        }
+        for (int i = 0; i < 4; ++i) p[step][i] = pack<element>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
     }
 }
 
-// A block's share of the work: blocks are ordered by batch, head, then query tile.
-struct assignment {
-    int batch, head, first_query;
-    sequence queries;
-};
-
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
-    const uint32_t block = block_index();
-    const uint32_t m_blocks = (p.seqlen_q + BLOCK_M - 1) / BLOCK_M;
-    const int batch = block / m_blocks / p.num_heads;
-    const int head = block / m_blocks % p.num_heads;
-    const int first_query = block % m_blocks * BLOCK_M;
-    return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
+KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
+    KGEN_UNROLL
+    for (int j = 0; j < HEAD_DIM / 8; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < 4; ++e) o[j][e] *= factor[e / 2];
+    }
 }
 
-// Divides O by the row sums, writes it through this warp's rows of shared memory (where Q lay) in 16-byte pieces, and
-// writes the log-sum-exp.
-template <bool VECTOR>
-KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32_t tile, float log2_scale) {
-    const auto [batch, head, first_query, queries] = assigned_work(p);
-    const int valid_rows = queries.rows - first_query;
-    const int warp_row = warp_index() * WARP_ROWS;
-    uint16_t* o = static_cast<uint16_t*>(p.o) + first_query * p.o_row_stride +
-                  sequence_offset(queries, batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+// Divides O by the row sums and writes it and the log-sum-exp, rows from `first_row` of the warpgroup's tile on.
+KGEN_DEVICE void write_output(output& o, const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
+    const kgen_fwd_params& p = given.call;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
-    if (lse != nullptr) lse += (queries.packed ? queries.first_row : batch * p.lse_batch_stride) + head * p.lse_head_stride + first_query;
+    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
     KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
+    for (int h = 0; h < 2; ++h) {
+        float sum = state.sum[h];
+        sum += shuffle_xor(sum, 1);
+        sum += shuffle_xor(sum, 2);
+        const float factor = sum == 0.0f ? 0.0f : reciprocal(sum);
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        uint32_t words[HEAD_DIM / 8];
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            float sum = state.sum[t][h];
-            sum += shuffle_xor(sum, 1);
-            sum += shuffle_xor(sum, 2);
-            const float factor = sum == 0.0f ? 0.0f : reciprocal(sum);
-            const int row = warp_row + t * 16 + h * 8 + lane_index() / 4;
-            KGEN_UNROLL
-            for (int j = 0; j < HEAD_DIM / 8; ++j) {
-                const int start = query_tile::panel_start(j * 8);
-                const int width = query_tile::panel_columns(start);
-                const uint32_t chunk = (j * 8 - start) / 8;
-                const uint32_t offset = width == 64   ? swizzled<64>(row, chunk)
-                                        : width == 32 ? swizzled<32>(row, chunk)
-                                                      : swizzled<16>(row, chunk);
-                store_shared(tile + query_tile::panel_offset(start) + offset + lane_index() % 4 * 4,
-                             pack<element>(state.o[t][j][2 * h] * factor, state.o[t][j][2 * h + 1] * factor));
-            }
-            if (lse != nullptr && lane_index() % 4 == 0 && row < valid_rows) {
-                const float value = sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[t][h], log2_fast(sum));
-                store_global(lse + row, value);
-            }
+        for (int j = 0; j < HEAD_DIM / 8; ++j) words[j] = pack<element>(o[j][2 * h] * factor, o[j][2 * h + 1] * factor);
+        store_quad_row(to + row * p.o_row_stride, words, row >= 0, given.vector);
+        if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
+            store_global(lse + row, sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[h], log2_fast(sum)));
         }
     }
-    warp_sync();
-    store_warp_rows<query_tile, HEAD_DIM, WARP_ROWS, VECTOR>(o, p.o_row_stride, tile, warp_row, valid_rows);
 }
 
-template <bool VECTOR>
-KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) {
-    const auto [batch, head, first_query, queries] = assigned_work(p);
-    if (first_query >= queries.rows) return;
-    const int head_k = head / (p.num_heads / p.num_heads_k);
-    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-
-    // Key tiles: [0, clear_tiles) are seen whole by every row of the block, [clear_tiles, tiles) need the mask.
-    const int tiles = (keys.rows + BLOCK_N - 1) / BLOCK_N;
-    const int clear_tiles = keys.rows / BLOCK_N;
-
-    const uint16_t* q = static_cast<const uint16_t*>(p.q) +
-                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
-    const uint16_t* k = static_cast<const uint16_t*>(p.k) +
-                        sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
-    const uint16_t* v = static_cast<const uint16_t*>(p.v) +
-                        sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
-    const uint32_t shared = shared_base();
-    const int warp_row = warp_index() * WARP_ROWS;
-
-    row_state state;
-    KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            state.max[t][h] = -infinity();
-            state.sum[t][h] = 0.0f;
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM / 8; ++j) {
-            KGEN_UNROLL
-            for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
-        }
-    }
-
-    const auto copy_k = [&](int tile, uint32_t to) {
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, k, p.k_row_stride, tile * BLOCK_N, keys.rows);
-    };
-    const auto copy_v = [&](int tile, uint32_t to) {
-        copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, tile * BLOCK_N, keys.rows);
-    };
-
+// A multiplying warpgroup: its 64 rows of all the block's work.
+KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
+    const kgen_fwd_params& p = given.call;
+    const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
+    const int warp_row = warpgroup_row + warp_index() % 4 * 16;
+    const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
     // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
-    const lane_offsets q_lanes = lanes_by_row(warp_row);
-    const lane_offsets row_lanes = lanes_by_row(0);
-    const lane_offsets chunk_lanes = lanes_by_chunk();
-    const auto prepare = [&](scores& s, int tile) {
-        if (tile >= clear_tiles) {
-            mask(s, keys.rows - tile * BLOCK_N);
-        }
-        softmax(s, state, log2_scale, threshold);
+    const auto release = [&](uint32_t empty) {
+        if (lane_index() == 0) mbarrier_arrive(empty);
     };
+    // Named barrier 1 + w: it is warpgroup w's turn.
+    const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
+    const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
+    if (warpgroup == CONSUMERS - 1) pass_turn();
 
-    if (tiles > 0) {
-        copy_tile<query_tile, HEAD_DIM, THREADS, VECTOR>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
-        copy_k(tiles - 1, shared + K_OFFSET);
-        cp_async_commit();
+    ring_place<Q_SLOTS, CONSUMERS> q_place;
+    q_place.stage = warpgroup;
+    ring_place<STAGES> k_place, v_place;
+    for (;;) {
+        mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
+        const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
+        warp_sync();  // one lane will say that the warp is done with it
+        if (said.x == NO_WORK) break;
+        const uint32_t place_head = said.x, place_tile = said.y;
+        const int end = said.z;
+        const int tiles = (end + BLOCK_N - 1) / BLOCK_N;
+        const auto done_with_q = [&] {
+            release(barrier.q_empty(q_place.stage));
+            q_place.next();
+        };
 
-        for (int tile = tiles - 1; tile >= 0; --tile) {
-            cp_async_wait<0>();
-            block_sync();  // K(tile) is there for all, and no warp still reads V(tile + 1)
-            copy_v(tile, shared + V_OFFSET);
-            cp_async_commit();
-            scores s;
-            multiply_q_k(s, shared + Q_OFFSET, q_lanes, shared + K_OFFSET, chunk_lanes);
-            cp_async_wait<0>();
-            block_sync();  // V(tile) is there for all, and no warp still reads K(tile)
-            if (tile > 0) {
-                copy_k(tile - 1, shared + K_OFFSET);
-                cp_async_commit();
+        output o;
+        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        clear(o);
+        if (tiles > 0) {
+            // Visible columns of the first tile: all up to the diagonal, which a full mask does not have. Of tile t it is t * BLOCK_N further on.
+            const auto mask_tile = [&](scores& s, int tile) {
+                const int first = (tile + 1) * BLOCK_N - end;  // columns before it belong to no key
+                if (first > 0) mask(s, first, BLOCK_N);
+            };
+            const auto multiply_q_k = [&](scores& s) {
+                multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
+                                                                                 shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+                wgmma_commit();
+            };
+            // Rows of V that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN.
+            const auto await_v = [&](int tile) {
+                mbarrier_wait(barrier.v_full(v_place.stage), v_place.parity);
+                const int first = (tile + 1) * BLOCK_N - end;
+                if (first > 0 && p.cu_seqlens_k != nullptr) {
+                    clear_rows<key_tile, 128 * CONSUMERS>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, first, thread_index() - 128);
+                    fence_proxy_async();
+                    barrier_wait(8, 128 * CONSUMERS);
+                }
+            };
+            const auto multiply_p_v = [&](const weights& weight) {
+                multiply_by_columns<element, key_tile, HEAD_DIM>(o, weight, shared + V_OFFSET + v_place.stage * STAGE_BYTES);
+                wgmma_commit();
+            };
+            const auto done_with_k = [&] {
+                release(barrier.k_empty(k_place.stage));
+                k_place.next();
+            };
+            const auto done_with_v = [&] {
+                release(barrier.v_empty(v_place.stage));
+                v_place.next();
+            };
+            constexpr int hidden = 0;
+            weights weight;
+            float factor[2];
+            {
+                scores s;
+                mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
+                await_turn();
+                wgmma_fence();
+                multiply_q_k(s);
+                pass_turn();
+                wgmma_wait<0>(s);
+                done_with_k();
+                if (hidden + 1 == tiles) done_with_q();
+                mask_tile(s, hidden);
+                softmax(s, state, factor, log2_scale, threshold);
+                pack_weights(weight, s);
             }
-            prepare(s, tile);
-            multiply_p_v(state, s, shared + V_OFFSET, row_lanes);
+            for (int tile = hidden + 1; tile < tiles; ++tile) {
+                scores s;
+                mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
+                await_turn();
+                wgmma_fence();
+                multiply_q_k(s);
+                await_v(tile - 1);
+                wgmma_fence();
+                multiply_p_v(weight);
+                pass_turn();
+                wgmma_wait<1>(s);
+                done_with_k();
+                if (tile + 1 == tiles) done_with_q();
+                mask_tile(s, tile);
+                const bool outgrown = softmax(s, state, factor, log2_scale, threshold);
+                wgmma_wait<0>(o);
+                done_with_v();
+                if (outgrown) rescale(o, factor);
+                pack_weights(weight, s);
+            }
+            await_v(tiles - 1);
+            wgmma_fence();
+            multiply_p_v(weight);
+            wgmma_wait<0>(o);
+            done_with_v();
+        } else {
+            done_with_q();
         }
+        write_output(o, state, given, assigned_work(p, place_head, place_tile), warp_row, log2_scale);
     }
+    if (warpgroup == 0) await_turn();  // the turn nobody has taken
+}
 
-    write_output<VECTOR>(state, p, shared + Q_OFFSET, log2_scale);
+KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
+    const uint32_t shared = shared_base();
+    const barriers barrier = {shared + BARRIERS_OFFSET};
+    if (thread_index() == 0) {
+        for (int slot = 0; slot < Q_SLOTS; ++slot) {
+            mbarrier_init(barrier.q_full(slot), 1);
+            mbarrier_init(barrier.q_empty(slot), 4);
+        }
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier.k_full(stage), 1);
+            mbarrier_init(barrier.k_empty(stage), 4 * CONSUMERS);
+            mbarrier_init(barrier.v_full(stage), 1);
+            mbarrier_init(barrier.v_empty(stage), 4 * CONSUMERS);
+        }
+        fence_mbarrier_init();
+    }
+    block_sync();
+    const int warpgroup = static_cast<int>(warp_index() / 4);
+    if (warpgroup == 0) {
+        release_registers<24>();
+        if (thread_index() == 0) fetch(given, shared, barrier);
+    } else {
+        claim_registers<240>();
+        attend(given, shared, barrier, warpgroup - 1);
+    }
 }
 
 }  // namespace
 
 extern "C" int flash_fwd_hdim224_bf16_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
     constexpr fwd_identity self = {"flash_fwd_hdim224_bf16_sm90", HEAD_DIM, KGEN_DTYPE_BF16, false};
-    kgen_fwd_params params;
-    if (const int code = check_fwd_params(given, self, params)) return code;
-    const uint64_t m_blocks = (static_cast<uint64_t>(params.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
-    const uint64_t blocks = m_blocks * params.num_heads * params.batch;
-    if (blocks > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of %d queries exceed the grid limit of 2^31 - 1", self.name,
-                    static_cast<unsigned long long>(blocks), BLOCK_M);
+    parameters params = {};
+    kgen_fwd_params& p = params.call;
+    if (const int code = check_fwd_params(given, self, p)) return code;
+    const uint64_t m_blocks = (static_cast<uint64_t>(p.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
+    const uint64_t items = m_blocks * p.num_heads * p.batch;
+    if (items > INT32_MAX) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu tiles of %d queries exceed the limit of 2^31 - 1", self.name, static_cast<unsigned long long>(items),
+                    BLOCK_M);
     }
-    const auto kernel = fwd_is_aligned(params) ? attention<true> : attention<false>;
-    return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
+    if (items == 0) return KGEN_SUCCESS;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
+    if (p.seqlen_k > 0) {
+        if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
+        if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;
+    }
+    params.heads = static_cast<uint32_t>(p.num_heads * p.batch);
+    params.vector = rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    const int multiprocessors = multiprocessor_count();
+    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
+    params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
+    return launch(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
 }

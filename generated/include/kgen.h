@@ -28,7 +28,8 @@ enum {
     KGEN_ERROR_INVALID_VALUE = 1,  /* a parameter is outside its documented range */
     KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
     KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
-    KGEN_ERROR_LAUNCH = 4          /* CUDA refused the launch; kgen_last_error() holds its words */
+    KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its words */
+    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory; another one may */
 };
 
 /* Element types of Q, K and V. */

@@ -1,4 +1,4 @@
-// K and V of a forward pass as TMA sees them. Host code.
+// Q, K and V of a forward pass as TMA sees them. Host code.
 #pragma once
 
 #include "kgen.h"
@@ -18,6 +18,19 @@ inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, i
     tensor.row_stride = row_stride;
     tensor.head_stride = head_stride;
     tensor.batch_stride = batch_stride;
+    return tensor;
+}
+
+inline attention_tensor fwd_queries(const kgen_fwd_params& p) {
+    attention_tensor tensor = {};
+    tensor.base = p.q;
+    tensor.columns = static_cast<uint64_t>(p.head_dim);
+    tensor.rows = static_cast<uint64_t>(p.cu_seqlens_q == nullptr ? p.seqlen_q : p.total_q > 0 ? p.total_q : INT32_MAX);
+    tensor.heads = static_cast<uint64_t>(p.num_heads);
+    tensor.batches = p.cu_seqlens_q == nullptr ? static_cast<uint64_t>(p.batch) : 1;
+    tensor.row_stride = p.q_row_stride;
+    tensor.head_stride = p.q_head_stride;
+    tensor.batch_stride = p.q_batch_stride;
     return tensor;
 }
 

@@ -21,6 +21,8 @@ KGEN_DEVICE void barrier_wait(int barrier, int threads) { asm volatile("bar.sync
 // The value of `lane_index() ^ mask`.
 KGEN_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 
+KGEN_DEVICE uint32_t shuffle_xor(uint32_t value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
 KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask) { return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask); }
 
 // True in every lane when it is true in one.

@@ -44,6 +44,14 @@ int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const 
     return KGEN_SUCCESS;
 }
 
+// The same for kernels that have no other way: says what it is about the tensor that TMA does not take.
+template <class Tile>
+int require_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
+    char why[160];
+    if (tma_takes<Tile>(tensor, why, sizeof why)) return make_tile_maps(maps, tensor, name, called);
+    return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s: %s", name, called, why);
+}
+
 template <class Tile, int START = 0>
 KGEN_DEVICE void fetch_panels(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
     if constexpr (START < Tile::columns) {

@@ -1,0 +1,24 @@
+// Registers that warpgroups give up and take over (PTX ISA, "setmaxnreg"; sm_90a and newer).
+//
+// A kernel starts with the same number in every thread, which its launch bounds decide. A warpgroup that needs few lets go of
+// the rest, another waits until there are enough. COUNT is a multiple of 8 from 24 to 256. All four warps of the warpgroup
+// come here together.
+#pragma once
+
+#include "kgen/platform.cuh"
+
+namespace kgen {
+
+template <int COUNT>
+KGEN_DEVICE void release_registers() {
+    static_assert(COUNT % 8 == 0 && COUNT >= 24 && COUNT <= 256, "what setmaxnreg takes");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT>
+KGEN_DEVICE void claim_registers() {
+    static_assert(COUNT % 8 == 0 && COUNT >= 24 && COUNT <= 256, "what setmaxnreg takes");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+}  // namespace kgen

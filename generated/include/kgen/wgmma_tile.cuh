@@ -1,0 +1,72 @@
+// Products of a warpgroup with tiles of kgen/tile.cuh, which must start at multiples of 1024 bytes.
+#pragma once
+
+#include "kgen/shared.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/wgmma.cuh"
+
+namespace kgen {
+
+// An operand in a panel of WIDTH columns: eight of its rows lie behind the eight before, `leading` is for transposed ones.
+template <int WIDTH>
+KGEN_DEVICE uint64_t panel_descriptor(uint32_t address, uint32_t leading = 16) {
+    return matrix_descriptor<WIDTH>(address, leading, 8 * WIDTH * 2);
+}
+
+// S = A B^T over the first COLUMNS columns of both, for the 64 rows of `A` and all rows of `B`.
+template <class Element, class A, class B, int COLUMNS, int STEP = 0>
+KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, uint32_t b_tile) {
+    static_assert(A::rows == 64, "the rows of one product");
+    if constexpr (STEP < COLUMNS / 16) {
+        constexpr int start = A::panel_start(STEP * 16);
+        constexpr int width = A::panel_columns(start);
+        constexpr uint32_t in_row = (STEP * 16 - start) * 2;
+        const uint64_t a = panel_descriptor<width>(a_tile + A::panel_offset(start) + in_row);
+        const uint64_t b = panel_descriptor<width>(b_tile + B::panel_offset(start) + in_row);
+        wgmma<Element, B::rows>(s, a, b, STEP > 0);
+        multiply_by_rows<Element, A, B, COLUMNS, STEP + 1>(s, a_tile, b_tile);
+    }
+}
+
+// O += W X for one step of 16 rows of X: a product for each run of panels of one width.
+template <class Element, class X, int COLUMNS, int START = 0>
+KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile, int row) {
+    if constexpr (START < COLUMNS) {
+        constexpr int width = X::panel_columns(START);
+        constexpr int run = width == 64 ? X::columns / 64 * 64 : width;
+        constexpr int columns = COLUMNS - START < run ? COLUMNS - START : run;
+        const uint64_t x = panel_descriptor<width>(x_tile + X::panel_offset(START) + row * width * 2, X::rows * width * 2);
+        wgmma_transposed<Element, columns, START / 8>(o, w, x, true);
+        multiply_step_by_columns<Element, X, COLUMNS, START + run>(o, w, x_tile, row);
+    }
+}
+
+// O += W X, with W (64 rows) in registers and the first COLUMNS columns of `X`.
+template <class Element, class X, int COLUMNS>
+KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[X::rows / 16][4], uint32_t x_tile) {
+    KGEN_UNROLL
+    for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
+}
+
+template <int TILES>
+KGEN_DEVICE void clear(float (&values)[TILES][4]) {
+    KGEN_UNROLL
+    for (int j = 0; j < TILES; ++j) {
+        KGEN_UNROLL
+        for (int e = 0; e < 4; ++e) values[j][e] = 0.0f;
+    }
+}
+
+// Zeros in the rows before `rows` of a tile, by THREADS threads of which this one is number `thread`.
+template <class Tile, int THREADS, int START = 0>
+KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        for (int chunk = thread; chunk < rows * (width / 8); chunk += THREADS) {
+            store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
+        }
+        clear_rows<Tile, THREADS, START + width>(tile, rows, thread);
+    }
+}
+
+}  // namespace kgen
