@@ -692,6 +692,14 @@ void stored_matrices() {
     expect(runs(transpose_in_place, 64) && all_ones(64), "what a warp has read with ldmatrix, stmatrix may overwrite; other warps see it behind a barrier");
     others_wait = false;
     expect(is_faulted("race", transpose_in_place, 64), "... and without one it is a race");
+    expect(runs([](int) {
+               store_shared(shared_base() + lane_index() * 16, words4{});
+               warp_sync();
+               const words4 value = load_shared(shared_base() + (lane_index() ^ 1) * 16);
+               const uint32_t fragment[4] = {value.x, value.y, value.z, value.w};
+               stmatrix_x4(shared_base() + lane_index() * 16, fragment);
+           }),
+           "what a lane has loaded before it, stmatrix may overwrite: all lanes meet in it");
     expect(is_faulted("race", [](int) {
                uint32_t fragment[4] = {};
                stmatrix_x4(place_of_lane(), fragment);
