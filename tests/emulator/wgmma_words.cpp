@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kgen/byte_tile.cuh"
 #include "kgen/bytes.cuh"
 #include "kgen/global.cuh"
 #include "kgen/ldmatrix.cuh"
@@ -387,7 +386,8 @@ bool shows_in_numbers(slip slipped) {
 template <class Element>
 void misuse() {
     made = slip::none;
-    expect(runs(multiply_with_slips<Element>, WARPGROUP, 1, BYTES) && all_ones(), "operands that threads have written, D that they change between products, an operand overwritten");
+    expect(runs(multiply_with_slips<Element>, WARPGROUP, 1, BYTES) && all_ones(),
+           "operands that threads have written, D that they change between products, an operand overwritten");
     expect(shows_as<Element>("wgmma", slip::no_fence), "a product needs a wgmma_fence");
     expect(shows_as<Element>("wgmma", slip::no_fence_behind_a_wait), "... and another behind each wgmma_wait");
     expect(shows_as<Element>("wgmma", slip::fence_before_d_is_written), "... behind what is written to D");
