@@ -1,13 +1,17 @@
 // What products of a warpgroup mean on the emulator, and what it holds against a kernel that misuses them. Exit status 1 if a
 // statement is false. tests/faults.rs compiles it together with the runtime.
 
+#include <math.h>
 #include <string.h>
 
+#include "kgen/bytes.cuh"
 #include "kgen/global.cuh"
+#include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mbarrier.cuh"
 #include "kgen/registers.cuh"
 #include "kgen/shared.cuh"
+#include "kgen/stmatrix.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
@@ -19,6 +23,12 @@ KGEN_WGMMA_WIDTH(64)
 KGEN_WGMMA_WIDTH(80)
 KGEN_WGMMA_WIDTH(112)
 KGEN_WGMMA_WIDTH(256)
+KGEN_WGMMA_WIDTH_FP8(8)
+KGEN_WGMMA_WIDTH_FP8(16)
+KGEN_WGMMA_WIDTH_FP8(24)
+KGEN_WGMMA_WIDTH_FP8(64)
+KGEN_WGMMA_WIDTH_FP8(112)
+KGEN_WGMMA_WIDTH_FP8(256)
 
 #include "statements.hpp"
 
@@ -28,19 +38,38 @@ constexpr uint32_t WARPGROUP = 128;
 constexpr uint32_t A_TILE = emulator::SHARED_BASE, B_TILE = A_TILE + 64 * 1024;
 constexpr uint32_t BYTES = 192 * 1024;
 
-// Elements of the operands: small integers, so that sums are exact.
+// Elements of the operands: small integers, which every type has, so that sums are exact.
 float element_a(uint32_t row, uint32_t k) { return static_cast<float>((row * 7 + k * 5 + row * k) % 13) - 6; }
 float element_b(uint32_t k, uint32_t column) { return static_cast<float>((column * 3 + k * 11 + column * k) % 17) - 8; }
 float element_d(uint32_t row, uint32_t column) { return static_cast<float>((row + column * 2) % 5); }
 
-// Writes a tile as kgen/tile.cuh lays it out; `value(row, column)`.
+template <class Element>
+constexpr int IN_WORD = 4 / sizeof(Element);
+template <class Element>
+constexpr int K_OF_PRODUCT = 32 / sizeof(Element);
+
+// Bytes lie as the tile of 16-bit elements half as wide.
+template <class Element, int ROWS, int COLUMNS>
+using tile_of = shared_tile<ROWS, COLUMNS / (2 / sizeof(Element))>;
+
+// The elements of a row from `column` on that make up 32 bits.
+template <class Element, class Value>
+uint32_t word_of(Value value, uint32_t row, uint32_t column) {
+    if constexpr (sizeof(Element) == 1) {
+        return pack_e4m3(value(row, column), value(row, column + 1), value(row, column + 2), value(row, column + 3));
+    } else {
+        return pack<Element>(value(row, column), value(row, column + 1));
+    }
+}
+
+// Writes a tile as kgen/tile.cuh and kgen/byte_tile.cuh lay it out; `value(row, column)`.
 template <class Element, class Tile, class Value>
 void store_tile(uint32_t tile, Value value) {
     for (uint32_t i = thread_index(); i < Tile::rows * Tile::columns / 8; i += WARPGROUP) {
-        const uint32_t row = i / (Tile::columns / 8), column = i % (Tile::columns / 8) * 8;
+        const uint32_t row = i / (Tile::columns / 8), chunk = i % (Tile::columns / 8);
         uint32_t words[4];
-        for (uint32_t w = 0; w < 4; ++w) words[w] = pack<Element>(value(row, column + w * 2), value(row, column + w * 2 + 1));
-        store_shared(tile + chunk_offset<Tile>(row, static_cast<int>(column)), words4{words[0], words[1], words[2], words[3]});
+        for (uint32_t w = 0; w < 4; ++w) words[w] = word_of<Element>(value, row, (chunk * 4 + w) * IN_WORD<Element>);
+        store_shared(tile + chunk_offset<Tile>(row, static_cast<int>(chunk * 8)), words4{words[0], words[1], words[2], words[3]});
     }
 }
 
@@ -81,15 +110,15 @@ void make_visible() {
     block_sync();
 }
 
-// D (64 x N) of A (64 x DEPTH) and B (N rows of DEPTH), a step of 16 after the other through all panels.
+// D (64 x N) of A (64 x DEPTH) and B (N rows of DEPTH), 32 bytes of a row after the other through all panels.
 template <class Element, int N, int DEPTH, int START = 0, int TILES>
 void multiply_rows(float (&d)[TILES][4], bool accumulate) {
-    if constexpr (START < DEPTH) {
-        using a_tile = shared_tile<64, DEPTH>;
-        using b_tile = shared_tile<N, DEPTH>;
+    using a_tile = tile_of<Element, 64, DEPTH>;
+    using b_tile = tile_of<Element, N, DEPTH>;
+    if constexpr (START < a_tile::columns) {
         constexpr int width = a_tile::panel_columns(START);
-        const uint64_t a = matrix_descriptor<width>(A_TILE + a_tile::panel_offset(START), 0, width * 16);
-        const uint64_t b = matrix_descriptor<width>(B_TILE + b_tile::panel_offset(START), 0, width * 16);
+        const uint64_t a = matrix_descriptor_by_bytes<width * 2>(A_TILE + a_tile::panel_offset(START), 0, width * 16);
+        const uint64_t b = matrix_descriptor_by_bytes<width * 2>(B_TILE + b_tile::panel_offset(START), 0, width * 16);
         for (uint32_t step = 0; step < width / 16; ++step) {
             wgmma<Element, N>(d, advance(a, step * 32), advance(b, step * 32), accumulate || START + step > 0);
         }
@@ -102,8 +131,8 @@ bool rows_are_multiplied(bool accumulate) {
     static bool adds;
     adds = accumulate;
     return runs([](int) {
-        store_tile<Element, shared_tile<64, DEPTH>>(A_TILE, element_a);
-        store_tile<Element, shared_tile<N, DEPTH>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
+        store_tile<Element, tile_of<Element, 64, DEPTH>>(A_TILE, element_a);
+        store_tile<Element, tile_of<Element, N, DEPTH>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
         make_visible();
         float d[N / 8][4];
         start_d(d);
@@ -120,8 +149,8 @@ template <class Element, int STEPS>
 void load_a(uint32_t (&a)[STEPS][4]) {
     for (uint32_t step = 0; step < STEPS; ++step) {
         for (uint32_t i = 0; i < 4; ++i) {
-            const uint32_t row = row_of_d(i % 2 * 2), k = step * 16 + i / 2 * 8 + lane_index() % 4 * 2;
-            a[step][i] = pack<Element>(element_a(row, k), element_a(row, k + 1));
+            const uint32_t k = (step * 8 + i / 2 * 4 + lane_index() % 4) * IN_WORD<Element>;
+            a[step][i] = word_of<Element>(element_a, row_of_d(i % 2 * 2), k);
         }
     }
 }
@@ -160,6 +189,74 @@ bool columns_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
+// The same with A in registers and B as N rows of DEPTH bytes. D is a part of what `d` holds, from tile FIRST on.
+template <int N, int DEPTH, int FIRST, int START = 0, int TILES>
+void multiply_from_registers(float (&d)[TILES][4], const uint32_t (&a)[DEPTH / 32][4], bool accumulate) {
+    using tile = tile_of<e4m3, N, DEPTH>;
+    if constexpr (START < tile::columns) {
+        constexpr int width = tile::panel_columns(START);
+        const uint64_t b = matrix_descriptor_by_bytes<width * 2>(B_TILE + tile::panel_offset(START), 0, width * 16);
+        for (uint32_t step = 0; step < width / 16; ++step) {
+            wgmma_registers<e4m3, N, FIRST>(d, a[START / 16 + step], advance(b, step * 32), accumulate || START + step > 0);
+        }
+        multiply_from_registers<N, DEPTH, FIRST, START + width>(d, a, accumulate);
+    }
+}
+
+template <int N, int DEPTH, int FIRST = 0>
+bool registers_are_multiplied(bool accumulate) {
+    static bool adds;
+    adds = accumulate;
+    return runs([](int) {
+        store_tile<e4m3, tile_of<e4m3, N, DEPTH>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
+        make_visible();
+        float d[FIRST + N / 8][4];
+        start_d(d);
+        uint32_t a[DEPTH / 32][4];
+        load_a<e4m3>(a);
+        wgmma_fence();
+        multiply_from_registers<N, DEPTH, FIRST>(d, a, adds);
+        wgmma_commit();
+        wgmma_wait<0>(d);
+        judge<N>(d, DEPTH, adds, 1, FIRST);
+        for (uint32_t j = 0; j < FIRST; ++j) {
+            for (uint32_t e = 0; e < 4; ++e) {
+                if (d[j][e] != element_d(row_of_d(e), column_of_d(j, e))) store_global(output + thread_index(), 0.0f);
+            }
+        }
+    }, WARPGROUP, 1, BYTES) && all_ones();
+}
+
+// A (64 x 32) has in row r the bytes 32 r .. 32 r + 31 (modulo 256), but for NaNs; each product takes eight of its columns.
+void every_byte(int) {
+    const auto byte = [](uint32_t row, uint32_t k) {
+        const uint32_t value = (row * 32 + k) % 256;
+        return value % 128 == 127 ? 0 : value;
+    };
+    uint32_t a[4];
+    for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t row = row_of_d(i % 2 * 2), k = i / 2 * 16 + lane_index() % 4 * 4;
+        a[i] = byte(row, k) | byte(row, k + 1) << 8 | byte(row, k + 2) << 16 | byte(row, k + 3) << 24;
+    }
+    bool right = true;
+    for (uint32_t first = 0; first < 32; first += 8) {
+        store_tile<e4m3, tile_of<e4m3, 8, 32>>(B_TILE, [=](uint32_t row, uint32_t k) { return k == first + row ? 1.0f : 0.0f; });
+        make_visible();
+        float d[1][4];
+        wgmma_fence();
+        wgmma_registers<e4m3, 8>(d, a, matrix_descriptor_by_bytes<32>(B_TILE, 0, 256), false);
+        wgmma_commit();
+        wgmma_wait<0>(d);
+        for (uint32_t e = 0; e < 4; ++e) {
+            const uint32_t bits = byte(row_of_d(e), first + column_of_d(0, e));
+            const double magnitude = (bits >> 3 & 15) == 0 ? ldexp(bits & 7, -9) : ldexp(8 + (bits & 7), static_cast<int>(bits >> 3 & 15) - 10);
+            right = right && d[0][e] == (bits & 0x80 ? -magnitude : magnitude);
+        }
+        block_sync();
+    }
+    store_global(output + thread_index(), right ? 1.0f : 0.0f);
+}
+
 void products() {
     expect(rows_are_multiplied<bf16, 64, 64>(false), "D = A B, both K-major in panels of 64");
     expect(rows_are_multiplied<fp16, 64, 64>(true), "D += A B");
@@ -171,10 +268,23 @@ void products() {
     expect(columns_are_multiplied<fp16, 16, 32>(true), "a panel of 16");
     expect(columns_are_multiplied<fp16, 256, 80>(true), "four panels of 64");
     expect(columns_are_multiplied<bf16, 64 + 16, 48>(true), "panels of two widths, each a part of D");
+    expect(rows_are_multiplied<e4m3, 64, 128>(false), "D = A B of E4M3, both K-major in panels of 128 bytes");
+    expect(rows_are_multiplied<e4m3, 24, 64>(true), "D += A B, panels of 64 bytes, 24 columns");
+    expect(rows_are_multiplied<e4m3, 8, 32>(true), "panels of 32 bytes, 8 columns");
+    expect(rows_are_multiplied<e4m3, 256, 128 + 64 + 32>(false), "panels of every width, 256 columns");
+    expect(rows_are_multiplied<e4m3, 112, 256>(true), "several panels");
+    expect(registers_are_multiplied<64, 128>(false), "D = A B of E4M3, A in registers and B K-major, one panel of 128 bytes");
+    expect(registers_are_multiplied<8, 32>(true), "D += A B, a panel of 32 bytes, 8 columns");
+    expect(registers_are_multiplied<256, 64>(true), "a panel of 64 bytes, 256 columns");
+    expect(registers_are_multiplied<112, 128 + 64 + 32>(true), "panels of every width");
+    expect(registers_are_multiplied<24, 256, 2>(true), "D is the last three of five tiles");
+    expect(runs(every_byte, WARPGROUP, 1, BYTES) && all_ones(), "every finite E4M3 is multiplied exactly, subnormals included");
 }
 
-// D (64 x 16) += A B, A 64 x 64, with one of many mistakes.
+// D (64 x 16) += A B, A 64 rows of 128 bytes, with one of many mistakes.
 constexpr int N = 16, DEPTH = 64;
+template <class Element>
+constexpr int DEPTH_OF = 128 / sizeof(Element);
 using tile_of_d = float[N / 8][4];
 
 enum class slip {
@@ -203,13 +313,16 @@ enum class slip {
 };
 slip made;
 
+template <class Element = bf16>
 void store_operands() {
-    store_tile<bf16, shared_tile<64, DEPTH>>(A_TILE, element_a);
-    store_tile<bf16, shared_tile<N, DEPTH>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
+    store_tile<Element, tile_of<Element, 64, DEPTH_OF<Element>>>(A_TILE, element_a);
+    store_tile<Element, tile_of<Element, N, DEPTH_OF<Element>>>(B_TILE, [](uint32_t row, uint32_t column) { return element_b(column, row); });
 }
 
+template <class Element>
 void multiply_with_slips(int) {
-    store_operands();
+    constexpr int depth = DEPTH_OF<Element>;
+    store_operands<Element>();
     if (made != slip::no_proxy_fence && (made != slip::one_warp_without_proxy_fence || warp_index() != 2)) fence_proxy_async();
     if (made != slip::no_barrier) block_sync();
     tile_of_d d;
@@ -220,28 +333,28 @@ void multiply_with_slips(int) {
         if (made == slip::no_swizzle) a &= ~(3ull << 62);
         if (made == slip::start_inside_the_pattern) a = advance(a, 128);
         if (made == slip::beyond_shared_memory) a = advance(a, BYTES);
-        for (uint32_t step = 0; step < 2; ++step) wgmma<bf16, N>(d, advance(a, step * 32), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+        for (uint32_t step = 0; step < 2; ++step) wgmma<Element, N>(d, advance(a, step * 32), matrix_descriptor<64>(B_TILE, 0, 1024), true);
     } else if (made == slip::other_operands_in_a_warp || made == slip::other_operands_in_a_lane) {
         const bool other = made == slip::other_operands_in_a_warp ? warp_index() == 1 : lane_index() == 1;
-        wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE + other * 32, 0, 1024), true);
+        wgmma<Element, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE + other * 32, 0, 1024), true);
     } else {
-        multiply_rows<bf16, N, DEPTH>(d, true);
+        multiply_rows<Element, N, depth>(d, true);
     }
-    if (made == slip::another_shape_for_d) wgmma<bf16, 8, 1>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+    if (made == slip::another_shape_for_d) wgmma<Element, 8, 1>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
     if (made != slip::no_commit) wgmma_commit();
     if (made == slip::no_wait) return;
     if (made == slip::d_is_written_too_early && thread_index() == 5) d[1][2] = 0;
-    if (made == slip::d_is_read_too_early) judge<N>(d, DEPTH, true);
+    if (made == slip::d_is_read_too_early) judge<N>(d, depth, true);
     if (made == slip::stage_overwritten_behind_a_barrier_before_the_wait) block_sync();
     if ((made == slip::stage_overwritten_before_the_wait || made == slip::stage_overwritten_behind_a_barrier_before_the_wait) && thread_index() == 77) {
         store_shared(B_TILE + 1024, words4{});
     }
     wgmma_wait<0>(d);
     if (made == slip::d_is_read_too_early) return;
-    judge<N>(d, DEPTH, true);
+    judge<N>(d, depth, true);
     if (made == slip::a_product_less_in_a_warp) {
         wgmma_fence();
-        if (warp_index() != 3) wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+        if (warp_index() != 3) wgmma<Element, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
         wgmma_commit();
         wgmma_wait<0>(d);
     }
@@ -253,45 +366,84 @@ void multiply_with_slips(int) {
         for (uint32_t e = 0; made != slip::no_fence_behind_a_wait && e < 4; ++e) d[j][e] *= 2;
     }
     if (made != slip::fence_before_d_is_written && made != slip::no_fence_behind_a_wait) wgmma_fence();
-    wgmma<bf16, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
+    wgmma<Element, N>(d, matrix_descriptor<64>(A_TILE, 0, 1024), matrix_descriptor<64>(B_TILE, 0, 1024), true);
     wgmma_commit();
     wgmma_wait<0>(d);
 }
 
+template <class Element>
 bool shows_as(const char* kind, slip slipped) {
     made = slipped;
-    return is_faulted(kind, multiply_with_slips, WARPGROUP, BYTES);
+    return is_faulted(kind, multiply_with_slips<Element>, WARPGROUP, BYTES);
 }
 
+template <class Element>
 bool shows_in_numbers(slip slipped) {
     made = slipped;
-    return runs(multiply_with_slips, WARPGROUP, 1, BYTES) && !all_ones();
+    return runs(multiply_with_slips<Element>, WARPGROUP, 1, BYTES) && !all_ones();
 }
 
+template <class Element>
 void misuse() {
     made = slip::none;
-    expect(runs(multiply_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "operands that threads have written, D that they change between products, an operand overwritten");
-    expect(shows_as("wgmma", slip::no_fence), "a product needs a wgmma_fence");
-    expect(shows_as("wgmma", slip::no_fence_behind_a_wait), "... and another behind each wgmma_wait");
-    expect(shows_as("wgmma", slip::fence_before_d_is_written), "... behind what is written to D");
-    expect(shows_as("wgmma", slip::no_commit), "a wait for products that no wgmma_commit has closed is reported");
-    expect(shows_as("never waited for", slip::no_wait), "products nobody waits for are reported");
-    expect(shows_as("wgmma", slip::d_is_written_too_early), "writing to D before the wait is reported");
-    expect(shows_in_numbers(slip::d_is_read_too_early), "reading D before the wait finds NaN");
-    expect(shows_as("proxy", slip::no_proxy_fence), "a product of what threads have written needs their fence_proxy_async");
-    expect(shows_as("proxy", slip::one_warp_without_proxy_fence), "... of each of them");
-    expect(shows_as("race", slip::no_barrier), "... and a barrier");
-    expect(shows_in_numbers(slip::wrong_swizzle), "a descriptor of another swizzle shows as wrong numbers");
-    expect(shows_as("wgmma", slip::no_swizzle), "a descriptor without swizzle is reported");
-    expect(shows_as("misaligned", slip::start_inside_the_pattern), "so is an operand that starts inside its swizzle's pattern");
-    expect(shows_as("out of bounds", slip::beyond_shared_memory), "so is one that is not all in shared memory");
-    expect(shows_as("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same operands");
-    expect(shows_as("wgmma", slip::other_operands_in_a_lane), "... and all lanes of a warp");
-    expect(shows_as("warpgroup", slip::a_product_less_in_a_warp), "the four warps issue the same products");
-    expect(shows_as("wgmma", slip::another_shape_for_d), "products that add to the same registers have D of one shape");
-    expect(shows_as("race", slip::stage_overwritten_before_the_wait), "overwriting an operand before the wait is a race");
-    expect(shows_as("race", slip::stage_overwritten_behind_a_barrier_before_the_wait), "... behind a barrier too");
-    expect(shows_as("race", slip::stage_overwritten_without_a_barrier), "... and behind the wait without one");
+    expect(runs(multiply_with_slips<Element>, WARPGROUP, 1, BYTES) && all_ones(),
+           "operands that threads have written, D that they change between products, an operand overwritten");
+    expect(shows_as<Element>("wgmma", slip::no_fence), "a product needs a wgmma_fence");
+    expect(shows_as<Element>("wgmma", slip::no_fence_behind_a_wait), "... and another behind each wgmma_wait");
+    expect(shows_as<Element>("wgmma", slip::fence_before_d_is_written), "... behind what is written to D");
+    expect(shows_as<Element>("wgmma", slip::no_commit), "a wait for products that no wgmma_commit has closed is reported");
+    expect(shows_as<Element>("never waited for", slip::no_wait), "products nobody waits for are reported");
+    expect(shows_as<Element>("wgmma", slip::d_is_written_too_early), "writing to D before the wait is reported");
+    expect(shows_in_numbers<Element>(slip::d_is_read_too_early), "reading D before the wait finds NaN");
+    expect(shows_as<Element>("proxy", slip::no_proxy_fence), "a product of what threads have written needs their fence_proxy_async");
+    expect(shows_as<Element>("proxy", slip::one_warp_without_proxy_fence), "... of each of them");
+    expect(shows_as<Element>("race", slip::no_barrier), "... and a barrier");
+    expect(shows_in_numbers<Element>(slip::wrong_swizzle), "a descriptor of another swizzle shows as wrong numbers");
+    expect(shows_as<Element>("wgmma", slip::no_swizzle), "a descriptor without swizzle is reported");
+    expect(shows_as<Element>("misaligned", slip::start_inside_the_pattern), "so is an operand that starts inside its swizzle's pattern");
+    expect(shows_as<Element>("out of bounds", slip::beyond_shared_memory), "so is one that is not all in shared memory");
+    expect(shows_as<Element>("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same operands");
+    expect(shows_as<Element>("wgmma", slip::other_operands_in_a_lane), "... and all lanes of a warp");
+    expect(shows_as<Element>("warpgroup", slip::a_product_less_in_a_warp), "the four warps issue the same products");
+    expect(shows_as<Element>("wgmma", slip::another_shape_for_d), "products that add to the same registers have D of one shape");
+    expect(shows_as<Element>("race", slip::stage_overwritten_before_the_wait), "overwriting an operand before the wait is a race");
+    expect(shows_as<Element>("race", slip::stage_overwritten_behind_a_barrier_before_the_wait), "... behind a barrier too");
+    expect(shows_as<Element>("race", slip::stage_overwritten_without_a_barrier), "... and behind the wait without one");
+}
+
+// D (64 x 16) = A B of E4M3, A in registers, with a mistake.
+void multiply_from_registers_with_slips(int) {
+    store_operands<e4m3>();
+    if (made != slip::no_proxy_fence) fence_proxy_async();
+    block_sync();
+    tile_of_d d;
+    start_d(d);
+    uint32_t a[4][4];
+    load_a<e4m3>(a);
+    if (made != slip::no_fence) wgmma_fence();
+    const bool other = made == slip::other_operands_in_a_warp && warp_index() == 1;
+    wgmma_registers<e4m3, N>(d, a[0], matrix_descriptor_by_bytes<128>(B_TILE + other * 32, 0, 1024), false);
+    memset(a, 0xff, sizeof a);
+    wgmma_commit();
+    if (made == slip::stage_overwritten_before_the_wait && thread_index() == 77) store_shared(B_TILE + 1024, words4{});
+    wgmma_wait<0>(d);
+    judge<N>(d, 32, false);
+}
+
+void misuse_of_registers() {
+    const auto shows = [](const char* kind, slip slipped) {
+        made = slipped;
+        return is_faulted(kind, multiply_from_registers_with_slips, WARPGROUP, BYTES);
+    };
+    made = slip::none;
+    expect(runs(multiply_from_registers_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "A in registers is taken when the product is issued");
+    expect(shows("wgmma", slip::no_fence), "it needs a wgmma_fence");
+    expect(shows("proxy", slip::no_proxy_fence), "... and what threads have written to B their fence_proxy_async");
+    expect(shows("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same B");
+    expect(shows("race", slip::stage_overwritten_before_the_wait), "overwriting B before the wait is a race");
+}
+
+void misuse_of_any_element() {
     expect(is_faulted("misaligned", [](int) { matrix_descriptor<64>(A_TILE + 8, 0, 1024); }), "an operand starts at a multiple of 16 bytes");
     expect(is_faulted("warpgroup", [](int) { wgmma_fence(); }, 96), "three warps are no warpgroup");
     for (const int capability : {80, 100, 120}) {
@@ -456,15 +608,138 @@ void registers() {
     kgen_emulator_device(90);
 }
 
+// Element `column` of row `row` of matrix `matrix`, and where its row lies: in a tile of 32 rows of 32 bytes, not in their order.
+uint32_t element_of(uint32_t matrix, uint32_t row, uint32_t column) { return matrix * 1000 + row * 10 + column; }
+uint32_t row_place(uint32_t matrix, uint32_t row) { return emulator::SHARED_BASE + (row * 4 + (matrix ^ row % 4)) * 32; }
+
+// What the lane has of the four matrices, or of the four transposed ones.
+void load_fragment(uint32_t (&fragment)[4], bool transposed) {
+    const uint32_t row = lane_index() / 4, column = lane_index() % 4 * 2;
+    for (uint32_t i = 0; i < 4; ++i) {
+        fragment[i] = transposed ? element_of(i, column, row) | element_of(i, column + 1, row) << 16 : element_of(i, row, column) | element_of(i, row, column + 1) << 16;
+    }
+}
+
+uint32_t place_of_lane() { return row_place(lane_index() / 8, lane_index() % 8); }
+
+template <bool TRANSPOSED>
+void store_matrices(int) {
+    uint32_t fragment[4], plain[4], transposed[4];
+    load_fragment(fragment, TRANSPOSED);
+    if (TRANSPOSED) {
+        stmatrix_x4_transposed(place_of_lane(), fragment);
+    } else {
+        stmatrix_x4(place_of_lane(), fragment);
+    }
+    warp_sync();
+    bool right = true;
+    for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+        const words4 row = load_shared(row_place(matrix, lane_index() % 8));
+        const uint32_t words[4] = {row.x, row.y, row.z, row.w};
+        for (uint32_t i = 0; i < 8; ++i) right = right && (words[i / 2] >> i % 2 * 16 & 0xffff) == element_of(matrix, lane_index() % 8, i);
+    }
+    ldmatrix_x4(plain, place_of_lane());
+    ldmatrix_x4_transposed(transposed, place_of_lane());
+    load_fragment(fragment, false);
+    right = right && memcmp(plain, fragment, sizeof plain) == 0;
+    load_fragment(fragment, true);
+    right = right && memcmp(transposed, fragment, sizeof transposed) == 0;
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
+
+// Matrices are transposed where they lie, and read by another warp.
+bool others_wait;
+void transpose_in_place(int) {
+    uint32_t fragment[4];
+    if (warp_index() == 0) {
+        store_shared(place_of_lane(), words4{lane_index(), 0, 0, 0});
+        warp_sync();
+        ldmatrix_x4(fragment, place_of_lane());
+        stmatrix_x4_transposed(place_of_lane(), fragment);
+    }
+    if (others_wait) block_sync();
+    if (warp_index() == 1) ldmatrix_x4_transposed(fragment, place_of_lane());
+    if (!others_wait) block_sync();
+    store_global(output + thread_index(), fragment[0] == (lane_index() % 4 == 0 ? lane_index() / 4 : 0) ? 1.0f : 0.0f);
+}
+
+// B is what stmatrix has written: 16 rows of 32 bytes.
+bool proxy_is_told;
+void multiply_stored_matrices(int) {
+    uint32_t fragment[4];
+    for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t column = i / 2 * 8 + lane_index() / 4, k = (i % 2 * 4 + lane_index() % 4) * 4;
+        fragment[i] = word_of<e4m3>([](uint32_t row, uint32_t first) { return element_b(first, row); }, column, k);
+    }
+    const uint32_t row = lane_index() / 16 * 8 + lane_index() % 8, half = lane_index() / 8 % 2;
+    if (warp_index() == 2) stmatrix_x4(B_TILE + swizzled<16>(row, half), fragment);
+    if (proxy_is_told) fence_proxy_async();
+    block_sync();
+    tile_of_d d;
+    uint32_t a[1][4];
+    load_a<e4m3>(a);
+    wgmma_fence();
+    wgmma_registers<e4m3, N>(d, a[0], matrix_descriptor_by_bytes<32>(B_TILE, 0, 256), false);
+    wgmma_commit();
+    wgmma_wait<0>(d);
+    judge<N>(d, 32, false);
+}
+
+void stored_matrices() {
+    expect(runs(store_matrices<false>) && all_ones(32), "stmatrix writes what ldmatrix reads, to the rows that the lanes name");
+    expect(runs(store_matrices<true>) && all_ones(32), "stmatrix of transposed matrices is the opposite of the transposing ldmatrix");
+    others_wait = true;
+    expect(runs(transpose_in_place, 64) && all_ones(64), "what a warp has read with ldmatrix, stmatrix may overwrite; other warps see it behind a barrier");
+    others_wait = false;
+    expect(is_faulted("race", transpose_in_place, 64), "... and without one it is a race");
+    expect(runs([](int) {
+               store_shared(shared_base() + lane_index() * 16, words4{});
+               warp_sync();
+               const words4 value = load_shared(shared_base() + (lane_index() ^ 1) * 16);
+               const uint32_t fragment[4] = {value.x, value.y, value.z, value.w};
+               stmatrix_x4(shared_base() + lane_index() * 16, fragment);
+           }),
+           "what a lane has loaded before it, stmatrix may overwrite: all lanes meet in it");
+    expect(is_faulted("race", [](int) {
+               uint32_t fragment[4] = {};
+               stmatrix_x4(place_of_lane(), fragment);
+               ldmatrix_x4(fragment, place_of_lane());
+           }),
+           "the warp itself sees it behind a warp_sync");
+    expect(is_faulted("race", [](int) {
+               const uint32_t fragment[4] = {};
+               stmatrix_x4(shared_base() + lane_index() / 2 * 16, fragment);
+           }),
+           "two rows in one place are a race");
+    expect(is_faulted("misaligned", [](int) {
+               const uint32_t fragment[4] = {};
+               stmatrix_x4(shared_base() + lane_index() * 16 + 8, fragment);
+           }),
+           "a row starts at a multiple of 16 bytes");
+    expect(is_faulted("out of bounds", [](int) {
+               const uint32_t fragment[4] = {};
+               stmatrix_x4_transposed(shared_base() + SHARED_BYTES - 256 + lane_index() * 16, fragment);
+           }),
+           "rows lie in shared memory");
+    proxy_is_told = true;
+    expect(runs(multiply_stored_matrices, WARPGROUP, 1, BYTES) && all_ones(), "a product takes what stmatrix has written");
+    proxy_is_told = false;
+    expect(is_faulted("proxy", multiply_stored_matrices, WARPGROUP, BYTES), "... behind a fence_proxy_async");
+}
+
 }  // namespace
 
 int main() {
     kgen_emulator_device(90);
     products();
-    misuse();
+    misuse<bf16>();
+    misuse<e4m3>();
+    misuse_of_registers();
+    misuse_of_any_element();
     groups();
     order();
     registers();
+    stored_matrices();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }

@@ -63,6 +63,8 @@ float shuffle_xor(float value, int mask, source at);
 int64_t shuffle_xor(int64_t value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);
 void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at);
+void stmatrix_x4(uint32_t address, const uint32_t* fragment, source at);
+void stmatrix_x4_transposed(uint32_t address, const uint32_t* fragment, source at);
 void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at);
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
@@ -78,12 +80,13 @@ void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1,
 void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
 // Products of a warpgroup, and what orders them. A and B are matrix descriptors.
-enum class wgmma_element : uint8_t { bf16, fp16 };
+enum class wgmma_element : uint8_t { bf16, fp16, e4m3 };
 struct wgmma_operands {
     wgmma_element element;
     uint32_t columns;  // of D
-    const uint32_t* registers;  // A, B being transposed; NULL where A is in shared memory
+    const uint32_t* registers;  // A; NULL where it is in shared memory
     uint64_t a, b;
+    bool transposed;  // B
     bool accumulate;
 };
 void check_matrix_descriptor(uint32_t address, uint32_t stride, source at);

@@ -7,13 +7,19 @@
 
 namespace kgen {
 
-// Where an operand lies.
-template <int WIDTH>
-KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
-    static_assert(WIDTH == 64 || WIDTH == 32 || WIDTH == 16, "the widths of panels");
-    constexpr uint64_t swizzle = WIDTH == 64 ? 1 : WIDTH == 32 ? 2 : 3;
+// Where an operand lies, in panels whose rows are ROW_BYTES long.
+template <int ROW_BYTES>
+KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
+    static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
+    constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
     emulator::check_matrix_descriptor(address, stride, at);
     return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
+}
+
+// The same for panels of WIDTH 16-bit columns.
+template <int WIDTH>
+KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
+    return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride, at);
 }
 
 // The same operand `bytes` (a multiple of 16) further.
@@ -37,8 +43,9 @@ KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4], KGEN_AT) {
     emulator::wgmma_wait(PENDING, d[0], TILES, at);
 }
 
-// What KGEN_WGMMA_WIDTH(N) declares: without it a product of N columns does not compile.
-template <int N>
+// What KGEN_WGMMA_WIDTH(N) declares for elements of two bytes and KGEN_WGMMA_WIDTH_FP8(N) for those of one: without it a product of N
+// columns does not compile.
+template <int ELEMENT_BYTES, int N>
 struct wgmma_width;
 
 // Elements that are multiplied.
@@ -52,28 +59,43 @@ template <>
 struct wgmma_element_of<fp16> {
     static constexpr emulator::wgmma_element value = emulator::wgmma_element::fp16;
 };
+template <>
+struct wgmma_element_of<e4m3> {
+    static constexpr emulator::wgmma_element value = emulator::wgmma_element::e4m3;
+};
 
 // d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in shared memory and both are K-major.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate, KGEN_AT) {
-    static_assert(wgmma_width<N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
-    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, nullptr, a, b, accumulate}, at);
+    static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, nullptr, a, b, false, accumulate}, at);
 }
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed: 16-bit elements.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
-    static_assert(wgmma_width<N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
-    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, accumulate}, at);
+    static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 2, "B of 16-bit elements can be transposed");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, true, accumulate}, at);
+}
+
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no transposed form.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
+    static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 1, "with A in registers, B of 8-bit elements is K-major");
+    emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, false, accumulate}, at);
 }
 
 }  // namespace kgen
 
-#define KGEN_WGMMA_WIDTH(N)                                                                               \
+#define KGEN_WGMMA_WIDTH_OF_BYTES(ELEMENT_BYTES, N)                                                       \
     namespace kgen {                                                                                      \
     template <>                                                                                           \
-    struct wgmma_width<N> {                                                                               \
+    struct wgmma_width<ELEMENT_BYTES, N> {                                                                \
         static_assert((N) % 8 == 0 && (N) >= 8 && (N) <= 256, "D has 8, 16, .. 256 columns");             \
         static constexpr int columns = N;                                                                 \
     };                                                                                                    \
     }
+#define KGEN_WGMMA_WIDTH(N) KGEN_WGMMA_WIDTH_OF_BYTES(2, N)
+#define KGEN_WGMMA_WIDTH_FP8(N) KGEN_WGMMA_WIDTH_OF_BYTES(1, N)

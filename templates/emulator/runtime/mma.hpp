@@ -21,7 +21,7 @@ inline void add_product(float (&d)[16][8], const float (&a)[16][K], const float 
     }
 }
 
-// The 16 x 16 matrix A of which a lane holds four pairs.
+// The 16 x 16 matrix A of which a lane holds four pairs. (A pair may also be four bytes of a 16 x 32 matrix.)
 inline void place_a(uint16_t (&a)[16][16], const uint32_t* from, uint32_t lane) {
     const uint32_t g = lane / 4;
     const uint32_t t = lane % 4 * 2;

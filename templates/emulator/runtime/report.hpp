@@ -12,6 +12,8 @@ enum class word : uint8_t {
     shuffle_xor,
     ldmatrix_x4,
     ldmatrix_x4_transposed,
+    stmatrix_x4,
+    stmatrix_x4_transposed,
     mma_m16n8k16,
     mma_m16n8k8,
     ldmatrix_b8_x2_transposed,
@@ -38,6 +40,7 @@ enum class word : uint8_t {
     matrix_descriptor,
     wgmma,
     wgmma_transposed,
+    wgmma_registers,
     wgmma_fence,
     wgmma_commit,
     wgmma_wait,
@@ -48,11 +51,11 @@ enum class word : uint8_t {
 
 inline const char* name_of(word which) {
     static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
-                                        "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
+                                        "stmatrix_x4",  "stmatrix_x4_transposed", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
                                         "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
                                         "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_try_wait", "mbarrier_test_wait",
-                                        "mbarrier_wait", "tma_prefetch_map", "tma_load", "matrix_descriptor", "wgmma", "wgmma_transposed", "wgmma_fence",
-                                        "wgmma_commit", "wgmma_wait", "hold", "release_registers", "claim_registers"};
+                                        "mbarrier_wait", "tma_prefetch_map", "tma_load", "matrix_descriptor", "wgmma", "wgmma_transposed", "wgmma_registers",
+                                        "wgmma_fence", "wgmma_commit", "wgmma_wait", "hold", "release_registers", "claim_registers"};
     return names[static_cast<int>(which)];
 }
 

@@ -1,4 +1,4 @@
-// Words at which a warp meets, but for the MMA: shuffles, votes and ldmatrix. Each lane leaves its operands, the last
+// Words at which a warp meets, but for the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane leaves its operands, the last
 // does the work for all.
 #pragma once
 
@@ -97,6 +97,53 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
             result[matrix] = rows[row][lane / 4] | static_cast<uint32_t>(rows[row + 1][lane / 4]) << 16;
         }
     }
+}
+
+// Writes the 32 rows of 16 bytes to where the lanes of the meeting warp have named. A row counts as written by the lane that named
+// it, just behind the meeting.
+inline void scatter_rows(const uint16_t (&rows)[LANES][8], const use& used) {
+    const uint32_t index = current->warp;
+    const warp& w = self.warps[index];
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const uint32_t address = w.operands[lane].words[0];
+        unsigned char* row = shared.at(address, CHUNK, used, index, lane);
+        if (row == nullptr) continue;
+        races.write({address - SHARED_BASE, 0xffff, static_cast<uint8_t>(lane), index, w.step, used});
+        memcpy(row, rows[lane], CHUNK);
+    }
+}
+
+inline bool meet_for_stmatrix(uint32_t address, const uint32_t* fragment, word which, source at) {
+    lane_operands& mine = my_operands();
+    mine.input = fragment;
+    mine.words[0] = address;
+    return meet(which, at);
+}
+
+void stmatrix_x4(uint32_t address, const uint32_t* fragment, source at) {
+    if (!meet_for_stmatrix(address, fragment, word::stmatrix_x4, at)) return;
+    uint16_t rows[LANES][8];
+    const warp& w = warp_of(this_thread());
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const auto* brought = static_cast<const uint32_t*>(w.operands[lane].input);
+        for (uint32_t matrix = 0; matrix < 4; ++matrix) memcpy(&rows[matrix * 8 + lane / 4][lane % 4 * 2], &brought[matrix], 4);
+    }
+    scatter_rows(rows, {word::stmatrix_x4, at});
+}
+
+void stmatrix_x4_transposed(uint32_t address, const uint32_t* fragment, source at) {
+    if (!meet_for_stmatrix(address, fragment, word::stmatrix_x4_transposed, at)) return;
+    uint16_t rows[LANES][8];
+    const warp& w = warp_of(this_thread());
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        const auto* brought = static_cast<const uint32_t*>(w.operands[lane].input);
+        for (uint32_t matrix = 0; matrix < 4; ++matrix) {
+            const uint32_t row = matrix * 8 + lane % 4 * 2;
+            rows[row][lane / 4] = static_cast<uint16_t>(brought[matrix]);
+            rows[row + 1][lane / 4] = static_cast<uint16_t>(brought[matrix] >> 16);
+        }
+    }
+    scatter_rows(rows, {word::stmatrix_x4_transposed, at});
 }
 
 }  // namespace kgen::emulator

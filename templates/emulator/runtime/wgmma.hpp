@@ -26,10 +26,10 @@ struct pending_product {
     use issued;
     wgmma_operands operands;
     shared_operand a, b;      // where they are in shared memory
-    uint16_t a_bits[16][16];  // A, where it was in registers
+    uint16_t a_bits[16][16];  // A, where it was in registers: 32 bytes a row
     std::shared_ptr<accumulator> d;
     uint32_t group;
-    bool transposed() const { return operands.registers != nullptr; }
+    bool a_in_registers() const { return operands.registers != nullptr; }
 };
 
 // The registers of a D as they were at the last wgmma_fence, or when the warp had them back if that was later.
@@ -54,7 +54,8 @@ void forget_products() {
     for (warp_products& p : products) p = {};
 }
 
-constexpr uint32_t K_OF_PRODUCT = 16;
+constexpr uint32_t BYTES_OF_STEP = 32;  // of a row of A: 16 elements or 32
+constexpr uint32_t K_OF_TRANSPOSED = 16;
 constexpr int WGMMA_CAPABILITY = 90;
 constexpr uint32_t FLOATS_OF_TILE = 16 * 8;
 
@@ -82,7 +83,7 @@ inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used
     return true;
 }
 
-// Calls action(address, line, element) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a panel, which
+// Calls action(address, line, byte) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a panel, which
 // go on in the next panel where they are longer than one.
 template <class Action>
 inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, uint32_t bytes, Action&& action) {
@@ -90,20 +91,21 @@ inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, 
         const uint32_t row = first + line;
         for (uint32_t byte = 0; byte < bytes; byte += CHUNK) {
             const uint32_t plain = o.start + byte / o.width * o.leading + byte % o.width + row % 8 * o.width + row / 8 * o.stride;
-            action(swizzled_address(plain, o.swizzle), line, byte / 2);
+            action(swizzled_address(plain, o.swizzle), line, byte);
         }
     }
 }
 
 template <class Action>
 inline void each_chunk_of_a(const pending_product& p, uint32_t warp_index, Action&& action) {
-    if (!p.transposed()) each_chunk(p.a, warp_index % WARPS_OF_GROUP * 16, 16, K_OF_PRODUCT * 2, action);
+    if (!p.a_in_registers()) each_chunk(p.a, warp_index % WARPS_OF_GROUP * 16, 16, BYTES_OF_STEP, action);
 }
 
 template <class Action>
 inline void each_chunk_of_b(const pending_product& p, Action&& action) {
     const uint32_t columns = p.operands.columns;
-    each_chunk(p.b, 0, p.transposed() ? K_OF_PRODUCT : columns, (p.transposed() ? columns : K_OF_PRODUCT) * 2, action);
+    const bool transposed = p.operands.transposed;
+    each_chunk(p.b, 0, transposed ? K_OF_TRANSPOSED : columns, transposed ? columns * 2 : BYTES_OF_STEP, action);
 }
 
 template <class Action>
@@ -203,12 +205,11 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     start_details();
     if (!come_as_warpgroup({used, {operands.a, operands.b, operands.accumulate}}, WGMMA_CAPABILITY) || !lanes_agree(lanes, operands, used)) return;
     if (!mine.fenced) complain_of_warp("wgmma", used, "no wgmma_fence has come before it since the warp's last wgmma_wait");
-    const bool transposed = operands.registers != nullptr;
     pending_product p = {used, operands, {}, {}, {}, nullptr, mine.open_group};
-    if ((!transposed && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
+    if ((!p.a_in_registers() && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
     p.d = accumulator_of(mine, lanes, operands.columns / 8, operands.accumulate, used);
     if (p.d == nullptr) return;
-    for (uint32_t lane = 0; transposed && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
+    for (uint32_t lane = 0; p.a_in_registers() && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
     bool inside = true;
     each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
     if (!inside) return;
@@ -218,38 +219,42 @@ inline void issue(const wgmma_operands& operands, const use& used) {
 }
 
 void wgmma(float* d, const wgmma_operands& operands, source at) {
-    const word which = operands.registers == nullptr ? word::wgmma : word::wgmma_transposed;
+    const word which = operands.registers == nullptr ? word::wgmma : operands.transposed ? word::wgmma_transposed : word::wgmma_registers;
     lane_operands& mine = my_operands();
     mine.result = d;
     mine.input = &operands;
     if (meet(which, at)) issue(operands, {which, at});
 }
 
-// Eight elements of shared memory as they are now.
-template <float (*WIDEN)(uint16_t)>
-inline void widen_chunk(uint32_t address, float (&values)[8]) {
-    uint16_t bits[8];
-    memcpy(bits, shared.at(address, CHUNK, {}, 0, 0), sizeof bits);
-    for (uint32_t i = 0; i < 8; ++i) values[i] = WIDEN(bits[i]);
+inline float value_of_e4m3(uint8_t bits) { return e4m3_values()[bits]; }
+
+template <class Bits, float (*WIDEN)(Bits), size_t COUNT>
+inline void widen(const void* from, float (&values)[COUNT]) {
+    Bits bits[COUNT];
+    memcpy(bits, from, sizeof bits);
+    for (size_t i = 0; i < COUNT; ++i) values[i] = WIDEN(bits[i]);
 }
 
-template <float (*WIDEN)(uint16_t)>
+template <class Bits, float (*WIDEN)(Bits)>
 void multiply(const pending_product& p, uint32_t warp_index) {
-    static float b[32][K_OF_PRODUCT][8];  // [tile]
-    float a[16][K_OF_PRODUCT];
-    float chunk[8];
-    for (uint32_t i = 0; p.transposed() && i < 256; ++i) (&a[0][0])[i] = WIDEN((&p.a_bits[0][0])[i]);
-    each_chunk_of_a(p, warp_index, [&](uint32_t address, uint32_t row, uint32_t k) {
-        widen_chunk<WIDEN>(address, chunk);
-        memcpy(&a[row][k], chunk, sizeof chunk);
+    constexpr uint32_t k_of_product = BYTES_OF_STEP / sizeof(Bits), in_chunk = CHUNK / sizeof(Bits);
+    static float b[32][k_of_product][8];  // [tile]
+    float a[16][k_of_product];
+    float chunk[in_chunk];
+    const auto load = [&](uint32_t address) { widen<Bits, WIDEN>(shared.at(address, CHUNK, {}, 0, 0), chunk); };
+    for (uint32_t row = 0; p.a_in_registers() && row < 16; ++row) widen<Bits, WIDEN>(p.a_bits[row], a[row]);
+    each_chunk_of_a(p, warp_index, [&](uint32_t address, uint32_t row, uint32_t byte) {
+        load(address);
+        memcpy(&a[row][byte / sizeof(Bits)], chunk, sizeof chunk);
     });
-    each_chunk_of_b(p, [&](uint32_t address, uint32_t line, uint32_t element) {
-        if (p.transposed()) {
-            widen_chunk<WIDEN>(address, b[element / 8][line]);
+    each_chunk_of_b(p, [&](uint32_t address, uint32_t line, uint32_t byte) {
+        const uint32_t element = byte / sizeof(Bits);
+        load(address);
+        if (p.operands.transposed) {
+            memcpy(b[element / 8][line], chunk, sizeof b[0][0]);
             return;
         }
-        widen_chunk<WIDEN>(address, chunk);
-        for (uint32_t i = 0; i < 8; ++i) b[line / 8][element + i][line % 8] = chunk[i];
+        for (uint32_t i = 0; i < in_chunk; ++i) b[line / 8][element + i][line % 8] = chunk[i];
     });
     std::vector<float>& sums = p.d->sums;
     if (!p.operands.accumulate) std::fill(sums.begin(), sums.end(), 0.0f);
@@ -257,10 +262,10 @@ void multiply(const pending_product& p, uint32_t warp_index) {
 }
 
 inline void finish(const pending_product& p, uint32_t warp_index) {
-    if (p.operands.element == wgmma_element::bf16) {
-        multiply<widen_bf16>(p, warp_index);
-    } else {
-        multiply<widen_fp16>(p, warp_index);
+    switch (p.operands.element) {
+        case wgmma_element::bf16: multiply<uint16_t, widen_bf16>(p, warp_index); break;
+        case wgmma_element::fp16: multiply<uint16_t, widen_fp16>(p, warp_index); break;
+        case wgmma_element::e4m3: multiply<uint8_t, value_of_e4m3>(p, warp_index); break;
     }
     each_chunk_of_both(p, warp_index, [&](uint32_t address, uint32_t, uint32_t) {
         races.product_finished(product_access(p, warp_index, address), products[warp_index].waits);
