@@ -24,23 +24,25 @@ pub struct Hopper {
     pub q_slots: u32,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
+    /// Runs of columns in which P V is summed before O takes it: FP8 only, 1 elsewhere.
+    pub parts: u32,
 }
 
 /// Rows of one `wgmma`.
-const WARPGROUP_ROWS: u32 = 64;
+pub(super) const WARPGROUP_ROWS: u32 = 64;
 
 /// What tiles that TMA brings start at a multiple of: the widest swizzle repeats every 8 rows of 128 bytes.
-const TMA_TILE_ALIGNMENT: u32 = 1024;
+pub(super) const TMA_TILE_ALIGNMENT: u32 = 1024;
 
-const MBARRIER_BYTES: u32 = 8;
+pub(super) const MBARRIER_BYTES: u32 = 8;
 
 /// What the fetching thread says of a piece of work: three numbers and a word to spare.
-const WORK_BYTES: u32 = 16;
+pub(super) const WORK_BYTES: u32 = 16;
 
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
-const HOPPER: Tile =
+pub(super) const HOPPER: Tile =
     Tile { stages: 2, copy: CopyPath::Tma, overlap: true, ping_pong: true, persistent: true, min_blocks_per_sm: 1, ..BASE };
 
 const fn tile(m: u32, n: u32) -> Tile {
@@ -154,7 +156,7 @@ impl Recipe for HopperForward {
             _ => (32, 160),
         };
         let q_slots = q_slots(variant, tile);
-        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots, widths: widths(variant.head_dim, tile.n) })
+        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots, widths: widths(variant.head_dim, tile.n), parts: 1 })
     }
 }
 
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(plan.shared_memory_bytes, 197_760);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
-        let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128] };
+        let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128], parts: 1 };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
     }

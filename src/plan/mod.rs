@@ -10,6 +10,7 @@ mod fwd_tiles;
 mod gpus;
 mod helpers;
 mod hopper;
+mod hopper_fp8;
 mod limits;
 mod model;
 mod recipe;

@@ -9,6 +9,7 @@ use super::{
     fwd_sm75::TuringForward,
     helpers::{COMBINE, PREPARE},
     hopper::{Hopper, HopperForward},
+    hopper_fp8::HopperFp8Forward,
     split::SplitForward,
 };
 use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
@@ -71,6 +72,7 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
     match kind {
+        Kind::Fwd if dtype == Dtype::Fp8 && target == Target::Sm90 => Ok(&HopperFp8Forward),
         Kind::Fwd if dtype == Dtype::Fp8 && target >= Target::Sm89 => Ok(&Fp8Forward),
         Kind::Fwd if target == Target::Sm90 && dtype != Dtype::Fp8 => Ok(&HopperForward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),

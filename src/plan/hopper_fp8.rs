@@ -1,0 +1,155 @@
+//! Forward attention on FP8 with TMA and `wgmma`: sm90 alone.
+
+use super::{
+    ByteTransposition, Fp8Choices, Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    hopper::{HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES},
+    tile::DefaultTiles,
+};
+use crate::grid::{Target, Variant};
+
+/// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
+pub(super) struct HopperFp8Forward;
+
+/// Registers of a consumer thread beyond O, S or a part of P V, and P.
+const OTHER_REGISTERS: u32 = 24;
+
+/// The K of FP8 products.
+const STEP: u32 = 32;
+
+const fn tile(m: u32, n: u32) -> Tile {
+    Tile { m, n, warps: 4 + m / 16, overlap: false, rescale_threshold: 0, ..HOPPER }
+}
+
+/// Default tiles: the first row whose head dim is not below the variant's.
+const DEFAULTS: &[DefaultTiles] = &[
+    DefaultTiles::same(64, tile(192, 128)),
+    DefaultTiles::same(96, tile(192, 96)),
+    DefaultTiles::same(128, tile(128, 160)),
+    DefaultTiles::same(192, tile(128, 128)),
+    DefaultTiles::same(224, tile(128, 96)),
+    DefaultTiles::same(256, tile(128, 64)),
+];
+
+/// Bytes of a row of Q, K and V.
+fn row_bytes(variant: Variant) -> u32 {
+    variant.head_dim.next_multiple_of(STEP)
+}
+
+/// Bytes of a stage of K or V, and of one of V transposed.
+fn stage_bytes(variant: Variant, tile: &Tile) -> (u32, u32) {
+    let transposed = variant.head_dim.next_multiple_of(16) * tile.n;
+    let whole = |bytes: u32| bytes.next_multiple_of(TMA_TILE_ALIGNMENT);
+    (whole(tile.n * row_bytes(variant)), whole(transposed))
+}
+
+fn q_slots(variant: Variant, tile: &Tile) -> u32 {
+    let consumers = tile.m / WARPGROUP_ROWS;
+    if !tile.persistent {
+        return consumers;
+    }
+    let (stage, transposed) = stage_bytes(variant, tile);
+    let taken = tile.stages * (2 * stage + transposed) + 2 * TMA_TILE_ALIGNMENT;
+    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken);
+    (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
+}
+
+/// Runs of columns in which P V is summed: a run's sums take the place of S, so they must not be many.
+fn parts(head_dim: u32) -> u32 {
+    if head_dim <= 128 { 1 } else { head_dim.div_ceil(96) }
+}
+
+/// Columns of a run, and of the last one.
+fn part_columns(head_dim: u32) -> (u32, u32) {
+    let parts = parts(head_dim);
+    let columns = (head_dim / 8).div_ceil(parts) * 8;
+    (columns, head_dim - columns * (parts - 1))
+}
+
+impl Recipe for HopperFp8Forward {
+    fn template(&self) -> &'static str {
+        "fwd_fp8_sm90.cu.tera"
+    }
+
+    fn head_dim_step(&self) -> u32 {
+        STEP
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        DefaultTiles::find(DEFAULTS, variant)
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        // P V consumes keys 32 at a time.
+        if tile.n == 0 || !tile.n.is_multiple_of(STEP) || tile.n > 256 {
+            return Some(format!("`n` is {}; it must be a multiple of 32 from 32 to 256", tile.n));
+        }
+        if tile.overlap {
+            return Some("`overlap` is true; this kernel sums P V apart, in the place of S".to_owned());
+        }
+        if tile.rescale_threshold != 0 {
+            let threshold = tile.rescale_threshold;
+            return Some(format!("`rescale_threshold` is {threshold}; O takes every new maximum with each P V, so it must be 0"));
+        }
+        HopperForward.broken_rule(variant, tile)
+    }
+
+    /// Slots of Q, the stages of K, V and V transposed, the announcements of work, and the barriers: full and empty of each slot and
+    /// of each stage.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let q_slots = q_slots(variant, tile);
+        let (stage, transposed) = stage_bytes(variant, tile);
+        let regions = [
+            ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET")),
+            ("stages of K", tile.stages * stage, Some("K_OFFSET")),
+            ("stages of V", tile.stages * stage, Some("V_OFFSET")),
+            ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
+            ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("mbarriers", (2 * q_slots + 6 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+        ];
+        Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
+    }
+
+    /// O; S, whose place a run of P V takes; P, four to a register.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        let (columns, _) = part_columns(variant.head_dim);
+        RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(columns / 2) + tile.n / 4, 0, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Qgmma
+    }
+
+    fn fp8(&self, _tile: &Tile, _compiled_for: Target) -> Option<Fp8Choices> {
+        Some(Fp8Choices { transposition: ByteTransposition::Prmt, p_exponent: 8 })
+    }
+
+    fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        HopperForward.portable(variant, tile, target)
+    }
+
+    fn needs_tma(&self) -> bool {
+        true
+    }
+
+    fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
+        let consumers = tile.m / WARPGROUP_ROWS;
+        // Warps that transpose need more registers than one that fetches.
+        let (producer_registers, consumer_registers) = match consumers {
+            1 => (255, 255),
+            2 => (40, 232),
+            _ => (32, 160),
+        };
+        let (columns, last) = part_columns(variant.head_dim);
+        let mut widths = vec![tile.n, columns, last];
+        widths.sort_unstable();
+        widths.dedup();
+        Some(Hopper {
+            consumers,
+            producer_registers,
+            consumer_registers,
+            q_slots: q_slots(variant, tile),
+            widths,
+            parts: parts(variant.head_dim),
+        })
+    }
+}
