@@ -16,7 +16,7 @@ pub(super) struct HopperForward;
 pub struct Hopper {
     /// Warpgroups that multiply, of 64 query rows each; one more fetches.
     pub consumers: u32,
-    /// Registers a thread of the fetching warpgroup keeps.
+    /// Registers a thread of the fetching warpgroup keeps; where one warpgroup multiplies, nothing is handed over.
     pub producer_registers: u32,
     /// Registers a thread of the others has then.
     pub consumer_registers: u32,
@@ -129,7 +129,7 @@ impl Recipe for HopperForward {
     /// its own only where the next scores come while it is used.
     fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
         let kept = if tile.overlap { tile.n / 4 } else { 0 };
-        RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2, kept, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -148,7 +148,9 @@ impl Recipe for HopperForward {
         let consumers = tile.m / WARPGROUP_ROWS;
         // Multiples of 8 that share 64 K registers: 512 a row of 128 threads.
         let (producer_registers, consumer_registers) = match consumers {
-            1 | 2 => (24, 240),
+            // 256 threads start with all a thread can have.
+            1 => (255, 255),
+            2 => (24, 240),
             _ => (32, 160),
         };
         let q_slots = q_slots(variant, tile);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// Tile sizes and pipeline choices of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent keys of `[[tile]]`")]
 pub struct Tile {
     /// Queries a block (backward: queries a step).
     pub m: u32,
