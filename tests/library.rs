@@ -210,7 +210,11 @@ fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
     let hopper = Variant { target: Target::Sm90, ..variant(Kind::Fwd, 64, Dtype::Bf16, true) };
     let says = |folder, variants: &[Variant]| {
         let library = Library::new(folder, variants);
-        run(&mut Command::new(library.program(&Path::new(ROOT).join("tests/library/fallback.c"), "fallback", &library.dispatcher)))
+        run(&mut Command::new(library.program(
+            &Path::new(ROOT).join("tests/library/fallback.c"),
+            "fallback",
+            &library.dispatcher,
+        )))
     };
     assert_eq!(says("fallback_library", &[hopper, variant(Kind::Fwd, 64, Dtype::Bf16, true)]), "0 right\n0 right\n");
     let alone = says("hopper_library", &[hopper]);

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(map(&plan)[..3], regions);
         assert_eq!(map(&plan)[3..], [("WORK_OFFSET", 196_608, 64), ("BARRIERS_OFFSET", 197_632, 128)]);
         assert_eq!(plan.shared_memory_bytes, 197_760);
-        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64, 32));
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0));
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
         let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128] };
         assert_eq!(hopper(&plan), &expected);
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn warpgroups_share_64_k_registers() {
-        for (m, warps, consumers, registers) in [(64, 8, 1, (24, 240)), (128, 12, 2, (24, 240)), (192, 16, 3, (32, 160))] {
+        for (m, warps, consumers, registers) in [(64, 8, 1, (255, 255)), (128, 12, 2, (24, 240)), (192, 16, 3, (32, 160))] {
             let plan = plan(64, &TileOverride { m: Some(m), warps: Some(warps), ping_pong: Some(m > 64), ..fixed() });
             let hopper = hopper(&plan);
             assert_eq!((hopper.consumers, (hopper.producer_registers, hopper.consumer_registers)), (consumers, registers));
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn without_overlap_p_takes_the_place_of_s() {
         let plan = plan(128, &TileOverride { overlap: Some(false), stages: Some(1), ..fixed() });
-        assert_eq!((plan.registers.query, plan.registers.total), (0, 64 + 64 + OTHER_REGISTERS));
+        assert_eq!((plan.registers.scores, plan.registers.total), (64, 64 + 64 + OTHER_REGISTERS));
     }
 
     #[test]
