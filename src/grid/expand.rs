@@ -210,9 +210,8 @@ mod tests {
         };
         let wide = [32, 64, 96, 128, 160, 192, 224, 256];
         assert_eq!(forward(Target::Sm75), expected(Target::Sm75, &wide[..4], &["fp16"]));
-        let on_hopper = [32, 64, 80, 96, 128, 160, 192, 224, 256];
         for &target in &Target::ALL[1..] {
-            let head_dims = if target == Target::Sm90 { &on_hopper[..] } else { &wide };
+            let head_dims = if target == Target::Sm90 { &[32, 64, 80, 96, 128, 160, 192, 224, 256][..] } else { &wide };
             assert_eq!(forward(target), expected(target, head_dims, &["fp16", "bf16"]));
         }
         assert_eq!(grid.targets().count(), Target::ALL.len(), "every target may be named");

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(map(&plan)[..3], regions);
         assert_eq!(map(&plan)[3..], [("WORK_OFFSET", 196_608, 64), ("BARRIERS_OFFSET", 197_632, 128)]);
         assert_eq!(plan.shared_memory_bytes, 197_760);
-        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0));
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
         let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128] };
         assert_eq!(hopper(&plan), &expected);
