@@ -7,6 +7,7 @@ use std::{
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{self, Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -133,14 +134,24 @@ pub fn say(output: &mut impl Write, event: &impl Serialize) -> io::Result<()> {
     output.flush()
 }
 
-/// Ends this process some time after its limit, so that a hanging kernel whose parent was killed does not spin forever.
-pub fn end_when_forgotten(time_limit_seconds: f64) {
+/// What keeps a worker from outliving its parent; dropped, it lets go.
+#[must_use]
+pub struct Watch {
+    _held: mpsc::Sender<()>,
+}
+
+/// Ends this process some time after its limit, so that a hanging kernel whose parent was killed does not spin forever; unless the
+/// watch is dropped before, for then the request was served.
+pub fn end_when_forgotten(time_limit_seconds: f64) -> Watch {
+    let (held, let_go) = mpsc::channel();
     if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {
         thread::spawn(move || {
-            thread::sleep(limit);
-            process::exit(1);
+            if let_go.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                process::exit(1);
+            }
         });
     }
+    Watch { _held: held }
 }
 
 /// Reads lines to the end.

@@ -51,7 +51,7 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), St
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
-    isolate::end_when_forgotten(request.time_limit_seconds);
+    let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
     measure(&request, &mut |measurement| isolate::say(output, measurement)).map_err(|e| format!("cannot report: {e}"))
 }
 

@@ -81,7 +81,7 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), St
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
-    isolate::end_when_forgotten(request.time_limit_seconds);
+    let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
     // A second pool is refused; then the first one serves.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
     let verdict = check(&request, &mut |event| isolate::say(output, event)).map_err(|e| format!("cannot report: {e}"))?;
