@@ -156,7 +156,14 @@ impl Recipe for HopperForward {
             _ => (32, 160),
         };
         let q_slots = q_slots(variant, tile);
-        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots, widths: widths(variant.head_dim, tile.n), parts: 1 })
+        Some(Hopper {
+            consumers,
+            producer_registers,
+            consumer_registers,
+            q_slots,
+            widths: widths(variant.head_dim, tile.n),
+            parts: 1,
+        })
     }
 }
 
@@ -289,7 +296,8 @@ mod tests {
         assert_eq!(plan.shared_memory_bytes, 197_760);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
-        let expected = Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128], parts: 1 };
+        let expected =
+            Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128], parts: 1 };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
     }

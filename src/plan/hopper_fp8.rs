@@ -53,16 +53,15 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
-/// Runs of columns in which P V is summed: a run's sums take the place of S, so they must not be many.
+/// Runs of columns in which P V is summed: a run's sums take the place of S, so it has 128 columns at most. (Narrower ones spill:
+/// ptxas then starts the products of one run before the sums of the last one are used up.)
 fn parts(head_dim: u32) -> u32 {
-    if head_dim <= 128 { 1 } else { head_dim.div_ceil(96) }
+    head_dim.div_ceil(128)
 }
 
-/// Columns of a run, and of the last one.
-fn part_columns(head_dim: u32) -> (u32, u32) {
-    let parts = parts(head_dim);
-    let columns = (head_dim / 8).div_ceil(parts) * 8;
-    (columns, head_dim - columns * (parts - 1))
+/// Columns of a run.
+fn part_columns(head_dim: u32) -> u32 {
+    (head_dim / 8).div_ceil(parts(head_dim)) * 8
 }
 
 impl Recipe for HopperFp8Forward {
@@ -111,8 +110,8 @@ impl Recipe for HopperFp8Forward {
 
     /// O; S, whose place a run of P V takes; P, four to a register.
     fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
-        let (columns, _) = part_columns(variant.head_dim);
-        RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(columns / 2) + tile.n / 4, 0, OTHER_REGISTERS)
+        let part = part_columns(variant.head_dim);
+        RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(part / 2) + tile.n / 4, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -139,8 +138,7 @@ impl Recipe for HopperFp8Forward {
             2 => (40, 232),
             _ => (32, 160),
         };
-        let (columns, last) = part_columns(variant.head_dim);
-        let mut widths = vec![tile.n, columns, last];
+        let mut widths = vec![tile.n, part_columns(variant.head_dim)];
         widths.sort_unstable();
         widths.dedup();
         Some(Hopper {
