@@ -39,8 +39,17 @@ pub fn forward(level: Level) -> Vec<Problem> {
 /// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
 /// as they can be, which fp16 holds only of a P that is kept small.
 pub fn forward_fp8(level: Level) -> Vec<Problem> {
+    in_fp8(forward(level))
+}
+
+/// The same of what kernels that read by TMA alone are given.
+pub fn forward_fp8_tma(level: Level) -> Vec<Problem> {
+    in_fp8(forward_tma(level))
+}
+
+fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
-    let turned = forward(level).into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
+    let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
     turned.chain(small).chain([widest]).collect()

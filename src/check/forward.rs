@@ -32,10 +32,11 @@ pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     let Variant { head_dim, dtype, causal, .. } = variant;
     let number = Number::of(dtype);
     let needs_tma = plan::needs_tma(variant);
-    let problems = match dtype {
-        Dtype::Fp8 => cases::forward_fp8(level),
-        _ if needs_tma => cases::forward_tma(level),
-        _ => cases::forward(level),
+    let problems = match (dtype == Dtype::Fp8, needs_tma) {
+        (true, true) => cases::forward_fp8_tma(level),
+        (true, false) => cases::forward_fp8(level),
+        (false, true) => cases::forward_tma(level),
+        (false, false) => cases::forward(level),
     };
     let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal, needs_tma };
     problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()

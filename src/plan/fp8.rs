@@ -71,7 +71,7 @@ impl Recipe for Fp8Forward {
     fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
         let target = variant.target;
         if !(has_block_scale(target) || target == Target::Sm89) {
-            return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm120`, `sm121`"));
+            return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm90`, `sm120`, `sm121`"));
         }
         let fp8_mma = if has_block_scale(target) { Fp8Mma::BlockScaled } else { Fp8Mma::Fp32 };
         Ok(Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? })
@@ -239,6 +239,6 @@ mod tests {
     fn where_there_is_no_fp8_the_error_says_where_there_is() {
         let error = |target| Plan::new(Variant { target, ..D224 }, None).expect_err("unsupported").to_string();
         assert!(error(Target::Sm80).contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"));
-        assert!(error(Target::Sm90).contains("available: `sm89`, `sm120`, `sm121`"));
+        assert!(error(Target::Sm100).contains("available: `sm89`, `sm90`, `sm120`, `sm121`"));
     }
 }

@@ -151,3 +151,60 @@ impl Recipe for HopperFp8Forward {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Dtype, Kind, TileOverride},
+        plan::Plan,
+    };
+    use itertools::Itertools;
+
+    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp8, causal: false, target: Target::Sm90 };
+
+    fn reason(change: &TileOverride) -> String {
+        Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_whose_runs_are_one_width_of_an_instruction_and_cover_it() {
+        for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
+            let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
+            let hopper = plan.hopper.expect("made of wgmma");
+            let part = part_columns(head_dim);
+            assert!(part.is_multiple_of(8) && part <= 128 && part * hopper.parts >= head_dim, "{head_dim}: {part}");
+            assert!(part <= head_dim, "a run is no wider than O: {head_dim}");
+            assert_eq!(plan.tensor_core, TensorCore::Qgmma);
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_128_are_exact() {
+        let plan = Plan::new(D128, None).expect("fits");
+        let map: Vec<_> = plan.shared_memory.iter().map(|r| (r.constant.unwrap_or(""), r.offset, r.bytes)).collect();
+        assert_eq!(map[..2], [("Q_OFFSET", 0, 4 * 8192), ("K_OFFSET", 32_768, 2 * 20_480)]);
+        assert_eq!(map[2..4], [("V_OFFSET", 73_728, 2 * 20_480), ("VALUES_OFFSET", 114_688, 2 * 20_480)]);
+        assert_eq!(map[4..], [("WORK_OFFSET", 155_648, 64), ("BARRIERS_OFFSET", 156_672, 160)]);
+        assert_eq!((plan.registers.output, plan.registers.scores), (64, 80 + 40), "S, and P beside the sums of P V");
+        let hopper = plan.hopper.expect("made of wgmma");
+        assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.parts), (40, 232, 1));
+        assert_eq!(hopper.widths, [128, 160]);
+    }
+
+    #[test]
+    fn a_head_dim_that_runs_do_not_divide_has_them_overlap() {
+        assert_eq!((parts(256), part_columns(256)), (2, 128));
+        assert_eq!((parts(200), part_columns(200)), (2, 104), "the second from column 96 on");
+        assert_eq!((parts(136), part_columns(136)), (2, 72));
+    }
+
+    #[test]
+    fn each_broken_rule_is_named_with_its_number() {
+        let none = TileOverride::default();
+        assert!(reason(&TileOverride { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
+        assert!(reason(&TileOverride { overlap: Some(true), ..none.clone() }).contains("`overlap` is true"));
+        assert!(reason(&TileOverride { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
+        assert!(reason(&TileOverride { m: Some(96), ..none }).contains("`m` is 96"));
+    }
+}
