@@ -15,6 +15,8 @@ namespace kgen {
 template <int ROWS, int COLUMNS>
 struct byte_tile : shared_tile<ROWS, COLUMNS / 2> {
     static_assert(COLUMNS % 32 == 0, "a tile is as wide as whole MMA steps");
+
+    static constexpr int element_bytes = 1;
 };
 
 // Lanes of 32 rows, one each, at the first chunk.

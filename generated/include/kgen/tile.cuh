@@ -19,6 +19,7 @@ struct shared_tile {
     static_assert(COLUMNS % 16 == 0, "a tile is as wide as whole MMA steps");
 
     static constexpr int rows = ROWS;
+    static constexpr int element_bytes = 2;
     static constexpr int columns = COLUMNS;
     static constexpr uint32_t bytes = ROWS * COLUMNS * 2;
 

@@ -1,4 +1,4 @@
-// Tiles of 16-bit elements (`Tile`: a shared_tile of kgen/tile.cuh) that TMA brings: each panel is one box, whose swizzle is
+// Tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile) that TMA brings: each panel is one box, whose swizzle is
 // the panel's. Columns of the tile that the tensor does not have arrive as zeros.
 #pragma once
 
@@ -22,16 +22,19 @@ struct tile_maps {
     static constexpr KGEN_HOST_DEVICE int index(int width) { return width == 64 ? 0 : width == 32 ? has_64 : has_64 + has_32; }
 };
 
-// The tensor as boxes of one panel width, each with that panel's swizzle.
-inline tensor_view panels_of(const attention_tensor& t, uint32_t rows, uint32_t width) {
+// The tensor as boxes of one panel width (in pairs of bytes), each with that panel's swizzle.
+inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, uint32_t rows, uint32_t width) {
     const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
-    return {t.base, 2, 4, {t.columns, t.rows, t.heads, t.batches}, {2, t.row_stride * 2, t.head_stride * 2, t.batch_stride * 2}, {width, rows, 1, 1}, swizzle};
+    const int64_t bytes = element_bytes;
+    const uint32_t columns = width * 2 / element_bytes;
+    return {t.base, element_bytes, 4, {t.columns, t.rows, t.heads, t.batches}, {bytes, t.row_stride * bytes, t.head_stride * bytes, t.batch_stride * bytes},
+            {columns, rows, 1, 1}, swizzle};
 }
 
 // True if TMA can bring tiles of the tensor; otherwise `why` receives the reason.
 template <class Tile>
 bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes) {
-    return tma_takes(panels_of(tensor, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
+    return tma_takes(panels_of(tensor, Tile::element_bytes, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
 }
 
 // Makes the maps of a tensor that tma_takes(). `name` is the launcher, `called` what it calls the tensor.
@@ -39,7 +42,7 @@ template <class Tile>
 int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
     for (int width = 64; width >= 16; width /= 2) {
         if ((width == 64 && !maps.has_64) || (width == 32 && !maps.has_32) || (width == 16 && !maps.has_16)) continue;
-        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::rows, width), name, called)) return code;
+        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::element_bytes, Tile::rows, width), name, called)) return code;
     }
     return KGEN_SUCCESS;
 }
@@ -56,7 +59,7 @@ template <class Tile, int START = 0>
 KGEN_DEVICE void fetch_panels(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
-        tma_load(tile + Tile::panel_offset(START), maps.of_width[maps.index(width)], barrier, START, row, head, batch);
+        tma_load(tile + Tile::panel_offset(START), maps.of_width[maps.index(width)], barrier, START * 2 / Tile::element_bytes, row, head, batch);
         fetch_panels<Tile, START + width>(tile, maps, barrier, row, head, batch);
     }
 }

@@ -1,16 +1,17 @@
 // Matrix products of a warpgroup from shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a).
 //
-// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x 16) B (16 x N), for
-// 16-bit elements, in fp32. A lies in shared memory or in registers, B in shared memory, D in registers: lane l of warp w has
-// d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4 * 2 + e % 2, which is the accumulator layout of mma.m16n8k16;
-// A in registers has that instruction's layout too.
+// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N), in fp32.
+// K is 32 bytes of elements: 16 of fp16 or bf16, 32 of E4M3. A lies in shared memory or in registers, B in shared memory, D in
+// registers: lane l of warp w has d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4 * 2 + e % 2, which is the
+// accumulator layout of mma.m16n8k16 and m16n8k32; A in registers has those instructions' layout too (kgen/mma.cuh, kgen/mma_fp8.cuh).
 //
 // Products run by themselves. wgmma_fence() stands before the first one that uses registers which others have written,
 // wgmma_commit() closes a group of them, and wgmma_wait() waits for groups: until then nobody may touch their D and A, nor
 // overwrite what they read from shared memory. They read it in the asynchronous proxy: what ordinary words have written there
 // needs fence_proxy_async() (kgen/tma.cuh) by the writers and a barrier first; what TMA brings needs neither.
 //
-// A kernel names the widths N it uses with KGEN_WGMMA_WIDTH(N), once each, outside all namespaces.
+// A kernel names the widths N it uses with KGEN_WGMMA_WIDTH(N) for 16-bit elements and KGEN_WGMMA_WIDTH_FP8(N) for E4M3, once each,
+// outside all namespaces.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -19,17 +20,23 @@
 namespace kgen {
 
 // Where an operand lies: bits 0-13 its address, 16-29 `leading`, 32-45 `stride` (all in units of 16 bytes), 62-63 the swizzle, for
-// kgen/tile.cuh's panels of WIDTH 16-bit columns. Panels start at multiples of 1024, 512 or 256 bytes.
+// panels of kgen/tile.cuh or kgen/byte_tile.cuh whose rows are ROW_BYTES long. Panels start at multiples of 1024, 512 or 256 bytes.
 //
 // Rows of A or columns of B along the panel's rows ("K-major": Q and K): `stride` is from eight panel rows to the next, `leading`
-// is not used. A further step of 16 is 32 bytes further.
-// B transposed ("N-major": V): `leading` is from one panel to the next, `stride` from eight panel rows to the next. A
-// further step of 16 is 16 panel rows further.
+// is not used. A further step of K is 32 bytes further.
+// B transposed ("N-major": V, of 16-bit elements only): `leading` is from one panel to the next, `stride` from eight panel rows to
+// the next. A further step of 16 is 16 panel rows further.
+template <int ROW_BYTES>
+KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride) {
+    static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
+    constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
+    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
+}
+
+// The same for panels of WIDTH 16-bit columns.
 template <int WIDTH>
 KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint32_t stride) {
-    static_assert(WIDTH == 64 || WIDTH == 32 || WIDTH == 16, "the widths of panels");
-    constexpr uint64_t swizzle = WIDTH == 64 ? 1 : WIDTH == 32 ? 2 : 3;
-    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
+    return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride);
 }
 
 // The same operand `bytes` (a multiple of 16) further.
@@ -59,9 +66,13 @@ KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4]) {
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumulate);
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is transposed: 16-bit elements.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
+
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no transposed form.
+template <class Element, int N, int FIRST = 0, int TILES>
+KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
 }  // namespace kgen
 
@@ -165,34 +176,42 @@ KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], 
 #define KGEN_WGMMA_INPUTS_248(USE) USE("%124", "%125", "%126", "%127", "%128", "%129")
 #define KGEN_WGMMA_INPUTS_256(USE) USE("%128", "%129", "%130", "%131", "%132", "%133")
 
+// The operands, signs, and which of them are transposed, which only 16-bit elements can be.
 #define KGEN_WGMMA_BOTH_SHARED(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1, 0, 0;\n}"
 #define KGEN_WGMMA_SECOND_SHARED(a0, a1, a2, a3, b, accumulate) "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", accumulate, 1, 1, 1;\n}"
+#define KGEN_WGMMA_BOTH_SHARED_FP8(a, b, accumulate, ...) "}, " a ", " b ", accumulate, 1, 1;\n}"
+#define KGEN_WGMMA_SECOND_SHARED_FP8(a0, a1, a2, a3, b, accumulate) "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", accumulate, 1, 1;\n}"
 #define KGEN_WGMMA_THIRD(a, b, accumulate, ...) accumulate
 #define KGEN_WGMMA_SIXTH(a0, a1, a2, a3, b, accumulate) accumulate
 
-#define KGEN_WGMMA_TEXT(N, TYPE, ACCUMULATE, END)                                                      \
+#define KGEN_WGMMA_TEXT(N, K, TYPE, ACCUMULATE, END)                                                   \
     "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " KGEN_WGMMA_INPUTS_##N(ACCUMULATE) ", 0;\n" \
-    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KGEN_WGMMA_NAMES_##N KGEN_WGMMA_INPUTS_##N(END)
+    "wgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" KGEN_WGMMA_NAMES_##N KGEN_WGMMA_INPUTS_##N(END)
 
-#define KGEN_WGMMA_FORMS(N, ELEMENT, TYPE)                                                                                     \
+#define KGEN_WGMMA_FORMS(N, K, ELEMENT, TYPE, BOTH_SHARED, SECOND_SHARED)                                                      \
     template <>                                                                                                                \
     struct wgmma_forms<ELEMENT, N> {                                                                                           \
         template <int FIRST, int TILES>                                                                                        \
         static KGEN_DEVICE void shared(float (&d)[TILES][4], uint64_t a, uint64_t b, int accumulate) {                         \
-            asm volatile(KGEN_WGMMA_TEXT(N, TYPE, KGEN_WGMMA_THIRD, KGEN_WGMMA_BOTH_SHARED)                                    \
+            asm volatile(KGEN_WGMMA_TEXT(N, K, TYPE, KGEN_WGMMA_THIRD, BOTH_SHARED)                                            \
                          : KGEN_WGMMA_TILES_##N : "l"(a), "l"(b), "r"(accumulate) : "memory");                                 \
         }                                                                                                                      \
         template <int FIRST, int TILES>                                                                                        \
         static KGEN_DEVICE void registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, int accumulate) {          \
-            asm volatile(KGEN_WGMMA_TEXT(N, TYPE, KGEN_WGMMA_SIXTH, KGEN_WGMMA_SECOND_SHARED)                                  \
+            asm volatile(KGEN_WGMMA_TEXT(N, K, TYPE, KGEN_WGMMA_SIXTH, SECOND_SHARED)                                          \
                          : KGEN_WGMMA_TILES_##N : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate) : "memory"); \
         }                                                                                                                      \
     };
 
-#define KGEN_WGMMA_WIDTH(N)                   \
-    namespace kgen {                          \
-    KGEN_WGMMA_FORMS(N, bf16, "bf16")         \
-    KGEN_WGMMA_FORMS(N, fp16, "f16")          \
+#define KGEN_WGMMA_WIDTH(N)                                                                            \
+    namespace kgen {                                                                                   \
+    KGEN_WGMMA_FORMS(N, 16, bf16, "bf16", KGEN_WGMMA_BOTH_SHARED, KGEN_WGMMA_SECOND_SHARED)            \
+    KGEN_WGMMA_FORMS(N, 16, fp16, "f16", KGEN_WGMMA_BOTH_SHARED, KGEN_WGMMA_SECOND_SHARED)             \
+    }
+
+#define KGEN_WGMMA_WIDTH_FP8(N)                                                                        \
+    namespace kgen {                                                                                   \
+    KGEN_WGMMA_FORMS(N, 32, e4m3, "e4m3", KGEN_WGMMA_BOTH_SHARED_FP8, KGEN_WGMMA_SECOND_SHARED_FP8)    \
     }
 
 namespace kgen {
@@ -209,6 +228,14 @@ KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumu
 template <class Element, int N, int FIRST, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
     static_assert(N % 8 == 0 && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 2, "B of 16-bit elements can be transposed");
+    wgmma_forms<Element, N>::template registers<FIRST>(d, a, b, accumulate);
+}
+
+template <class Element, int N, int FIRST, int TILES>
+KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+    static_assert(N % 8 == 0 && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");
+    static_assert(sizeof(Element) == 1, "with A in registers, B of 8-bit elements is K-major");
     wgmma_forms<Element, N>::template registers<FIRST>(d, a, b, accumulate);
 }
 
