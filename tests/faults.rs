@@ -54,7 +54,8 @@ fn laboratory() -> &'static Laboratory {
             let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
             toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
         };
-        let faults = [list("faults.toml"), list("split_faults.toml"), list("bwd_faults.toml")].concat();
+        let faults =
+            [list("faults.toml"), list("hopper_faults.toml"), list("split_faults.toml"), list("bwd_faults.toml")].concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
