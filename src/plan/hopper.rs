@@ -24,8 +24,8 @@ pub struct Hopper {
     pub q_slots: u32,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
-    /// Runs of columns in which P V is summed before O takes it: FP8 only, 1 elsewhere.
-    pub parts: u32,
+    /// Columns of P V that are summed before O takes them: FP8 only, elsewhere all.
+    pub part_columns: u32,
 }
 
 /// Rows of one `wgmma`.
@@ -162,7 +162,7 @@ impl Recipe for HopperForward {
             consumer_registers,
             q_slots,
             widths: widths(variant.head_dim, tile.n),
-            parts: 1,
+            part_columns: variant.head_dim,
         })
     }
 }
@@ -296,8 +296,14 @@ mod tests {
         assert_eq!(plan.shared_memory_bytes, 197_760);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
-        let expected =
-            Hopper { consumers: 2, producer_registers: 24, consumer_registers: 240, q_slots: 4, widths: vec![128], parts: 1 };
+        let expected = Hopper {
+            consumers: 2,
+            producer_registers: 24,
+            consumer_registers: 240,
+            q_slots: 4,
+            widths: vec![128],
+            part_columns: 128,
+        };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
     }

@@ -147,7 +147,7 @@ impl Recipe for HopperFp8Forward {
             consumer_registers,
             q_slots: q_slots(variant, tile),
             widths,
-            parts: parts(variant.head_dim),
+            part_columns: part_columns(variant.head_dim),
         })
     }
 }
@@ -172,8 +172,8 @@ mod tests {
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
             let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
             let hopper = plan.hopper.expect("made of wgmma");
-            let part = part_columns(head_dim);
-            assert!(part.is_multiple_of(8) && part <= 128 && part * hopper.parts >= head_dim, "{head_dim}: {part}");
+            let part = hopper.part_columns;
+            assert!(part.is_multiple_of(8) && part <= 128 && part * parts(head_dim) >= head_dim, "{head_dim}: {part}");
             assert!(part <= head_dim, "a run is no wider than O: {head_dim}");
             assert_eq!(plan.tensor_core, TensorCore::Qgmma);
         }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(map[4..], [("WORK_OFFSET", 155_648, 64), ("BARRIERS_OFFSET", 156_672, 160)]);
         assert_eq!((plan.registers.output, plan.registers.scores), (64, 80 + 40), "S, and P beside the sums of P V");
         let hopper = plan.hopper.expect("made of wgmma");
-        assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.parts), (40, 232, 1));
+        assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (40, 232, 128));
         assert_eq!(hopper.widths, [128, 160]);
     }
 
