@@ -1,12 +1,14 @@
-"""Times candidate tiles of the Hopper forward kernel beside FA3 and cuDNN, to choose the defaults of src/plan/hopper.rs.
+"""Times candidate tiles of the Hopper forward kernels beside their peers, to choose the defaults of src/plan/hopper.rs and hopper_fp8.rs.
 
     python3 benches/sweep_hopper.py --kgen target/release/kgen --out sweep.json
     python3 benches/sweep_hopper.py --candidates ladder.json --head-dim 64 128 256
+    python3 benches/sweep_hopper.py --candidates fp8.json --dtype fp8
 
-A candidate is a set of `[[tile]]` keys, built by kgen into a folder of its own; all candidates of a head dim and mask are then timed
-in one process, in alternating rounds. `--candidates` names a JSON file {"<head dim>": [{"m": 128, "n": 128, ...}, ...]}, or
-{"<head dim> causal": ...} and {"<head dim> full": ...} for one mask. Needs a GPU of 9.0, nvcc, PyTorch; FA3 where the `fa3-fwd`
-wheel is installed or unpacked in a folder named by --site.
+A candidate is a set of `[[tile]]` keys, built by kgen into a folder of its own, with kgen's templates or those of the folder
+`templates` names; all candidates of a head dim and mask are then timed in one process, in alternating rounds, by the rules of
+side_by_side.py. `--candidates` names a JSON file {"<head dim>": [{"m": 128, "n": 128, ...}, ...]}, or {"<head dim> causal": ...} and
+{"<head dim> full": ...} for one mask. A candidate that spills is built and timed too, and marked. Needs a GPU of 9.0, nvcc, PyTorch;
+FA3 where the `fa3-fwd` wheel is unpacked in a folder named by --site.
 """
 
 import argparse
@@ -14,17 +16,15 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fwd_vs_fa2 import TOKENS, WIDTH, card_state, relative_error, side_by_side
-from kgen_ctypes import Library, fwd_params
+from fwd_vs_fa2 import TOKENS, WIDTH, card_state
+from kgen_ctypes import Library
+from side_by_side import LARGEST_ERROR, Kgen, Tensors, fa3_of_wheel, peer, rounds_of
 
 GRID = """version = 1
 [targets.sm90]
@@ -43,69 +43,53 @@ measured = "candidate of benches/sweep_hopper.py"
 """
 
 
+PEERS = {"bf16": ["cudnn", "fa3"], "fp16": ["cudnn"], "fp8": ["fa3"]}
+
+
 def label(tile):
     words = [f"{tile['m']}x{tile['n']}"] if "m" in tile else []
-    words += [key if value is True else f"no-{key}" if value is False else f"{key}{value}" for key, value in tile.items() if key not in ("m", "n", "warps")]
+    words += [key if value is True else f"no-{key}" if value is False else f"{key}{value}" for key, value in tile.items() if key not in ("m", "n", "warps", "templates")]
+    words += [Path(tile["templates"]).name] if "templates" in tile else []
     return " ".join(words) or "default"
 
 
 def build(kgen, folder, head_dim, dtype, tile):
-    """The library of one candidate, or None with the reason printed."""
+    """(the library of one candidate, whether a kernel of it spills), or None with the reason printed."""
     tile = dict(tile)
+    templates = ["--templates", tile.pop("templates")] if "templates" in tile else []
     if "m" in tile:
         tile["warps"] = 4 + tile["m"] // 16
     keys = "\n".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in tile.items())
-    place = Path(folder) / f"{head_dim}-{label(tile).replace(' ', '_')}"
-    place.mkdir(parents=True)
+    place = Path(tempfile.mkdtemp(dir=folder))
     grid = GRID.format(head_dim=head_dim, dtype=dtype) + (RULE.format(head_dim=head_dim, keys=keys) if keys else "")
     (place / "variants.toml").write_text(grid)
     done = subprocess.run(
-        [kgen, "--variants", place / "variants.toml", "build", "--all", "--build-dir", place, "--generated", place / "generated", "--offline", "-j", "2"],
-        capture_output=True, text=True)
+        [kgen, *templates, "--variants", place / "variants.toml", "build", "--all", "--build-dir", place, "--generated", place / "generated",
+         "--offline", "--allow-spills", "-j", "2"], capture_output=True, text=True)
     if done.returncode:
         print(f"# d{head_dim} {label(tile)}: not built: {done.stderr.strip().splitlines()[-1] if done.stderr else ''}", flush=True)
         return None
-    return Library(str(place / "lib/libkgen.so"))
+    spills = '"spill_store_bytes": 0' not in (place / "report.json").read_text() or "registers spill" in done.stdout + done.stderr
+    return Library(str(place / "lib/libkgen.so")), spills
 
 
-def peers(q, k, v, causal):
-    qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
-
-    def cudnn():
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            return F.scaled_dot_product_attention(qt, kt, vt, is_causal=causal)
-
-    found = {"cudnn": cudnn}
-    try:
-        from fa3_fwd_interface import flash_attn_func
-
-        found["fa3"] = lambda: flash_attn_func(q, k, v, causal=causal)
-    except ImportError as missing:
-        print(f"# no FA3: {missing}", flush=True)
-    return found
-
-
-def measure(libraries, name, dtype, head_dim, causal, seqlen, rounds, round_ms):
+def measure(libraries, name, args, fa3, head_dim, causal, seqlen):
     heads, batch = max(1, WIDTH // head_dim), max(1, TOKENS // seqlen)
-    q, k, v = (torch.randn(batch, seqlen, heads, head_dim, device="cuda", dtype=dtype) for _ in range(3))
-    functions, outputs = peers(q, k, v, causal), {}
+    t = Tensors(args.dtype, batch, heads, seqlen, head_dim, causal)
+    functions = {side: attend for side in PEERS[args.dtype] if (attend := peer(side, t, fa3))}
     for words, library in libraries.items():
-        o = torch.full_like(q, float("nan"))
-        lse = torch.full((batch, heads, seqlen), float("nan"), device="cuda", dtype=torch.float32)
-        p = fwd_params(q, k, v, o, lse, causal)
-        launch = library.launcher(name)
-        launch(p)
+        kgen = Kgen(library, name, t)
+        kgen()
         torch.cuda.synchronize()
-        error = relative_error(o, q, k, v, causal)
-        if not error < 1e-2 or o.isnan().any() or lse.isnan().any():
+        error = t.error(kgen.out)
+        if not error < LARGEST_ERROR[args.dtype] or kgen.lse.isnan().any():
             print(f"WRONG: {words} at d{head_dim} s{seqlen} causal={causal}: relative error {error}", flush=True)
             continue
-        outputs[words] = (o, lse)
-        functions[words] = lambda launch=launch, p=p: launch(p)
-    times = side_by_side(functions, rounds, round_ms)
+        functions[words] = kgen
+    times = rounds_of({words: (f, 1) for words, f in functions.items()}, args.rounds, args.round_ms)
     flops = 4 * batch * heads * seqlen * seqlen * head_dim * (0.5 if causal else 1)
     tflops = {words: flops / statistics.median(ms) / 1e9 for words, ms in times.items()}
-    return {"head_dim": head_dim, "causal": causal, "seqlen": seqlen, "batch": batch, "heads": heads, "dtype": str(dtype)[6:], "tflops": tflops}
+    return {"head_dim": head_dim, "causal": causal, "seqlen": seqlen, "batch": batch, "heads": heads, "dtype": args.dtype, "tflops": tflops}
 
 
 def main():
@@ -114,18 +98,16 @@ def main():
     parser.add_argument("--candidates", type=Path)
     parser.add_argument("--head-dim", type=int, nargs="+")
     parser.add_argument("--seqlen", type=int, nargs="+", default=[2048, 16384])
-    parser.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
+    parser.add_argument("--dtype", choices=["bf16", "fp16", "fp8"], default="bf16")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--round-ms", type=float, default=10)
     parser.add_argument("--site", default=os.environ.get("PEERS_SITE"))
     parser.add_argument("--out", default=None)
     args = parser.parse_args()
-    if args.site:
-        sys.path.insert(0, args.site)
-
+    fa3 = fa3_of_wheel(args.site)
     candidates = json.loads(args.candidates.read_text()) if args.candidates else {"64": [{}], "128": [{}], "256": [{}]}
     torch.manual_seed(0)
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[args.dtype]
+    torch.set_grad_enabled(False)
     print(f"# {card_state()}; torch {torch.__version__}; {args.dtype}", flush=True)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -142,9 +124,10 @@ def main():
         for head_dim, masks, tiles in jobs:
             for causal in masks:
                 name = f"flash_fwd_hdim{head_dim}_{args.dtype}{'_causal' if causal else ''}_sm90"
-                libraries = {label(tile): built[head_dim, label(tile)] for tile in tiles if built[head_dim, label(tile)]}
+                found = {label(tile): built[head_dim, label(tile)] for tile in tiles if built[head_dim, label(tile)]}
+                libraries = {words + (" (spills)" if spills else ""): library for words, (library, spills) in found.items()}
                 for seqlen in args.seqlen:
-                    row = measure(libraries, name, dtype, head_dim, causal, seqlen, args.rounds, args.round_ms)
+                    row = measure(libraries, name, args, fa3, head_dim, causal, seqlen)
                     rows.append(row)
                     cells = ", ".join(f"{words} {value:.0f}" for words, value in sorted(row["tflops"].items(), key=lambda item: -item[1]))
                     print(f"d{head_dim} {'causal' if causal else 'full'} s{seqlen}: {cells}", flush=True)

@@ -22,12 +22,13 @@ const fn tile(m: u32, n: u32) -> Tile {
 
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(64, tile(192, 128)),
-    DefaultTiles::same(96, tile(192, 96)),
-    DefaultTiles::same(128, tile(128, 160)),
-    DefaultTiles::same(192, tile(128, 128)),
-    DefaultTiles::same(224, tile(128, 96)),
-    DefaultTiles::same(256, tile(128, 64)),
+    DefaultTiles::same(32, tile(192, 128)),
+    DefaultTiles::same(64, tile(192, 192)),
+    DefaultTiles::same(96, tile(192, 160)),
+    DefaultTiles::same(128, tile(192, 128)),
+    DefaultTiles::same(160, tile(192, 96)),
+    DefaultTiles::same(192, tile(128, 160)),
+    DefaultTiles::same(256, tile(128, 128)),
 ];
 
 /// Bytes of a row of Q, K and V.
@@ -53,15 +54,28 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
-/// Runs of columns in which P V is summed: a run's sums take the place of S, so it has 128 columns at most. (Narrower ones spill:
-/// ptxas then starts the products of one run before the sums of the last one are used up.)
-fn parts(head_dim: u32) -> u32 {
-    head_dim.div_ceil(128)
+/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128. (Narrower runs than
+/// need be spill: ptxas starts the products of one run before the sums of the last one are used up.)
+fn part_columns(variant: Variant, tile: &Tile) -> u32 {
+    let of = |widest: u32| variant.head_dim.div_ceil(16).div_ceil(variant.head_dim.div_ceil(widest)) * 16;
+    let (_, available) = registers_of(tile.m / WARPGROUP_ROWS);
+    let fits = |part: u32| part <= tile.n && estimate(variant, tile, part).total <= available;
+    [128, 64].into_iter().map(of).find(|&part| fits(part)).unwrap_or_else(|| of(64))
 }
 
-/// Columns of a run.
-fn part_columns(head_dim: u32) -> u32 {
-    (head_dim / 8).div_ceil(parts(head_dim)) * 8
+/// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that transpose need
+/// more than one that fetches.
+fn registers_of(consumers: u32) -> (u32, u32) {
+    match consumers {
+        1 => (255, 255),
+        2 => (40, 232),
+        _ => (32, 160),
+    }
+}
+
+/// O; S, whose place is taken by P, four to a register, and a run of P V.
+fn estimate(variant: Variant, tile: &Tile, part: u32) -> RegisterEstimate {
+    RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
 }
 
 impl Recipe for HopperFp8Forward {
@@ -103,15 +117,14 @@ impl Recipe for HopperFp8Forward {
             ("stages of V", tile.stages * stage, Some("V_OFFSET")),
             ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
             ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("zeros", WORK_BYTES, Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 6 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// O; S, whose place a run of P V takes; P, four to a register.
     fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
-        let part = part_columns(variant.head_dim);
-        RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(part / 2) + tile.n / 4, 0, OTHER_REGISTERS)
+        estimate(variant, tile, part_columns(variant, tile))
     }
 
     fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -132,13 +145,9 @@ impl Recipe for HopperFp8Forward {
 
     fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
-        // Warps that transpose need more registers than one that fetches.
-        let (producer_registers, consumer_registers) = match consumers {
-            1 => (255, 255),
-            2 => (40, 232),
-            _ => (32, 160),
-        };
-        let mut widths = vec![tile.n, part_columns(variant.head_dim)];
+        let (producer_registers, consumer_registers) = registers_of(consumers);
+        let part_columns = part_columns(variant, tile);
+        let mut widths = vec![tile.n, part_columns];
         widths.sort_unstable();
         widths.dedup();
         Some(Hopper {
@@ -147,7 +156,7 @@ impl Recipe for HopperFp8Forward {
             consumer_registers,
             q_slots: q_slots(variant, tile),
             widths,
-            part_columns: part_columns(variant.head_dim),
+            part_columns,
         })
     }
 }

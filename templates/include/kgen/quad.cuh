@@ -57,4 +57,16 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
     }
 }
 
+// Writes four columns that a lane holds side by side. `vector`: they start at a multiple of 8 bytes.
+KGEN_DEVICE void store_four(uint16_t* to, uint32_t low, uint32_t high, bool vector) {
+    if (vector) {
+        store_global(static_cast<void*>(to), words2{low, high});
+        return;
+    }
+    store_global(to, static_cast<uint16_t>(low));
+    store_global(to + 1, static_cast<uint16_t>(low >> 16));
+    store_global(to + 2, static_cast<uint16_t>(high));
+    store_global(to + 3, static_cast<uint16_t>(high >> 16));
+}
+
 }  // namespace kgen
