@@ -461,6 +461,8 @@ faults! {
     fp8_wgmma_columns_of_v_change_places: "FP8 wgmma: columns of V change places",
     fp8_wgmma_the_log_sum_exp_keeps_ps_factor: "FP8 wgmma: the log-sum-exp keeps P's factor",
     fp8_wgmma_ks_factor_is_qs: "FP8 wgmma: K's factor is Q's",
+    fp8_wgmma_ks_factor_is_left_out: "FP8 wgmma: K's factor is left out",
+    fp8_wgmma_the_last_step_of_q_k_t_is_left_out: "FP8 wgmma: the last step of Q K^T is left out",
     fp8_wgmma_o_keeps_the_old_maximum: "FP8 wgmma: O keeps the old maximum",
     fp8_wgmma_a_run_adds_columns_that_are_there_already: "FP8 wgmma: a run adds columns that are there already",
 }

@@ -1,7 +1,9 @@
 //! Forward attention: its cases, each with the reference that judges it.
 
 use super::{
-    Level, cases,
+    Level,
+    arithmetic::Arithmetic,
+    cases,
     compare::{Comparison, Tally},
     exam::{Case, Drawn},
     numbers::Number,
@@ -20,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 struct ForwardCase {
     problem: Problem,
-    number: Number,
+    arithmetic: Arithmetic,
     head_dim: usize,
     causal: bool,
     /// The kernel reads Q, K and V by TMA alone.
@@ -30,7 +32,7 @@ struct ForwardCase {
 /// The cases of a forward variant.
 pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     let Variant { head_dim, dtype, causal, .. } = variant;
-    let number = Number::of(dtype);
+    let arithmetic = Arithmetic::of(variant);
     let needs_tma = plan::needs_tma(variant);
     let problems = match (dtype == Dtype::Fp8, needs_tma) {
         (true, true) => cases::forward_fp8_tma(level),
@@ -38,7 +40,7 @@ pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
         (false, true) => cases::forward_tma(level),
         (false, false) => cases::forward(level),
     };
-    let case = |problem| ForwardCase { problem, number, head_dim: head_dim as usize, causal, needs_tma };
+    let case = |problem| ForwardCase { problem, arithmetic, head_dim: head_dim as usize, causal, needs_tma };
     problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()
 }
 
@@ -48,19 +50,20 @@ impl Case for ForwardCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, number, head_dim, causal, .. } = *self;
+        let Self { ref problem, arithmetic, head_dim, causal, .. } = *self;
+        let number = arithmetic.number;
         let tensors = Tensors::draw(problem, head_dim, number, seed);
         let call = tensors.call(problem, head_dim, number, causal);
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
-            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
             compare(&problem, head_dim, number, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
 
     fn refusal(&self) -> Option<String> {
-        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 }
 

@@ -44,6 +44,7 @@
 #include "runtime/mma.hpp"
 #include "runtime/mma_m16n8k8.hpp"
 #include "runtime/fp8_words.hpp"
+#include "runtime/fp8_sums.hpp"
 #include "runtime/warpgroup.hpp"
 #include "runtime/wgmma.hpp"
 #include "runtime/launch.hpp"

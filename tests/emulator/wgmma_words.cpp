@@ -45,8 +45,6 @@ float element_d(uint32_t row, uint32_t column) { return static_cast<float>((row 
 
 template <class Element>
 constexpr int IN_WORD = 4 / sizeof(Element);
-template <class Element>
-constexpr int K_OF_PRODUCT = 32 / sizeof(Element);
 
 // Bytes lie as the tile of 16-bit elements half as wide.
 template <class Element, int ROWS, int COLUMNS>
@@ -255,6 +253,56 @@ void every_byte(int) {
         block_sync();
     }
     store_global(output + thread_index(), right ? 1.0f : 0.0f);
+}
+
+// Sums of E4M3 as hardware has them: a D, 32 products, the first three of which are given and the others alike, and what becomes of D.
+struct fp8_sum {
+    float d;
+    float a[4], b[4];
+    float expected;
+    const char* statement;
+};
+
+constexpr fp8_sum FP8_SUMS[] = {
+    {0, {16, 0.25}, {16, 0.125}, 256 + 0x1p-5f, "13 bits behind the largest term's power of two count"},
+    {0, {16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, 256, "further ones do not, though there be thirty terms of them"},
+    {0, {-16, 0.125, 0, 0.125}, {16, 0.125, 0, 0.125}, -256, "... whatever the signs"},
+    {0, {16, -0.375}, {16, 0.125}, 256 - 0x1p-5f, "a term is cut off toward zero, not rounded down"},
+    {0, {16, 16, 0.25}, {16, 16, 0.125}, 512, "a sum that is twice as large keeps a bit less of its end"},
+    {0, {-16, -16, -0.25}, {16, 16, 0.125}, -512, "... cut off toward zero"},
+    {0, {16, 16, -0.25}, {16, 16, 0.125}, 512 - 0x1p-5f, "... and all of it where a subtraction keeps it below that"},
+    {0, {448, -448, 2}, {448, 448, 4}, 8, "a product's power of two is that of its factors: 1.75 times 1.75 is not 2 and more"},
+    {0, {0x1p-9f, 0x1p-6f}, {256, 0x1p-6f}, 0.5f, "a subnormal counts as 2^-6"},
+    {256, {0.25}, {0.125}, 256 + 0x1p-5f, "D is one of the terms"},
+    {256, {0.125, 0.125, 0.125, 0.125}, {0.125, 0.125, 0.125, 0.125}, 256, "... and may be the largest"},
+    {-0x1p-6f, {16}, {16}, 256, "... or one that is cut off"},
+    {1 + 0x1p-13f + 0x1p-14f, {}, {}, 1 + 0x1p-13f, "D itself is cut off, where all products are 0"},
+    {1 + 0x1p-13f, {1}, {1}, 2, "... and with them"},
+    {448 * 256.0f, {1}, {1}, 448 * 256.0f, "steps of a long sum are lost"},
+};
+
+void sum_fp8(int number) {
+    const fp8_sum& sum = FP8_SUMS[number];
+    const auto given = [](const float (&values)[4], uint32_t k) { return values[k < 3 ? k : 3]; };
+    store_tile<e4m3, tile_of<e4m3, 8, 32>>(B_TILE, [&](uint32_t, uint32_t k) { return given(sum.b, k); });
+    make_visible();
+    uint32_t a[4];
+    for (uint32_t i = 0; i < 4; ++i) a[i] = word_of<e4m3>([&](uint32_t, uint32_t k) { return given(sum.a, k); }, 0, (i / 2 * 4 + lane_index() % 4) * 4);
+    float d[1][4] = {{sum.d, sum.d, sum.d, sum.d}};
+    wgmma_fence();
+    wgmma_registers<e4m3, 8>(d, a, matrix_descriptor_by_bytes<32>(B_TILE, 0, 256), true);
+    wgmma_commit();
+    wgmma_wait<0>(d);
+    bool right = true;
+    for (uint32_t e = 0; e < 4; ++e) right = right && d[0][e] == sum.expected;
+    store_global(output + thread_index(), right ? 1.0f : 0.0f);
+}
+
+void sums_of_fp8() {
+    static int number;
+    for (number = 0; number < static_cast<int>(sizeof FP8_SUMS / sizeof *FP8_SUMS); ++number) {
+        expect(runs([](int) { sum_fp8(number); }, WARPGROUP, 1, BYTES) && all_ones(), FP8_SUMS[number].statement);
+    }
 }
 
 void products() {
@@ -732,6 +780,7 @@ void stored_matrices() {
 int main() {
     kgen_emulator_device(90);
     products();
+    sums_of_fp8();
     misuse<bf16>();
     misuse<e4m3>();
     misuse_of_registers();

@@ -258,7 +258,13 @@ void multiply(const pending_product& p, uint32_t warp_index) {
     });
     std::vector<float>& sums = p.d->sums;
     if (!p.operands.accumulate) std::fill(sums.begin(), sums.end(), 0.0f);
-    for (uint32_t tile = 0; tile < p.d->tiles; ++tile) add_product(*reinterpret_cast<float(*)[16][8]>(&sums[tile * FLOATS_OF_TILE]), a, b[tile]);
+    const auto part = [&](uint32_t tile) -> auto& { return *reinterpret_cast<float(*)[16][8]>(&sums[tile * FLOATS_OF_TILE]); };
+    if constexpr (sizeof(Bits) == 1) {
+        const fp8_factors<16, k_of_product> left(a);
+        for (uint32_t tile = 0; tile < p.d->tiles; ++tile) add_fp8_product(part(tile), left, b[tile]);
+    } else {
+        for (uint32_t tile = 0; tile < p.d->tiles; ++tile) add_product(part(tile), a, b[tile]);
+    }
 }
 
 inline void finish(const pending_product& p, uint32_t warp_index) {
