@@ -48,7 +48,8 @@ PEERS = {"bf16": ["cudnn", "fa3"], "fp16": ["cudnn"], "fp8": ["fa3"]}
 
 def label(tile):
     words = [f"{tile['m']}x{tile['n']}"] if "m" in tile else []
-    words += [key if value is True else f"no-{key}" if value is False else f"{key}{value}" for key, value in tile.items() if key not in ("m", "n", "warps", "templates")]
+    words += [key if value is True else f"no-{key}" if value is False else f"{key}{value}" for key, value in tile.items() if key not in ("m", "n", "warps", "templates", "turns")]
+    words += [tile["turns"]] if "turns" in tile else []
     words += [Path(tile["templates"]).name] if "templates" in tile else []
     return " ".join(words) or "default"
 
@@ -59,7 +60,7 @@ def build(kgen, folder, head_dim, dtype, tile):
     templates = ["--templates", tile.pop("templates")] if "templates" in tile else []
     if "m" in tile:
         tile["warps"] = 4 + tile["m"] // 16
-    keys = "\n".join(f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in tile.items())
+    keys = "\n".join(f"{key} = {json.dumps(value)}" for key, value in tile.items())
     place = Path(tempfile.mkdtemp(dir=folder))
     grid = GRID.format(head_dim=head_dim, dtype=dtype) + (RULE.format(head_dim=head_dim, keys=keys) if keys else "")
     (place / "variants.toml").write_text(grid)

@@ -314,6 +314,17 @@ fn local_memory_in_machine_code_fails_its_variant_unless_it_is_allowed() {
 }
 
 #[test]
+fn serialised_products_fail_their_variant_also_from_the_cache_unless_they_are_allowed() {
+    let bench = Bench::new();
+    let said = "ptxas serialises its `wgmma` products (insufficient register resources for the wgmma pipeline)";
+    for _ in 0..2 {
+        let build = bench.build(&[]).env("MOCK_NVCC_SERIALISED", ONE).assert().code(1);
+        build.stdout(contains(said).and(contains("--allow-spills")));
+    }
+    bench.build(&["--allow-spills"]).env("MOCK_NVCC_SERIALISED", ONE).assert().success();
+}
+
+#[test]
 fn a_machine_without_a_disassembler_builds_and_says_so_once() {
     let bench = Bench::new();
     let nvcc = bench.path("nvcc");

@@ -109,6 +109,12 @@ impl Builder<'_> {
         if let Some(message) = broken.and_then(|(code, promised)| code.broken_promise(promised, spills_allowed)) {
             return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
         }
+        if let Some(reason) = ptxas::serialised(&String::from_utf8_lossy(&stored.log)).filter(|_| !spills_allowed) {
+            let message = format!(
+                "ptxas serialises its `wgmma` products ({reason}), which is slow; change its tile, or take it as it is with `--allow-spills`"
+            );
+            return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
+        }
         let object = object_path(&unit.name);
         let path = self.options.out_dir.join(&object);
         write_atomic(&path, &stored.output).map_err(BuildError::output("write", &path))?;

@@ -35,6 +35,13 @@ pub(super) fn parse(log: &str) -> Vec<KernelResources> {
     kernels
 }
 
+/// Why ptxas makes a kernel's `wgmma` wait for each other, in its words: products then no longer run beside anything.
+pub(super) fn serialised(log: &str) -> Option<String> {
+    let (_, reason) = log.split_once("wgmma.mma_async instructions are serialized due to ")?;
+    let line = reason.lines().next().unwrap_or_default();
+    Some(line.split(" in the function").next().unwrap_or(line).trim().to_owned())
+}
+
 /// The number in front of `unit` in a list such as `Used 255 registers, 4096 bytes smem`; 0 where the unit is absent.
 fn number_before(line: &str, unit: &str) -> u32 {
     let number = line.split(',').find_map(|item| {
@@ -81,6 +88,14 @@ mod tests {
             \x20   0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n";
         assert_eq!(parse(log)[0].spill_store_bytes, 4);
         assert_eq!(parse(log)[0].stack_bytes, 8);
+    }
+
+    #[test]
+    fn the_reason_for_serialised_products_is_ptxas_own() {
+        let log = "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient \
+            register resources for the wgmma pipeline in the function '_Zattention'\nptxas info    : Compile time = 1 ms\n";
+        assert_eq!(serialised(log).as_deref(), Some("insufficient register resources for the wgmma pipeline"));
+        assert_eq!(serialised("ptxas info    : Used 168 registers\n"), None);
     }
 
     #[test]

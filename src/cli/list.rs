@@ -137,7 +137,7 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{CopyPath, Fp8Mma};
+    use crate::grid::{CopyPath, Fp8Mma, Turns};
     use crate::plan::{Limits, Occupancy, RegisterEstimate, TensorCore, Tile};
 
     const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
@@ -155,7 +155,7 @@ mod tests {
             copy: CopyPath::CpAsync,
             fp8_mma: Fp8Mma::Fp32,
             overlap: false,
-            ping_pong: false,
+            turns: Turns::None,
             persistent: false,
         };
         let limits = Limits {

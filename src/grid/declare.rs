@@ -263,7 +263,7 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         copy: entry.copy,
         fp8_mma: entry.fp8_mma,
         overlap: entry.overlap,
-        ping_pong: entry.ping_pong,
+        turns: entry.turns,
         persistent: entry.persistent,
     };
     if tile == TileOverride::default() {

@@ -1,6 +1,6 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use super::{CopyPath, Fp8Mma, finding::Finding, words};
+use super::{CopyPath, Fp8Mma, Turns, finding::Finding, words};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -68,7 +68,7 @@ pub(super) struct TileEntry {
     pub copy: Option<CopyPath>,
     pub fp8_mma: Option<Fp8Mma>,
     pub overlap: Option<bool>,
-    pub ping_pong: Option<bool>,
+    pub turns: Option<Turns>,
     pub persistent: Option<bool>,
 }
 

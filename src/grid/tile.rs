@@ -1,6 +1,7 @@
 //! The `[[tile]]` entries of `variants.toml`: what tuning found better than the plan's own choice.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How a tile of K or V gets from device to shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,6 +25,29 @@ pub enum Fp8Mma {
     Fp16,
     /// `mma.sync` `kind::mxf8f6f4.block_scale` with unit scales: the full rate on sm120 and sm121.
     BlockScaled,
+}
+
+/// What the warpgroups of a Hopper kernel do one after the other, so that they do not all wait for the same unit at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turns {
+    /// Nothing: each goes on as it can.
+    #[default]
+    None,
+    /// Handing products to the tensor cores ("ping-pong").
+    Products,
+    /// Exponentials, of which a multiprocessor makes 16 a clock.
+    Exponentials,
+}
+
+impl fmt::Display for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Products => "products",
+            Self::Exponentials => "exponentials",
+        })
+    }
 }
 
 /// Writes down the keys of a tile once: the structure, their names, and how a later entry changes an earlier one.
@@ -70,8 +94,8 @@ tile_keys! {
     fp8_mma: Fp8Mma,
     /// Hopper: Q K^T of the next keys runs under the softmax of these.
     overlap: bool,
-    /// Hopper: warpgroups take turns with the tensor cores.
-    ping_pong: bool,
+    /// Hopper: what warpgroups take turns at.
+    turns: Turns,
     /// Hopper: one block a multiprocessor walks over all work, instead of one block for each piece of it.
     persistent: bool,
 }

@@ -5,7 +5,7 @@ use super::{
     recipe::panels,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Variant};
+use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
 use serde::Serialize;
 
 /// The family of `templates/flash/fwd_sm90.cu.tera`.
@@ -42,22 +42,29 @@ pub(super) const WORK_BYTES: u32 = 16;
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
 
-pub(super) const HOPPER: Tile =
-    Tile { stages: 2, copy: CopyPath::Tma, overlap: true, ping_pong: true, persistent: true, min_blocks_per_sm: 1, ..BASE };
+pub(super) const HOPPER: Tile = Tile {
+    stages: 2,
+    copy: CopyPath::Tma,
+    overlap: true,
+    turns: Turns::Products,
+    persistent: true,
+    min_blocks_per_sm: 1,
+    ..BASE
+};
 
-const fn tile(m: u32, n: u32) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, ..HOPPER }
+const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
+    Tile { m, n, warps: 4 + m / 16, turns, ..HOPPER }
 }
 
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(64, tile(192, 128)),
-    DefaultTiles::same(96, tile(192, 112)),
-    DefaultTiles { widest: 128, full: tile(128, 176), causal: tile(128, 128) },
-    DefaultTiles::same(160, tile(128, 128)),
-    DefaultTiles { widest: 192, full: tile(128, 112), causal: tile(128, 96) },
-    DefaultTiles::same(224, tile(128, 80)),
-    DefaultTiles::same(256, tile(128, 64)),
+    DefaultTiles::same(64, tile(192, 128, Turns::Products)),
+    DefaultTiles::same(96, tile(192, 112, Turns::Products)),
+    DefaultTiles::same(128, tile(128, 128, Turns::Exponentials)),
+    DefaultTiles::same(160, tile(128, 128, Turns::Products)),
+    DefaultTiles { widest: 192, full: tile(128, 112, Turns::Products), causal: tile(128, 96, Turns::Products) },
+    DefaultTiles::same(224, tile(128, 80, Turns::Exponentials)),
+    DefaultTiles::same(256, tile(128, 64, Turns::Exponentials)),
 ];
 
 impl Recipe for HopperForward {
@@ -100,8 +107,8 @@ impl Recipe for HopperForward {
         if tile.overlap && stages < 2 {
             return Some("`overlap` is true with one stage; K of the next keys needs a second one".to_owned());
         }
-        if tile.ping_pong && m == WARPGROUP_ROWS {
-            return Some("`ping_pong` is true with one warpgroup; it takes two to take turns".to_owned());
+        if tile.turns != Turns::None && m == WARPGROUP_ROWS {
+            return Some(format!("`turns` is \"{}\" with one warpgroup; it takes two to take turns", tile.turns));
         }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
@@ -122,6 +129,7 @@ impl Recipe for HopperForward {
             ("stages of K", stage, Some("K_OFFSET")),
             ("stages of V", stage, Some("V_OFFSET")),
             ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
@@ -165,6 +173,11 @@ impl Recipe for HopperForward {
             part_columns: variant.head_dim,
         })
     }
+}
+
+/// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).
+pub(super) fn zeros_bytes(tile: &Tile) -> u32 {
+    if tile.turns == Turns::Exponentials { 8 } else { 0 }
 }
 
 fn row_bytes(variant: Variant) -> u32 {
@@ -226,7 +239,7 @@ mod tests {
             copy: Some(CopyPath::Tma),
             fp8_mma: None,
             overlap: Some(true),
-            ping_pong: Some(true),
+            turns: Some(Turns::Products),
             persistent: Some(true),
         }
     }
@@ -333,7 +346,15 @@ mod tests {
     #[test]
     fn warpgroups_share_64_k_registers() {
         for (m, warps, consumers, registers) in [(64, 8, 1, (255, 255)), (128, 12, 2, (24, 240)), (192, 16, 3, (32, 160))] {
-            let plan = plan(64, &TileOverride { m: Some(m), warps: Some(warps), ping_pong: Some(m > 64), ..fixed() });
+            let plan = plan(
+                64,
+                &TileOverride {
+                    m: Some(m),
+                    warps: Some(warps),
+                    turns: Some(if m > 64 { Turns::Products } else { Turns::None }),
+                    ..fixed()
+                },
+            );
             let hopper = hopper(&plan);
             assert_eq!((hopper.consumers, (hopper.producer_registers, hopper.consumer_registers)), (consumers, registers));
             assert!(128 * (hopper.producer_registers + consumers * hopper.consumer_registers) <= 65_536, "{m}");
@@ -367,7 +388,7 @@ mod tests {
         assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
         assert!(said(TileOverride { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
         let one_warpgroup = TileOverride { m: Some(64), warps: Some(8), ..fixed() };
-        assert!(said(one_warpgroup).contains("`ping_pong` is true with one warpgroup"));
+        assert!(said(one_warpgroup).contains("`turns` is \"products\" with one warpgroup"));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::{
     ByteTransposition, Fp8Choices, Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES},
+    hopper::{HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, zeros_bytes},
     tile::DefaultTiles,
 };
-use crate::grid::{Target, Variant};
+use crate::grid::{Target, Turns, Variant};
 
 /// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
@@ -16,19 +16,19 @@ const OTHER_REGISTERS: u32 = 24;
 /// The K of FP8 products.
 const STEP: u32 = 32;
 
-const fn tile(m: u32, n: u32) -> Tile {
-    Tile { m, n, warps: 4 + m / 16, overlap: false, rescale_threshold: 0, ..HOPPER }
+const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
+    Tile { m, n, warps: 4 + m / 16, turns, overlap: false, rescale_threshold: 0, ..HOPPER }
 }
 
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(32, tile(192, 128)),
-    DefaultTiles::same(64, tile(192, 192)),
-    DefaultTiles::same(96, tile(192, 160)),
-    DefaultTiles::same(128, tile(192, 128)),
-    DefaultTiles::same(160, tile(192, 96)),
-    DefaultTiles::same(192, tile(128, 160)),
-    DefaultTiles::same(256, tile(128, 128)),
+    DefaultTiles::same(80, tile(192, 128, Turns::Exponentials)),
+    DefaultTiles::same(96, tile(192, 160, Turns::Exponentials)),
+    DefaultTiles::same(128, tile(192, 128, Turns::Exponentials)),
+    DefaultTiles::same(160, tile(192, 96, Turns::Exponentials)),
+    DefaultTiles::same(192, tile(128, 160, Turns::Exponentials)),
+    DefaultTiles::same(224, tile(128, 128, Turns::Exponentials)),
+    DefaultTiles::same(256, tile(128, 128, Turns::Products)),
 ];
 
 /// Bytes of a row of Q, K and V.
@@ -54,13 +54,17 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
-/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128. (Narrower runs than
-/// need be spill: ptxas starts the products of one run before the sums of the last one are used up.)
+/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where possible a
+/// divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill: ptxas starts the products
+/// of one before the sums of the last are used up.
 fn part_columns(variant: Variant, tile: &Tile) -> u32 {
-    let of = |widest: u32| variant.head_dim.div_ceil(16).div_ceil(variant.head_dim.div_ceil(widest)) * 16;
+    let columns = variant.head_dim.next_multiple_of(16);
     let (_, available) = registers_of(tile.m / WARPGROUP_ROWS);
-    let fits = |part: u32| part <= tile.n && estimate(variant, tile, part).total <= available;
-    [128, 64].into_iter().map(of).find(|&part| fits(part)).unwrap_or_else(|| of(64))
+    let fits = |part: &u32| *part <= tile.n && estimate(variant, tile, *part).total <= available;
+    let divisors =
+        (columns.min(48)..=columns.min(128)).rev().filter(|part| part.is_multiple_of(16) && columns.is_multiple_of(*part));
+    let overlapping = [128, 64].map(|widest| (columns / 16).div_ceil(columns.div_ceil(widest)) * 16);
+    divisors.chain(overlapping).find(fits).unwrap_or(overlapping[1])
 }
 
 /// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that transpose need
@@ -117,7 +121,7 @@ impl Recipe for HopperFp8Forward {
             ("stages of V", tile.stages * stage, Some("V_OFFSET")),
             ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
             ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
-            ("zeros", WORK_BYTES, Some("ZEROS_OFFSET")),
+            ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 6 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
@@ -150,14 +154,7 @@ impl Recipe for HopperFp8Forward {
         let mut widths = vec![tile.n, part_columns];
         widths.sort_unstable();
         widths.dedup();
-        Some(Hopper {
-            consumers,
-            producer_registers,
-            consumer_registers,
-            q_slots: q_slots(variant, tile),
-            widths,
-            part_columns,
-        })
+        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots: q_slots(variant, tile), widths, part_columns })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families share.
 
 use super::{PlanError, Recipe};
-use crate::grid::{CopyPath, Fp8Mma, TileOverride, Variant};
+use crate::grid::{CopyPath, Fp8Mma, TileOverride, Turns, Variant};
 use serde::Serialize;
 
 /// Tile sizes and pipeline choices of a plan.
@@ -29,7 +29,7 @@ pub struct Tile {
     /// Kernels with `wgmma` only, as the next two: Q Kᵀ of the next keys runs under the softmax of these.
     pub overlap: bool,
     /// Warpgroups take turns with the tensor cores.
-    pub ping_pong: bool,
+    pub turns: Turns,
     /// One block a multiprocessor walks over all work.
     pub persistent: bool,
 }
@@ -71,7 +71,7 @@ pub(super) const BASE: Tile = Tile {
     copy: CopyPath::CpAsync,
     fp8_mma: Fp8Mma::Fp32,
     overlap: false,
-    ping_pong: false,
+    turns: Turns::None,
     persistent: false,
 };
 
@@ -107,7 +107,7 @@ impl Tile {
             copy,
             fp8_mma,
             overlap,
-            ping_pong,
+            turns,
             persistent,
         } = *change;
         *self = Self {
@@ -121,7 +121,7 @@ impl Tile {
             copy: copy.unwrap_or(self.copy),
             fp8_mma: fp8_mma.unwrap_or(self.fp8_mma),
             overlap: overlap.unwrap_or(self.overlap),
-            ping_pong: ping_pong.unwrap_or(self.ping_pong),
+            turns: turns.unwrap_or(self.turns),
             persistent: persistent.unwrap_or(self.persistent),
         };
     }

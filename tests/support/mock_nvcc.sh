@@ -9,6 +9,7 @@
 # MOCK_NVCC_OOM      NAME of the unit whose compiler is always killed for memory
 # MOCK_NVCC_OOM_ONCE NAME of the unit whose compiler is killed for memory the first time
 # MOCK_NVCC_SPILL    NAME of the unit whose kernel spills
+# MOCK_NVCC_SERIALISED NAME of the unit whose wgmma products ptxas serialises
 # MOCK_NVCC_SLEEP    seconds each compile takes (0)
 # MOCK_NVCC_LINK     "error": the link fails
 say() { [ -z "$MOCK_NVCC_LOG" ] || printf '%s\n' "$*" >>"$MOCK_NVCC_LOG"; }
@@ -74,6 +75,8 @@ case $source in
     echo "ptxas info    : Compiling entry function 'kernel_of_$name' for 'sm_80'"
     echo "ptxas info    : Function properties for kernel_of_$name"
     echo "    $spill bytes stack frame, $spill bytes spill stores, $spill bytes spill loads"
+    [ "$name" != "$MOCK_NVCC_SERIALISED" ] || echo "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are" \
+        "serialized due to insufficient register resources for the wgmma pipeline in the function 'kernel_of_$name'"
     echo "ptxas info    : Used 168 registers, used 1 barriers, $spill bytes cumulative stack size, 576 bytes cmem[0]"
     ;;
 esac >&2
