@@ -58,13 +58,14 @@ const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
 
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(64, tile(192, 128, Turns::Products)),
+    DefaultTiles::same(32, tile(192, 128, Turns::Products)),
+    DefaultTiles { widest: 64, full: tile(192, 128, Turns::Products), causal: tile(192, 64, Turns::Products) },
     DefaultTiles::same(96, tile(192, 112, Turns::Products)),
     DefaultTiles::same(128, tile(128, 128, Turns::Exponentials)),
     DefaultTiles::same(160, tile(128, 128, Turns::Products)),
-    DefaultTiles { widest: 192, full: tile(128, 112, Turns::Products), causal: tile(128, 96, Turns::Products) },
+    DefaultTiles { widest: 192, full: tile(128, 112, Turns::Products), causal: tile(128, 64, Turns::Products) },
     DefaultTiles::same(224, tile(128, 80, Turns::Exponentials)),
-    DefaultTiles::same(256, tile(128, 64, Turns::Exponentials)),
+    DefaultTiles { widest: 256, full: tile(128, 64, Turns::Exponentials), causal: tile(128, 64, Turns::Products) },
 ];
 
 impl Recipe for HopperForward {
