@@ -22,8 +22,6 @@ const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
 
 /// Default tiles: the first row whose head dim is not below the variant's.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(80, tile(192, 128, Turns::Exponentials)),
-    DefaultTiles::same(96, tile(192, 160, Turns::Exponentials)),
     DefaultTiles::same(128, tile(192, 128, Turns::Exponentials)),
     DefaultTiles::same(160, tile(192, 96, Turns::Exponentials)),
     DefaultTiles::same(192, tile(128, 160, Turns::Exponentials)),

@@ -37,4 +37,10 @@ int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t t
     return error == nullptr ? KGEN_SUCCESS : fail(KGEN_ERROR_LAUNCH, "%s: %s", name, error);
 }
 
+template <class Params>
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                 const Params& params, cudaStream_t stream) {
+    return launch(kernel, name, blocks, threads, shared_bytes, params, stream);
+}
+
 }  // namespace kgen
