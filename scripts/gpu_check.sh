@@ -7,8 +7,7 @@
 # (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ of them. A step whose
 # tool is not installed is skipped and says so. Exits 1 if any step failed; later steps still run.
 #
-#   STEPS                   which of: build check runas tma hopper-fp8 sanitize bench bench-fwd bench-bwd bench-decode bench-tma
-#                           side-by-side
+#   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma side-by-side
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
 #   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
@@ -118,11 +117,6 @@ if wants tma && [[ -n $run_as ]]; then
     step tma-build "${tma[@]}" build --run-as "$run_as" "${select[@]}" --build-dir "$out/tma" --offline --format json
     step tma-check "${tma[@]}" check --run-as "$run_as" "${select[@]}" --library "$out/tma/run-as-$run_as/lib/libkgen.so" --device gpu \
         --format json "${check_flags[@]}"
-fi
-if wants hopper-fp8 && [[ $capability == 90 ]]; then
-    fp8=("$kgen" --variants scripts/hopper_fp8.toml)
-    step hopper-fp8-build "${fp8[@]}" build --all "${select[@]}" --build-dir "$out/fp8" --generated "$out/fp8/generated" --offline --format json
-    step hopper-fp8-check "${fp8[@]}" check --all "${select[@]}" --library "$out/fp8/lib/libkgen.so" --device gpu --format json "${check_flags[@]}"
 fi
 if wants sanitize; then
     if command -v compute-sanitizer >/dev/null; then

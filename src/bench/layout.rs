@@ -21,6 +21,9 @@ const LARGEST_ERROR_FP8: f64 = 0.08;
 /// Distance of LSE from the reference that is still the same LSE.
 const LARGEST_LSE_ERROR: f64 = 1e-3;
 
+/// The same of an FP8 kernel: Hopper sums Q Kᵀ with 14 bits, and 4.4e-3 was seen on an H100.
+const LARGEST_LSE_ERROR_FP8: f64 = 2e-2;
+
 /// K and V together go round copies that are so many times the L2, where the L2 is to be cold.
 const COLD_L2_TIMES: f64 = 10.0;
 
@@ -226,6 +229,11 @@ impl Layout<'_> {
         Ok(worst)
     }
 
+    fn refuse_lse(&self, got: f64, expected: f64) -> Result<(), String> {
+        let largest = if self.variant.dtype == Dtype::Fp8 { LARGEST_LSE_ERROR_FP8 } else { LARGEST_LSE_ERROR };
+        if (got - expected).abs() <= largest { Ok(()) } else { Err(format!("LSE is wrong: {got} instead of {expected}")) }
+    }
+
     fn judge_forward<'t>(
         &self,
         sample: &Sample<'_>,
@@ -240,7 +248,7 @@ impl Layout<'_> {
             let o = elements(tensor("o"), self.normals.number().of_output(), start, self.head_dim());
             errors.push(("O", relative_error(&o, &expected.o)));
             let lse = fp32(tensor("lse"), (sequence * heads as usize + head) * seqlen_q as usize + row);
-            refuse_lse(lse, expected.lse)?;
+            self.refuse_lse(lse, expected.lse)?;
         }
         Ok(errors)
     }
@@ -282,7 +290,7 @@ impl Layout<'_> {
         for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| sample.visible(place[2]) > 0) {
             let (expected, (o, lse)) = (sample.forward(place), merged(place));
             errors.push(("O", relative_error(&o, &expected.o)));
-            refuse_lse(lse, expected.lse)?;
+            self.refuse_lse(lse, expected.lse)?;
         }
         Ok(errors)
     }
@@ -294,10 +302,6 @@ pub fn splits(shape: &Shape, multiprocessors: u32) -> u32 {
     let tiles = (heads / heads_k * seqlen_q).div_ceil(SPLIT_ROWS) * batch * heads_k;
     let most = seqlen_k.div_ceil(FEWEST_KEYS).min(MOST_SPLITS);
     (multiprocessors * SPLIT_BLOCKS / tiles).clamp(1, most)
-}
-
-fn refuse_lse(got: f64, expected: f64) -> Result<(), String> {
-    if (got - expected).abs() <= LARGEST_LSE_ERROR { Ok(()) } else { Err(format!("LSE is wrong: {got} instead of {expected}")) }
 }
 
 /// Refuses an output that holds a NaN, be it poison that nobody has overwritten.
