@@ -306,7 +306,8 @@ mod tests {
         assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (384, 16, 128));
         let regions = [("Q_OFFSET", 0, 65_536), ("K_OFFSET", 65_536, 65_536), ("V_OFFSET", 131_072, 65_536)];
         assert_eq!(map(&plan)[..3], regions);
-        assert_eq!(map(&plan)[3..], [("WORK_OFFSET", 196_608, 64), ("BARRIERS_OFFSET", 197_632, 128)]);
+        let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 0), ("BARRIERS_OFFSET", 197_632, 128)];
+        assert_eq!(map(&plan)[3..], behind);
         assert_eq!(plan.shared_memory_bytes, 197_760);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 64 + 32, 0), "P beside S");
         assert_eq!(plan.registers.total, 64 + 64 + 32 + OTHER_REGISTERS);
@@ -328,9 +329,18 @@ mod tests {
         assert_eq!(hopper(&wide).q_slots, 3, "16 KB each beside 176 KB of K and V");
         let regions = [("Q_OFFSET", 0, 49_152), ("K_OFFSET", 49_152, 90_112), ("V_OFFSET", 139_264, 90_112)];
         assert_eq!(map(&wide)[..3], regions);
-        assert_eq!(map(&wide)[3..], [("WORK_OFFSET", 229_376, 48), ("BARRIERS_OFFSET", 230_400, 112)]);
+        let behind = [("WORK_OFFSET", 229_376, 48), ("ZEROS_OFFSET", 230_400, 0), ("BARRIERS_OFFSET", 230_400, 112)];
+        assert_eq!(map(&wide)[3..], behind);
         let once = plan(128, &TileOverride { persistent: Some(false), ..fixed() });
         assert_eq!(hopper(&once).q_slots, 2, "a block that has one Q");
+    }
+
+    #[test]
+    fn who_takes_turns_at_exponentials_has_two_zeros_to_read() {
+        let plan = plan(128, &TileOverride { turns: Some(Turns::Exponentials), ..fixed() });
+        let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 8), ("BARRIERS_OFFSET", 198_656, 128)];
+        assert_eq!(map(&plan)[3..], behind);
+        assert_eq!(plan.shared_memory_bytes, 198_784);
     }
 
     #[test]
@@ -389,7 +399,9 @@ mod tests {
         assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
         assert!(said(TileOverride { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
         let one_warpgroup = TileOverride { m: Some(64), warps: Some(8), ..fixed() };
-        assert!(said(one_warpgroup).contains("`turns` is \"products\" with one warpgroup"));
+        assert!(said(one_warpgroup.clone()).contains("`turns` is \"products\" with one warpgroup"));
+        let of_exponentials = TileOverride { turns: Some(Turns::Exponentials), ..one_warpgroup };
+        assert!(said(of_exponentials).contains("`turns` is \"exponentials\" with one warpgroup"));
     }
 
     #[test]

@@ -170,36 +170,71 @@ mod tests {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
+    /// The part of P V that is summed at a time, of a head dim and its default tile.
+    fn default_part(head_dim: u32) -> u32 {
+        let plan = Plan::new(Variant { head_dim, ..D128 }, None).expect("fits");
+        plan.hopper.expect("made of wgmma").part_columns
+    }
+
     #[test]
-    fn every_head_dim_has_a_default_whose_runs_are_one_width_of_an_instruction_and_cover_it() {
+    fn every_head_dim_has_a_default_whose_runs_are_one_width_of_an_instruction_and_fit_beside_p() {
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
             let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
             let hopper = plan.hopper.expect("made of wgmma");
             let part = hopper.part_columns;
-            assert!(part.is_multiple_of(8) && part <= 128 && part * parts(head_dim) >= head_dim, "{head_dim}: {part}");
-            assert!(part <= head_dim, "a run is no wider than O: {head_dim}");
+            assert!(part.is_multiple_of(16) && (16..=128).contains(&part), "{head_dim}: {part}");
+            assert!(part <= head_dim.next_multiple_of(16), "a run is no wider than O's columns: {head_dim}: {part}");
+            assert!(part <= plan.tile.n, "its sums take the place of S: {head_dim}: {part}");
+            assert!(plan.registers.total <= hopper.consumer_registers, "{head_dim}: {:?}", plan.registers);
+            assert_eq!(plan.threads, 128 * (1 + hopper.consumers), "{head_dim}");
             assert_eq!(plan.tensor_core, TensorCore::Qgmma);
         }
     }
 
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
-        let plan = Plan::new(D128, None).expect("fits");
-        let map: Vec<_> = plan.shared_memory.iter().map(|r| (r.constant.unwrap_or(""), r.offset, r.bytes)).collect();
-        assert_eq!(map[..2], [("Q_OFFSET", 0, 4 * 8192), ("K_OFFSET", 32_768, 2 * 20_480)]);
-        assert_eq!(map[2..4], [("V_OFFSET", 73_728, 2 * 20_480), ("VALUES_OFFSET", 114_688, 2 * 20_480)]);
-        assert_eq!(map[4..], [("WORK_OFFSET", 155_648, 64), ("BARRIERS_OFFSET", 156_672, 160)]);
-        assert_eq!((plan.registers.output, plan.registers.scores), (64, 80 + 40), "S, and P beside the sums of P V");
+        // Three warpgroups with two places each for a Q of 64 rows.
+        let tile = TileOverride { m: Some(192), n: Some(128), warps: Some(16), ..TileOverride::default() };
+        let plan = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Exponentials), ..tile.clone() })).expect("fits");
+        let map = |plan: &Plan| -> Vec<(_, u32, u32)> {
+            plan.shared_memory.iter().map(|r| (r.constant.unwrap_or(""), r.offset, r.bytes)).collect()
+        };
+        assert_eq!(map(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
+        assert_eq!(map(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
+        let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
+        assert_eq!(map(&plan)[4..], behind);
+        assert_eq!((plan.registers.output, plan.registers.scores), (64, 32 + 32), "S, or P beside the sums of half of P V");
         let hopper = plan.hopper.expect("made of wgmma");
-        assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (40, 232, 128));
-        assert_eq!(hopper.widths, [128, 160]);
+        assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
+        assert_eq!(hopper.widths, [64, 128]);
+        let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
+        let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 0), ("BARRIERS_OFFSET", 148_480, 192)];
+        assert_eq!(map(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
+    }
+
+    /// Two warpgroups have 232 registers a thread, three have 160.
+    #[test]
+    fn a_part_of_p_v_is_as_wide_as_registers_allow_and_divides_o_where_it_can() {
+        let part = |m: u32, n: u32| {
+            let tile = TileOverride { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileOverride::default() };
+            Plan::new(D128, Some(&tile)).expect("fits").hopper.expect("made of wgmma").part_columns
+        };
+        assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 24 others");
+        assert_eq!(part(192, 128), 64, "128 would make it 184");
+        assert_eq!(part(128, 96), 64, "its sums take the place of S");
+        assert_eq!(default_part(72), 80, "all of O, which has 80 columns: 36, 40 + 32 and 24 others");
+        assert_eq!(default_part(136), 48, "a third of 144");
+        assert_eq!(default_part(256), 64, "128 would take 128 of O, 64 + 32 and 24 others");
     }
 
     #[test]
-    fn a_head_dim_that_runs_do_not_divide_has_them_overlap() {
-        assert_eq!((parts(256), part_columns(256)), (2, 128));
-        assert_eq!((parts(200), part_columns(200)), (2, 104), "the second from column 96 on");
-        assert_eq!((parts(136), part_columns(136)), (2, 72));
+    fn a_head_dim_that_no_part_divides_has_its_last_one_overlap() {
+        assert_eq!(default_part(200), 112, "of 208 columns, the second from column 96 on");
+        assert_eq!(default_part(176), 96, "the second from column 80 on");
+        let narrow =
+            TileOverride { m: Some(64), n: Some(96), warps: Some(8), turns: Some(Turns::None), ..TileOverride::default() };
+        let plan = Plan::new(Variant { head_dim: 200, ..D128 }, Some(&narrow)).expect("fits");
+        assert_eq!(plan.hopper.expect("made of wgmma").part_columns, 64, "112 is wider than S; the fourth from column 144 on");
     }
 
     #[test]

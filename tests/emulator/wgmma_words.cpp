@@ -4,17 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "kgen/byte_tile.cuh"
 #include "kgen/bytes.cuh"
 #include "kgen/global.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mbarrier.cuh"
+#include "kgen/quad.cuh"
 #include "kgen/registers.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/stmatrix.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
+#include "kgen/transpose_bytes.cuh"
 #include "kgen/wgmma.cuh"
 
 KGEN_WGMMA_WIDTH(8)
@@ -31,6 +34,13 @@ KGEN_WGMMA_WIDTH_FP8(112)
 KGEN_WGMMA_WIDTH_FP8(256)
 
 #include "statements.hpp"
+
+// The words of the header that GPUs have, beside the emulator's. Nothing here calls one that is made of PTX.
+#undef KGEN_WGMMA_WIDTH
+#undef KGEN_WGMMA_WIDTH_FP8
+#define kgen kgen_on_gpu
+#include "../include/kgen/wgmma.cuh"
+#undef kgen
 
 namespace {
 
@@ -733,6 +743,106 @@ void multiply_stored_matrices(int) {
     judge<N>(d, 32, false);
 }
 
+// Operands of a panel width: every address in shared memory, the next ones there, panels of few rows and of many.
+template <int ROW_BYTES>
+bool descriptors_are_alike() {
+    bool alike = true;
+    for (uint32_t address = A_TILE; address < A_TILE + BYTES; address += 16) {
+        for (const uint32_t leading : {16u, 128u * ROW_BYTES, 256u * ROW_BYTES}) {
+            const uint32_t stride = 8 * ROW_BYTES;
+            const uint64_t here = matrix_descriptor_by_bytes<ROW_BYTES>(address, leading, stride);
+            alike = alike && kgen_on_gpu::matrix_descriptor_by_bytes<ROW_BYTES>(address, leading, stride) == here;
+            for (const uint32_t bytes : {0u, 32u, 2048u, A_TILE + BYTES - address}) {
+                const uint64_t there = matrix_descriptor_by_bytes<ROW_BYTES>(address + bytes, leading, stride);
+                alike = alike && advance(here, bytes) == there && kgen_on_gpu::advance(here, bytes) == there;
+            }
+        }
+    }
+    return alike;
+}
+
+// The emulator decodes what its own header encodes, so a GPU's must not encode anything else.
+void descriptors() {
+    expect(runs([](int) {
+               if (lane_index() != 0) return;
+               store_global(output, descriptors_are_alike<128>() && descriptors_are_alike<64>() && descriptors_are_alike<32>() ? 1.0f : 0.0f);
+           }) && all_ones(1),
+           "both headers encode operands alike, and an operand some bytes further as one that starts there");
+}
+
+// V: KEYS rows of COLUMNS bytes, of which the last 16 are padding.
+constexpr uint32_t KEYS = 160, COLUMNS = 64, TRANSPOSERS = 3;
+using rows_of_keys = byte_tile<KEYS, COLUMNS>;
+using rows_of_columns = byte_tile<COLUMNS - 16, KEYS>;
+uint32_t byte_of_v(uint32_t key, uint32_t column) { return (key * 37 + column * 11 + key * column) % 255 + 1; }
+
+// Where the keys and the columns of each 16 go.
+constexpr uint32_t KEY_AT[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
+constexpr uint32_t COLUMN_AT[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+
+// Calls `use` with the address, the row and the first column of every 16 bytes of a tile, shared out to the block's threads.
+template <class Tile, class Use>
+void each_chunk(uint32_t tile, Use use) {
+    constexpr uint32_t chunks = Tile::columns / 8;
+    for (uint32_t i = thread_index(); i < Tile::rows * chunks; i += TRANSPOSERS * 32) {
+        use(tile + chunk_offset<Tile>(i / chunks, static_cast<int>(i % chunks * 8)), i / chunks, i % chunks * 16);
+    }
+}
+
+uint32_t first_key;
+void transpose_v(int) {
+    each_chunk<rows_of_keys>(A_TILE, [](uint32_t address, uint32_t key, uint32_t column) {
+        uint32_t words[4] = {};
+        for (uint32_t i = 0; i < 16; ++i) words[i / 4] |= byte_of_v(key, column + i) << i % 4 * 8;
+        store_shared(address, words4{words[0], words[1], words[2], words[3]});
+    });
+    block_sync();
+    transpose_bytes<rows_of_keys, rows_of_columns, TRANSPOSERS>(A_TILE, B_TILE, static_cast<int>(warp_index()), static_cast<int>(first_key));
+    block_sync();
+    bool right = true;
+    each_chunk<rows_of_columns>(B_TILE, [&](uint32_t address, uint32_t row, uint32_t start) {
+        const words4 value = load_shared(address);
+        const uint32_t words[4] = {value.x, value.y, value.z, value.w};
+        for (uint32_t i = 0; i < 16; ++i) {
+            const uint32_t key = start + KEY_AT[i], column = row / 16 * 16 + COLUMN_AT[row % 16];
+            right = right && (words[i / 4] >> i % 4 * 8 & 0xff) == (key < first_key ? 0 : byte_of_v(key, column));
+        }
+    });
+    store_global(output + thread_index(), right ? 1.0f : 0.0f);
+}
+
+void transposed_bytes() {
+    first_key = 0;
+    expect(runs(transpose_v, TRANSPOSERS * 32, 1, BYTES) && all_ones(TRANSPOSERS * 32),
+           "transpose_bytes has the even ones of 16 columns before the odd ones, and of 16 keys four side by side as P has them");
+    bool right = true;
+    for (first_key = 1; first_key <= KEYS; first_key += first_key % 16 == 1 ? 15 : 1) {
+        right = right && runs(transpose_v, TRANSPOSERS * 32, 1, BYTES) && all_ones(TRANSPOSERS * 32);
+    }
+    expect(right, "... and zeros for all keys before the first, and for no other");
+}
+
+// Each lane of a quad writes its four columns of a row, which holds the numbers from 1 on.
+template <bool VECTOR, int SHIFT>
+void store_row(int) {
+    const uint32_t first = lane_index() * 4 + 1;
+    store_four(reinterpret_cast<uint16_t*>(output) + SHIFT + lane_index() * 4, first | (first + 1) << 16, (first + 2) | (first + 3) << 16, VECTOR);
+}
+
+bool is_row(uint32_t shift) {
+    uint16_t row[128];
+    memcpy(row, reinterpret_cast<const char*>(output) + shift * 2, sizeof row);
+    bool right = true;
+    for (uint32_t i = 0; i < 128; ++i) right = right && row[i] == i + 1;
+    return right;
+}
+
+void stored_rows() {
+    expect(runs(store_row<true, 4>) && is_row(4), "store_four writes four columns side by side");
+    expect(runs(store_row<false, 1>) && is_row(1), "... one after the other where they do not start at a multiple of 8 bytes");
+    expect(is_faulted("misaligned", store_row<true, 2>), "... and not at once there");
+}
+
 void stored_matrices() {
     expect(runs(store_matrices<false>) && all_ones(32), "stmatrix writes what ldmatrix reads, to the rows that the lanes name");
     expect(runs(store_matrices<true>) && all_ones(32), "stmatrix of transposed matrices is the opposite of the transposing ldmatrix");
@@ -789,6 +899,9 @@ int main() {
     order();
     registers();
     stored_matrices();
+    descriptors();
+    transposed_bytes();
+    stored_rows();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }
