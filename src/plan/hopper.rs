@@ -36,7 +36,7 @@ pub(super) const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
-/// What the fetching thread says of a piece of work: three numbers and a word to spare.
+/// What the fetching thread says of a piece of work: four numbers.
 pub(super) const WORK_BYTES: u32 = 16;
 
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
@@ -191,8 +191,8 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
         return consumers;
     }
     let keys = 2 * tile.stages * (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT);
-    // What announcements and barriers take, each in a place of its own.
-    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + 2 * TMA_TILE_ALIGNMENT);
+    // What announcements, zeros and barriers take, each in a place of its own.
+    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + 3 * TMA_TILE_ALIGNMENT);
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 

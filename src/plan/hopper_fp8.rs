@@ -46,7 +46,7 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
         return consumers;
     }
     let (stage, transposed) = stage_bytes(variant, tile);
-    let taken = tile.stages * (2 * stage + transposed) + 2 * TMA_TILE_ALIGNMENT;
+    let taken = tile.stages * (2 * stage + transposed) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
     let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken);
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 /// Tile sizes and pipeline choices of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, and a key of `[[tile]]`")]
 pub struct Tile {
     /// Queries a block (backward: queries a step).
     pub m: u32,

@@ -14,7 +14,8 @@ KGEN_DEVICE void await_turn_of(float (&zeros)[2], uint32_t address, int barrier,
     load_shared_pair(address, zeros[0], zeros[1]);
 }
 
-// Arrives at the barrier of the next one's turn (barrier_arrive), but not before `word` is computed, whose top bit must be clear.
+// Arrives at the barrier of the next one's turn (barrier_arrive), but not before `word` is computed, whose top bit must be clear: that
+// of packed exponentials is, also where they are NaN, which cvt makes positive.
 KGEN_DEVICE void pass_turn_behind(uint32_t word, int barrier, int threads) { barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }
 
 }  // namespace kgen
