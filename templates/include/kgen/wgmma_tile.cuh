@@ -69,15 +69,15 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeros in the rows before `rows` of a tile, by THREADS threads of which this one is number `thread`.
-template <class Tile, int THREADS, int START = 0>
-KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread) {
+// Zeros in the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+template <class Tile, int START = 0>
+KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
-        for (int chunk = thread; chunk < rows * (width / 8); chunk += THREADS) {
+        for (int chunk = thread; chunk < rows * (width / 8); chunk += threads) {
             store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
         }
-        clear_rows<Tile, THREADS, START + width>(tile, rows, thread);
+        clear_rows<Tile, START + width>(tile, rows, thread, threads);
     }
 }
 
