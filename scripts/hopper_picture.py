@@ -4,26 +4,28 @@
     scripts/hopper_picture.py docs/images/hopper-pipeline.svg
 
 The picture is not drawn by hand: a fetching thread, two warpgroups and the tensor cores are played, tick by tick, with the waits,
-arrivals and turns of the template (overlap and ping-pong, two stages each of Q, K and V), and what each did is drawn. How long
-things take is chosen, not measured; see LENGTHS. Needs the standard library only.
+arrivals and turns of the template (overlap, turns at the exponentials, two stages each of K and V, two slots of Q for each
+warpgroup), and what each did is drawn. How long things take is chosen, not measured; see LENGTHS. Needs the standard library only.
 """
 
 import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-# Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP a cycle and multiprocessor (dense bf16), so a tick is about 64 cycles. The
-# others are round numbers that leave the products in charge.
+# Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP a cycle and multiprocessor (dense bf16), so a tick is about 64 cycles. So
+# do 64 x 128 exponentials at 16 a cycle, besides which there are the additions and the packing. The others are round numbers.
 PRODUCT = 8
-SOFTMAX = 13
-PACK = 1  # wait for P V, rescale, round P
+MAXIMA = 3
+EXPONENTIALS = 12
+PASS = 9  # of these, before the turn is passed
 ISSUE = 1
-COPY = 6  # one tile of Q, K or V
+COPY = 5  # one tile of Q, K or V
 WRITE = 9  # O and the log-sum-exp
-LENGTHS = f"product {PRODUCT}, softmax {SOFTMAX}, copy {COPY}, writing O {WRITE} ticks"
+LENGTHS = f"product {PRODUCT}, maxima {MAXIMA}, exponentials {EXPONENTIALS}, copy {COPY}, writing O {WRITE} ticks"
 
 WARPGROUPS = 2
-STAGES = 2
+STAGES = {"Q": 4, "K": 2, "V": 2}  # those of Q are slots; every second one is a warpgroup's own
+READERS = {"Q": 1, "K": WARPGROUPS, "V": WARPGROUPS}  # warpgroups that wait for a tile
 PIECES = ["", "'"]  # two pieces of work; the second one's tiles have a stroke
 TILES = 4
 END = 168
@@ -78,23 +80,24 @@ class Play:
         def bring(tensor, piece, tile):
             key = (tensor, piece, tile)
             ring = before[tensor]
-            if len(ring) >= STAGES:  # the mbarrier of the stage: all warpgroups are done with what it holds
-                last = ring[-STAGES]
+            if len(ring) >= STAGES[tensor]:  # the mbarrier of the stage: all who read it are done with what it holds
+                last = ring[-STAGES[tensor]]
                 asked = self.now
-                yield lambda: len(self.released.get(last, [])) == WARPGROUPS
+                yield lambda: len(self.released.get(last, [])) == READERS[tensor]
                 self.bar("fetching", asked, "", "wait")
-            label = ("Q" if tensor == "Q" else f"{tensor}{tile}") + PIECES[piece]
+            label = f"{tensor}{tile}{PIECES[piece]}"
             start = self.now
             self.copies_free = max(self.now, self.copies_free) + COPY
             self.landed[key] = self.copies_free
-            self.held.append((tensor, len(ring) % STAGES, label, start, self.copies_free, key))
+            self.held.append((tensor, len(ring) % STAGES[tensor], label, start, self.copies_free, key))
             ring.append(key)
             yield self.after(ISSUE)
             self.bar("fetching", start, label, "fetch")
 
         for piece in range(len(PIECES)):
             yield from bring("K", piece, 0)
-            yield from bring("Q", piece, 0)
+            for w in range(WARPGROUPS):
+                yield from bring("Q", piece, w)
             for tile in range(TILES):
                 if tile + 1 < TILES:
                     yield from bring("K", piece, tile + 1)
@@ -109,44 +112,44 @@ class Play:
         def release(*key):
             self.released.setdefault(key, []).append(self.now)
 
+        def wait(condition):
+            asked = self.now
+            yield condition
+            self.bar(lane, asked, "", "wait", w)
+
+        following = (w + 1) % WARPGROUPS
         for piece in range(len(PIECES)):
             stroke = PIECES[piece]
-            asked = self.now
-            yield full("Q", piece, 0)
+            yield from wait(full("Q", piece, w))
             for tile in range(TILES):
-                yield full("K", piece, tile)
-                yield lambda: self.turn == w
+                yield from wait(full("K", piece, tile))
                 self.issues.append((w, self.now))
                 scores = self.product(w, f"QK{tile}{stroke}")
+                values = None
                 if tile > 0:
-                    yield full("V", piece, tile - 1)
+                    yield from wait(full("V", piece, tile - 1))
                     values = self.product(w, f"PV{tile - 1}{stroke}")
-                yield self.after(ISSUE)
-                following = (w + 1) % WARPGROUPS
-                self.turns.append((w, following, self.now))
-                self.turn = following
-                yield lambda: scores["done"]
-                self.bar(lane, asked, "", "wait", w)
+                yield from wait(lambda job=scores: job["done"])
                 release("K", piece, tile)
                 if tile + 1 == TILES:
-                    release("Q", piece, 0)
+                    release("Q", piece, w)
                 start = self.now
-                yield self.after(SOFTMAX)
-                self.bar(lane, start, f"softmax {tile}{stroke}", "softmax", w)
-                asked = self.now
+                yield self.after(MAXIMA)
+                self.bar(lane, start, "", "maxima", w)
                 if tile > 0:
-                    yield lambda: values["done"]
-                    self.bar(lane, asked, "", "wait", w)
+                    yield from wait(lambda job=values: job["done"])
                     release("V", piece, tile - 1)
+                yield from wait(lambda: self.turn == w)
                 start = self.now
-                yield self.after(PACK)
-                self.bar(lane, start, "", "softmax", w)
-                asked = self.now
-            yield full("V", piece, TILES - 1)
+                yield self.after(PASS)
+                self.turns.append((w, following, self.now))
+                self.turn = following
+                yield self.after(EXPONENTIALS - PASS)
+                self.bar(lane, start, f"exp {tile}{stroke}", "softmax", w)
+            yield from wait(full("V", piece, TILES - 1))
             self.issues.append((w, self.now))
             values = self.product(w, f"PV{TILES - 1}{stroke}")
-            yield lambda: values["done"]
-            self.bar(lane, asked, "", "wait", w)
+            yield from wait(lambda job=values: job["done"])
             release("V", piece, TILES - 1)
             start = self.now
             yield self.after(WRITE)
@@ -186,7 +189,7 @@ def draw(play):
     place = {"fetching": y}
     y += height["fetching"] + 8
     for tensor in "QKV":
-        for stage in range(STAGES):
+        for stage in range(STAGES[tensor]):
             place[tensor, stage] = y
             y += height["stage"] + 2
         y += 4
@@ -205,10 +208,10 @@ def draw(play):
         f'<path d="M0 0 L8 4 L0 8 z" fill="{INK}"/></marker><clipPath id="view"><rect x="{LEFT}" y="0" width="{END * SCALE}" height="{bottom + 66}"/></clipPath></defs>',
         f'<rect width="{width}" height="{bottom + 66}" fill="white"/>',
         text(12, 22, "Two pieces of work of four key tiles each pass through one block with two multiplying warpgroups", 14, anchor="start", weight="bold"),
-        text(12, 40, "time runs to the right; K0 and V0 are the first key tile, counted from the end; a stroke marks the second piece of work", 11, GREY, "start"),
+        text(12, 40, "time runs to the right; K0 and V0 are the first key tile, counted from the end; Q0 is warpgroup 0's; a stroke marks the second piece of work", 11, GREY, "start"),
     ]
     names = [("fetching", "fetching thread", 26)]
-    names += [((tensor, stage), f"{tensor}, stage {stage}", 15) for tensor in "QKV" for stage in range(STAGES)]
+    names += [((tensor, stage), f"{tensor}, {'slot' if tensor == 'Q' else 'stage'} {stage}", 15) for tensor in "QKV" for stage in range(STAGES[tensor])]
     names += [(lane, lane, height[lane]) for lane in ("warpgroup 0", "warpgroup 1", "tensor cores")]
     for key, name, tall in names:
         out.append(f'<rect x="{LEFT}" y="{place[key]}" width="{END * SCALE}" height="{tall}" fill="#f7fafc"/>')
@@ -217,7 +220,7 @@ def draw(play):
 
     for tensor, stage, label, start, landed, key in play.held:
         done = play.released.get(key, [])
-        end = max(done) if len(done) == WARPGROUPS else END * 3
+        end = max(done) if len(done) == READERS[key[0]] else END * 3
         top = place[tensor, stage]
         out.append(box(start, landed, top, 15, "white", GREY, "2 2"))
         out.append(box(landed, end, top, 15, "#c6f6d5", "#2f855a"))
@@ -234,6 +237,8 @@ def draw(play):
             first = label.startswith("QK")
             out.append(box(start, end, top, tall, COLOURS[w] if first else LIGHT[w], "white"))
             out.append(text(middle, top + tall / 2 + 4, label, 11, "white" if first else INK))
+        elif kind == "maxima":
+            out.append(box(start, end, top + 9, tall - 18, "white", COLOURS[w]))
         elif kind == "softmax":
             out.append(box(start, end, top + 4, tall - 8, LIGHT[w], COLOURS[w]))
             if label:
@@ -259,14 +264,15 @@ def draw(play):
         ("white", GREY, "2 2", "copy under way"),
         ("#c6f6d5", "#2f855a", "", "stage full"),
         (COLOURS[0], "none", "", "products handed over; Q K of warpgroup 0"),
-        (LIGHT[0], COLOURS[0], "", "softmax; P V"),
+        (LIGHT[0], COLOURS[0], "", "exponentials; P V"),
+        ("white", COLOURS[0], "", "maxima"),
         (COLOURS[1], "none", "", "the same of warpgroup 1"),
     ):
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         out.append(f'<rect x="{x}" y="{y}" width="16" height="12" fill="{fill}" stroke="{stroke}"{dashes}/>')
         out.append(text(x + 22, y + 10, words, 11, anchor="start"))
         x += 46 + 6 * len(words)
-    out.append(text(LEFT, y + 30, f"Arrows: a turn is passed. Dotted: waiting. Lengths are chosen, not measured: {LENGTHS}.", 11, GREY, "start"))
+    out.append(text(LEFT, y + 30, f"Arrows: the turn at the exponentials is passed. Dotted: waiting. Lengths are chosen, not measured: {LENGTHS}.", 11, GREY, "start"))
     out.append("</svg>")
     return "\n".join(out) + "\n"
 
