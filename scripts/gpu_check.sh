@@ -54,15 +54,19 @@ step() {
     ((code == 0)) || tail -n 15 "$out/$name.log"
 }
 
-# A library of one variant in which warps that arrive at a named barrier also wait there. racecheck does not follow
-# `bar.arrive`: it then takes even what block barriers keep apart for races (docs/checking.md).
+# A library of one variant as racecheck can follow it. Warps that arrive at a named barrier also wait there: behind `bar.arrive` it
+# takes even what block barriers keep apart for races. Of an announcement one lane reads and tells the others, that which arrives
+# when the warp is done with it: racecheck does not see that the others have come to a __syncwarp() before (docs/checking.md).
 build_for_racecheck() {
     local variant=$1 folder=$2
     shift 2
     rm -rf "$folder" && mkdir -p "$folder" && cp -r templates "$folder/templates" &&
         sed -i 's/"bar\.arrive /"bar.sync /' "$folder/templates/include/kgen/sync.cuh" &&
+        sed -i 's/^\( *\)const words4 said = \(.*\);$/\1words4 said = {};\n\1if (lane_index() == 0) said = \2;/
+            s/^\( *\)warp_sync();  \/\/ one lane will say.*$/\1said = {__shfl_sync(~0u, said.x, 0), __shfl_sync(~0u, said.y, 0), __shfl_sync(~0u, said.z, 0), __shfl_sync(~0u, said.w, 0)};/' \
+            "$folder/templates/flash/hopper/walk.tera" &&
         "$kgen" --templates "$folder/templates" build --filter "name == $variant" --build-dir "$folder" \
-            --generated "$folder/generated" --offline "$@" &>"$folder.log"
+            --generated "$folder/generated" --offline --allow-spills "$@" &>"$folder.log"
 }
 
 sanitize() {
@@ -71,7 +75,7 @@ sanitize() {
     shift 2
     for tool in memcheck racecheck initcheck synccheck; do
         check=("$@")
-        if [[ $tool == racecheck ]] && grep -q barrier_arrive "templates/flash/${template%%-*}.cu.tera"; then
+        if [[ $tool == racecheck ]] && grep -qE 'barrier_arrive|hopper/walk' "templates/flash/${template%%-*}.cu.tera"; then
             build_for_racecheck "$variant" "$out/racecheck-$template" || true  # a missing library fails the step
             check+=(--templates "$out/racecheck-$template/templates" --library "$out/racecheck-$template/lib/libkgen.so")
         fi

@@ -219,12 +219,12 @@ mod tests {
             let tile = TileOverride { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileOverride::default() };
             Plan::new(D128, Some(&tile)).expect("fits").hopper.expect("made of wgmma").part_columns
         };
-        assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 24 others");
-        assert_eq!(part(192, 128), 64, "128 would make it 184");
+        assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 8 others");
+        assert_eq!(part(192, 128), 64, "128 would make it 168");
         assert_eq!(part(128, 96), 64, "its sums take the place of S");
-        assert_eq!(default_part(72), 80, "all of O, which has 80 columns: 36, 40 + 32 and 24 others");
+        assert_eq!(default_part(72), 80, "all of O, which has 80 columns: 36, 40 + 32 and 8 others");
         assert_eq!(default_part(136), 48, "a third of 144");
-        assert_eq!(default_part(256), 64, "128 would take 128 of O, 64 + 32 and 24 others");
+        assert_eq!(default_part(256), 128, "128 of O, 64 + 32 and 8 others are all 232");
     }
 
     #[test]
