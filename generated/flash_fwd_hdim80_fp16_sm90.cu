@@ -23,6 +23,7 @@
 #include "kgen/device.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/fwd_tma.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mbarrier.cuh"
@@ -58,11 +59,12 @@ constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: slots of Q at 0 (61440 bytes), stages of K at 61440 (36864 bytes), stages of V at 98304 (36864 bytes), work at 135168 (96 bytes), mbarriers at 136192 (160 bytes).
+// Shared memory: slots of Q at 0 (61440 bytes), stages of K at 61440 (36864 bytes), stages of V at 98304 (36864 bytes), work at 135168 (96 bytes), zeros at 136192 (0 bytes), mbarriers at 136192 (160 bytes).
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 98304;
 constexpr uint32_t WORK_OFFSET = 135168;
+constexpr uint32_t ZEROS_OFFSET = 136192;
 constexpr uint32_t BARRIERS_OFFSET = 136192;
 constexpr uint32_t SHARED_BYTES = 136352;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -81,7 +83,7 @@ struct parameters {
     tile_maps<key_tile> k, v;
     uint32_t blocks;  // that are launched
     uint32_t heads;   // of all batch entries
-    bool vector;  // O goes out in 16-byte pieces
+    bool vector;  // O goes out in 8-byte pieces
 };
 
 // The barriers. A full one counts the fetching thread and its bytes, an empty one every warp that reads what is there: those of one
@@ -151,6 +153,17 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_he
     return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
 }
 
+// A key tile of a piece of work, as those see it that multiply.
+struct tile_of_piece {
+    uint32_t head, tile;  // the place of the piece
+    int first;            // columns before it belong to no key; from 0 on it is the piece's last tile
+
+    KGEN_DEVICE bool is_last() const { return first >= 0; }
+    KGEN_DEVICE void next() {
+        first += BLOCK_N;
+    }
+};
+
 constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
 
 // The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
@@ -160,9 +173,9 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     ring_place<STAGES> k_place, v_place;
     work_place place;
     // Says to the next slot's warpgroup what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end) {
+    const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
-        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, 0});
+        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, first_query});
     };
     while (place.next(given)) {
         const uint32_t place_head = place.head(given), place_tile = place.tile(given);
@@ -186,7 +199,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         if (tiles > 0) fetch_k(0);
         const int first_row = work.queries.first_row + work.first_query;
         for (int w = 0; w < CONSUMERS; ++w) {
-            announce(place_head, place_tile, work.end);
+            announce(place_head, place_tile, work.end, work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
                 fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
@@ -201,7 +214,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         }
     }
     for (int w = 0; w < CONSUMERS; ++w) {
-        announce(NO_WORK, 0, 0);
+        announce(NO_WORK, 0, 0, 0);
         mbarrier_arrive(barrier.q_full(q_place.stage));
         q_place.next();
     }
@@ -232,50 +245,59 @@ KGEN_DEVICE void mask(scores& s, int first, int end) {
     }
 }
 
-// One step of the online softmax: turns S into exp2(log2_scale * (S - max)) and adds its rows to the sums. Where the old
-// maximum has been outgrown it takes a new one, and says true with the factors by which O must be multiplied.
-KGEN_DEVICE bool softmax(scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
-    float seen[2];
+// Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
+// then this says true, and O must be multiplied by `factor` as the sums have been.
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+    float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float m = maximum(s[0][2 * h], s[0][2 * h + 1]);
+        float part[2];  // two maxima side by side wait less for each other
         KGEN_UNROLL
-        for (int j = 1; j < BLOCK_N / 8; ++j) m = maximum(m, maximum(s[j][2 * h], s[j][2 * h + 1]));
-        m = maximum(m, shuffle_xor(m, 1));
-        m = maximum(m, shuffle_xor(m, 2));
-        seen[h] = maximum(m, state.max[h]);
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
+            part[j % 2] = j < 2 ? pair : maximum(part[j % 2], pair);
+        }
+        seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always comes here: the maximum starts at -infinity.
+    // The first tile always comes here: the maximum starts at -infinity. Later ones seldom do, so only here lanes exchange theirs.
     const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
     if (outgrown) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
+            seen[h] = maximum(seen[h], state.max[h]);
             // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
         }
     }
-    KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
-        const float shift = state.max[h] == -infinity() ? 0.0f : -log2_scale * state.max[h];
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-            s[j][2 * h] = exp2_fast(fused_multiply_add(s[j][2 * h], log2_scale, shift));
-            s[j][2 * h + 1] = exp2_fast(fused_multiply_add(s[j][2 * h + 1], log2_scale, shift));
-            state.sum[h] += s[j][2 * h] + s[j][2 * h + 1];
-        }
-    }
     return outgrown;
 }
 
-// The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
-KGEN_DEVICE void pack_weights(weights& p, const scores& s) {
+// P = exp2(log2_scale * (S - max)), and its rows to the sums. The accumulator layout of S is the A-operand layout of P: no data
+// moves between lanes. `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a word of P.
+template <class Call>
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
+    float shift[2];
     KGEN_UNROLL
-    for (int step = 0; step < BLOCK_N / 16; ++step) {
+    for (int h = 0; h < 2; ++h) {
+        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        shift[h] = zeros[h] - (state.max[h] == -infinity() ? 0.0f : log2_scale * state.max[h]);
+    }
+    constexpr int steps = BLOCK_N / 16;
+    KGEN_UNROLL
+    for (int step = 0; step < steps; ++step) {
         KGEN_UNROLL
-        for (int i = 0; i < 4; ++i) p[step][i] = pack<element>(s[2 * step + i / 2][i % 2 * 2], s[2 * step + i / 2][i % 2 * 2 + 1]);
+        for (int i = 0; i < 4; ++i) {
+            const int j = 2 * step + i / 2, h = i % 2;
+            const float low = exp2_fast(fused_multiply_add(s[j][2 * h], log2_scale, shift[h]));
+            const float high = exp2_fast(fused_multiply_add(s[j][2 * h + 1], log2_scale, shift[h]));
+            state.sum[h] += low + high;
+            p[step][i] = pack<element>(low, high);
+        }
+        if (step == (steps - 1) * 3 / 4) nearly_done(p[step][3]);
     }
 }
 
@@ -287,10 +309,10 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// Divides O by the row sums and writes it and the log-sum-exp, rows from `first_row` of the warpgroup's tile on.
-KGEN_DEVICE void write_output(output& o, const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
+// The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
+// `warp_row` is the warp's first row in the tile.
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
-    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     float* lse = p.lse;
     if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
     KGEN_UNROLL
@@ -298,15 +320,39 @@ KGEN_DEVICE void write_output(output& o, const row_state& state, const parameter
         float sum = state.sum[h];
         sum += shuffle_xor(sum, 1);
         sum += shuffle_xor(sum, 2);
-        const float factor = sum == 0.0f ? 0.0f : reciprocal(sum);
+        factor[h] = sum == 0.0f ? 0.0f : reciprocal(sum);
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
-        uint32_t words[HEAD_DIM / 8];
-        KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM / 8; ++j) words[j] = pack<element>(o[j][2 * h] * factor, o[j][2 * h + 1] * factor);
-        store_quad_row(to + row * p.o_row_stride, words, row >= 0, given.vector);
         if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
             store_global(lse + row, sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[h], log2_fast(sum)));
         }
+    }
+}
+
+// Writes O times `factor`.
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given, const assignment& work, int warp_row) {
+    const kgen_fwd_params& p = given.call;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        uint32_t words[HEAD_DIM / 8];
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM / 8; ++j) words[j] = pack<element>(o[j][2 * h] * factor[h], o[j][2 * h + 1] * factor[h]);
+        store_quad_row(to + row * p.o_row_stride, words, row >= 0, given.vector);
+    }
+}
+
+// What becomes of a warp's rows of a piece of work that has no keys: O = 0, LSE = -infinity. A lane writes half a row.
+KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
+    const kgen_fwd_params& p = given.call;
+    const int row = work.first_query + warp_row + static_cast<int>(lane_index() / 2);
+    if (row < 0) return;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    KGEN_ROLLED
+    for (int column = lane_index() % 2; column < HEAD_DIM; column += 2) store_global(to + row * p.o_row_stride + column, uint16_t(0));
+    if (p.lse != nullptr && lane_index() % 2 == 0) {
+        const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
+        store_global(p.lse + first + work.head * p.lse_head_stride + row, -infinity());
     }
 }
 
@@ -315,116 +361,143 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
     const int warp_row = warpgroup_row + warp_index() % 4 * 16;
-    const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
     // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
+
+ring_place<Q_SLOTS, CONSUMERS> q_place;
+    q_place.stage = warpgroup;
+    ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
         if (lane_index() == 0) mbarrier_arrive(empty);
+    };
+    const auto done_with_q = [&] {
+        release(barrier.q_empty(q_place.stage));
+        q_place.next();
+    };
+    const auto await_k = [&] { mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity); };
+    const auto done_with_k = [&] {
+        release(barrier.k_empty(k_place.stage));
+        k_place.next();
+    };
+    const auto await_v = [&] { mbarrier_wait(barrier.v_full(v_place.stage), v_place.parity); };
+    const auto done_with_v = [&] {
+        release(barrier.v_empty(v_place.stage));
+        v_place.next();
     };
     // Named barrier 1 + w: it is warpgroup w's turn.
     const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
     const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
     if (warpgroup == CONSUMERS - 1) pass_turn();
+    // Rows of V in the last tile that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN.
+    // The warpgroups that have rows clear them together.
+    int without_rows = 0;
+    const auto clear_foreign_v = [&](const tile_of_piece& at) {
+        if (at.first > 0 && p.cu_seqlens_k != nullptr) {
+            const int threads = 128 * (CONSUMERS - without_rows);
+            await_v();
+            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, at.first, thread_index() - 128 * (1 + without_rows), threads);
+            fence_proxy_async();
+            barrier_wait(8, threads);
+        }
+    };
 
-    ring_place<Q_SLOTS, CONSUMERS> q_place;
-    q_place.stage = warpgroup;
-    ring_place<STAGES> k_place, v_place;
-    for (;;) {
-        mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
-        const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
-        warp_sync();  // one lane will say that the warp is done with it
-        if (said.x == NO_WORK) break;
-        const uint32_t place_head = said.x, place_tile = said.y;
-        const int end = said.z;
-        const int tiles = (end + BLOCK_N - 1) / BLOCK_N;
-        const auto done_with_q = [&] {
-            release(barrier.q_empty(q_place.stage));
-            q_place.next();
-        };
-
-        output o;
-        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
-        clear(o);
-        if (tiles > 0) {
-            // Visible columns of the first tile: all up to the diagonal, which a full mask does not have. Of tile t it is t * BLOCK_N further on.
-            const auto mask_tile = [&](scores& s, int tile) {
-                const int first = (tile + 1) * BLOCK_N - end;  // columns before it belong to no key
-                if (first > 0) mask(s, first, BLOCK_N);
-            };
-            const auto multiply_q_k = [&](scores& s) {
-                multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
-                                                                                 shared + K_OFFSET + k_place.stage * STAGE_BYTES);
-                wgmma_commit();
-            };
-            // Rows of V that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN.
-            const auto await_v = [&](int tile) {
-                mbarrier_wait(barrier.v_full(v_place.stage), v_place.parity);
-                const int first = (tile + 1) * BLOCK_N - end;
-                if (first > 0 && p.cu_seqlens_k != nullptr) {
-                    clear_rows<key_tile, 128 * CONSUMERS>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, first, thread_index() - 128);
-                    fence_proxy_async();
-                    barrier_wait(8, 128 * CONSUMERS);
-                }
-            };
-            const auto multiply_p_v = [&](const weights& weight) {
-                multiply_by_columns<element, key_tile, HEAD_DIM>(o, weight, shared + V_OFFSET + v_place.stage * STAGE_BYTES);
-                wgmma_commit();
-            };
-            const auto done_with_k = [&] {
-                release(barrier.k_empty(k_place.stage));
-                k_place.next();
-            };
-            const auto done_with_v = [&] {
-                release(barrier.v_empty(v_place.stage));
-                v_place.next();
-            };
-            constexpr int hidden = 0;
-            weights weight;
-            float factor[2];
-            {
-                scores s;
-                mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
-                await_turn();
-                wgmma_fence();
-                multiply_q_k(s);
-                pass_turn();
-                wgmma_wait<0>(s);
-                done_with_k();
-                if (hidden + 1 == tiles) done_with_q();
-                mask_tile(s, hidden);
-                softmax(s, state, factor, log2_scale, threshold);
-                pack_weights(weight, s);
+    // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
+    // left.
+    const auto next_piece = [&](tile_of_piece& at) {
+        for (;;) {
+            mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
+            const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
+            warp_sync();  // one lane will say that the warp is done with it
+            if (said.x == NO_WORK) return false;
+            const int end = said.z;
+            const int first_query = said.w;
+            at = {said.x, said.y, BLOCK_N - end};
+            const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
+            without_rows = max(0, -first_query) / WARPGROUP_ROWS;
+            if (end > 0 && has_rows) return true;
+            done_with_q();
+            if (end <= 0) {
+                write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
+                continue;
             }
-            for (int tile = hidden + 1; tile < tiles; ++tile) {
-                scores s;
-                mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity);
-                await_turn();
-                wgmma_fence();
-                multiply_q_k(s);
-                await_v(tile - 1);
-                wgmma_fence();
-                multiply_p_v(weight);
-                pass_turn();
-                wgmma_wait<1>(s);
+            // The rows of this warpgroup lie before the sequence: others need the tiles, it only passes them on.
+            for (bool last = false; !last; at.next()) {
+                last = at.is_last();
+                await_k();
                 done_with_k();
-                if (tile + 1 == tiles) done_with_q();
-                mask_tile(s, tile);
-                const bool outgrown = softmax(s, state, factor, log2_scale, threshold);
-                wgmma_wait<0>(o);
+                await_turn();
+                pass_turn();
+                await_v();
                 done_with_v();
-                if (outgrown) rescale(o, factor);
-                pack_weights(weight, s);
             }
-            await_v(tiles - 1);
-            wgmma_fence();
-            multiply_p_v(weight);
+        }
+    };
+    const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
+        if (at.first > 0) mask(s, at.first, BLOCK_N);
+    };
+    const auto multiply_q_k = [&](scores& s) {
+        wgmma_fence();
+        multiply_by_rows<element, query_tile, key_tile, HEAD_DIM_PADDED>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
+                                                                         shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        wgmma_commit();
+    };
+    const auto multiply_p_v = [&](output& o, const weights& weight) {
+        wgmma_fence();
+        multiply_by_columns<element, key_tile, HEAD_DIM>(o, weight, shared + V_OFFSET + v_place.stage * STAGE_BYTES);
+        wgmma_commit();
+    };
+    tile_of_piece at;
+    output o;
+    row_state state;
+    weights weight;
+    float factor[2];
+    const auto take_exponentials = [&](const scores& s) {
+        exponentiate(weight, s, state, log2_scale, {0.0f, 0.0f}, [](uint32_t) {});
+    };
+    while (next_piece(at)) {
+        clear(o);
+        state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        {
+            scores s;
+            await_k();
+            await_turn();
+            multiply_q_k(s);
+            pass_turn();
+            wgmma_wait<0>(s);
+            done_with_k();
+            if (at.is_last()) done_with_q();
+            mask_tile(s, at);
+            raise_maximum(s, state, factor, log2_scale, threshold);
+            take_exponentials(s);
+        }
+        while (!at.is_last()) {
+            at.next();
+            scores s;
+            await_k();
+            await_turn();
+            multiply_q_k(s);
+            await_v();
+            multiply_p_v(o, weight);
+            pass_turn();
+            wgmma_wait<1>(s);
+            done_with_k();
+            if (at.is_last()) done_with_q();
+            mask_tile(s, at);
+            const bool outgrown = raise_maximum(s, state, factor, log2_scale, threshold);
             wgmma_wait<0>(o);
             done_with_v();
-        } else {
-            done_with_q();
+            if (outgrown) rescale(o, factor);
+            take_exponentials(s);
         }
-        write_output(o, state, given, assigned_work(p, place_head, place_tile), warp_row, log2_scale);
+        clear_foreign_v(at);
+        await_v();
+        multiply_p_v(o, weight);
+        wgmma_wait<0>(o);
+        done_with_v();
+        const assignment done = assigned_work(p, at.head, at.tile);
+        close_rows(factor, state, given, done, warp_row, log2_scale);
+        write_output(o, factor, given, done, warp_row);
     }
     if (warpgroup == 0) await_turn();  // the turn nobody has taken
 }
@@ -446,6 +519,8 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         fence_mbarrier_init();
     }
     block_sync();
+    await_earlier_kernels();  // from here on this kernel touches what others may have written
+    let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
         release_registers<32>();
@@ -480,5 +555,5 @@ extern "C" int flash_fwd_hdim80_fp16_sm90(const kgen_fwd_params* given, cudaStre
     const int multiprocessors = multiprocessor_count();
     if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
     params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
-    return launch(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
+    return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
 }

@@ -296,9 +296,11 @@ int flash_fwd_hdim128_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim128_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim128_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -326,9 +328,11 @@ int flash_fwd_hdim160_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim160_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim160_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -356,9 +360,11 @@ int flash_fwd_hdim192_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim192_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim192_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -386,9 +392,11 @@ int flash_fwd_hdim224_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim224_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim224_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -416,9 +424,11 @@ int flash_fwd_hdim256_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim256_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim256_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -448,9 +458,11 @@ int flash_fwd_hdim32_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim32_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim32_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -480,13 +492,17 @@ int flash_fwd_hdim64_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim64_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim64_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim80_bf16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim80_bf16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim80_fp16_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim80_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim80_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim80_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_bf16_causal_sm100(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_bf16_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_bf16_causal_sm121(const kgen_fwd_params*, cudaStream_t);
@@ -516,9 +532,11 @@ int flash_fwd_hdim96_fp16_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_causal_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_causal_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_causal_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_causal_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_sm120(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_sm121(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_hdim96_fp8_sm89(const kgen_fwd_params*, cudaStream_t);
+int flash_fwd_hdim96_fp8_sm90(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_split_hdim128_bf16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_split_hdim128_bf16_sm80(const kgen_fwd_params*, cudaStream_t);
 int flash_fwd_split_hdim128_fp16_causal_sm80(const kgen_fwd_params*, cudaStream_t);
@@ -727,9 +745,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim128_fp8_causal_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim128_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim128_fp8_causal_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim128_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim128_fp8_causal_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim128_fp8_causal_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim128_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim128_fp8_sm120", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim128_fp8_sm120, nullptr},
     {"flash_fwd_hdim128_fp8_sm121", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim128_fp8_sm121, nullptr},
     {"flash_fwd_hdim128_fp8_sm89", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim128_fp8_sm89, nullptr},
+    {"flash_fwd_hdim128_fp8_sm90", KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim128_fp8_sm90, nullptr},
     {"flash_fwd_hdim160_bf16_causal_sm100", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim160_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim160_bf16_causal_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim160_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim160_bf16_causal_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim160_bf16_causal_sm121, nullptr},
@@ -757,9 +777,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim160_fp8_causal_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim160_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim160_fp8_causal_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim160_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim160_fp8_causal_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim160_fp8_causal_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim160_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim160_fp8_sm120", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim160_fp8_sm120, nullptr},
     {"flash_fwd_hdim160_fp8_sm121", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim160_fp8_sm121, nullptr},
     {"flash_fwd_hdim160_fp8_sm89", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim160_fp8_sm89, nullptr},
+    {"flash_fwd_hdim160_fp8_sm90", KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim160_fp8_sm90, nullptr},
     {"flash_fwd_hdim192_bf16_causal_sm100", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim192_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim192_bf16_causal_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim192_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim192_bf16_causal_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim192_bf16_causal_sm121, nullptr},
@@ -787,9 +809,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim192_fp8_causal_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim192_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim192_fp8_causal_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim192_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim192_fp8_causal_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim192_fp8_causal_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim192_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim192_fp8_sm120", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim192_fp8_sm120, nullptr},
     {"flash_fwd_hdim192_fp8_sm121", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim192_fp8_sm121, nullptr},
     {"flash_fwd_hdim192_fp8_sm89", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim192_fp8_sm89, nullptr},
+    {"flash_fwd_hdim192_fp8_sm90", KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim192_fp8_sm90, nullptr},
     {"flash_fwd_hdim224_bf16_causal_sm100", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim224_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim224_bf16_causal_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim224_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim224_bf16_causal_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim224_bf16_causal_sm121, nullptr},
@@ -817,9 +841,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim224_fp8_causal_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim224_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim224_fp8_causal_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim224_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim224_fp8_causal_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim224_fp8_causal_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim224_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim224_fp8_sm120", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim224_fp8_sm120, nullptr},
     {"flash_fwd_hdim224_fp8_sm121", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim224_fp8_sm121, nullptr},
     {"flash_fwd_hdim224_fp8_sm89", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim224_fp8_sm89, nullptr},
+    {"flash_fwd_hdim224_fp8_sm90", KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim224_fp8_sm90, nullptr},
     {"flash_fwd_hdim256_bf16_causal_sm100", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim256_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim256_bf16_causal_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim256_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim256_bf16_causal_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim256_bf16_causal_sm121, nullptr},
@@ -847,9 +873,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim256_fp8_causal_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim256_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim256_fp8_causal_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim256_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim256_fp8_causal_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim256_fp8_causal_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim256_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim256_fp8_sm120", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim256_fp8_sm120, nullptr},
     {"flash_fwd_hdim256_fp8_sm121", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim256_fp8_sm121, nullptr},
     {"flash_fwd_hdim256_fp8_sm89", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim256_fp8_sm89, nullptr},
+    {"flash_fwd_hdim256_fp8_sm90", KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim256_fp8_sm90, nullptr},
     {"flash_fwd_hdim32_bf16_causal_sm100", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim32_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim32_bf16_causal_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim32_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim32_bf16_causal_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim32_bf16_causal_sm121, nullptr},
@@ -879,9 +907,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim32_fp8_causal_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim32_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim32_fp8_causal_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim32_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim32_fp8_causal_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim32_fp8_causal_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim32_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim32_fp8_sm120", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim32_fp8_sm120, nullptr},
     {"flash_fwd_hdim32_fp8_sm121", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim32_fp8_sm121, nullptr},
     {"flash_fwd_hdim32_fp8_sm89", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim32_fp8_sm89, nullptr},
+    {"flash_fwd_hdim32_fp8_sm90", KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim32_fp8_sm90, nullptr},
     {"flash_fwd_hdim64_bf16_causal_sm100", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim64_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim64_bf16_causal_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim64_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim64_bf16_causal_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim64_bf16_causal_sm121, nullptr},
@@ -911,13 +941,17 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim64_fp8_causal_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim64_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim64_fp8_causal_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim64_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim64_fp8_causal_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim64_fp8_causal_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim64_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim64_fp8_sm120", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim64_fp8_sm120, nullptr},
     {"flash_fwd_hdim64_fp8_sm121", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim64_fp8_sm121, nullptr},
     {"flash_fwd_hdim64_fp8_sm89", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim64_fp8_sm89, nullptr},
+    {"flash_fwd_hdim64_fp8_sm90", KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim64_fp8_sm90, nullptr},
     {"flash_fwd_hdim80_bf16_causal_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, 1, 90, newest(90, 90), flash_fwd_hdim80_bf16_causal_sm90, nullptr},
     {"flash_fwd_hdim80_bf16_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, 0, 90, newest(90, 90), flash_fwd_hdim80_bf16_sm90, nullptr},
     {"flash_fwd_hdim80_fp16_causal_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, 1, 90, newest(90, 90), flash_fwd_hdim80_fp16_causal_sm90, nullptr},
     {"flash_fwd_hdim80_fp16_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, 0, 90, newest(90, 90), flash_fwd_hdim80_fp16_sm90, nullptr},
+    {"flash_fwd_hdim80_fp8_causal_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim80_fp8_causal_sm90, nullptr},
+    {"flash_fwd_hdim80_fp8_sm90", KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim80_fp8_sm90, nullptr},
     {"flash_fwd_hdim96_bf16_causal_sm100", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 100, newest(103, 103), flash_fwd_hdim96_bf16_causal_sm100, nullptr},
     {"flash_fwd_hdim96_bf16_causal_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 120, newest(121, 121), flash_fwd_hdim96_bf16_causal_sm120, nullptr},
     {"flash_fwd_hdim96_bf16_causal_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 1, 121, newest(121, 121), flash_fwd_hdim96_bf16_causal_sm121, nullptr},
@@ -947,9 +981,11 @@ constexpr kgen_variant VARIANTS[] = {
     {"flash_fwd_hdim96_fp8_causal_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 120, newest(121, 121), flash_fwd_hdim96_fp8_causal_sm120, nullptr},
     {"flash_fwd_hdim96_fp8_causal_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 121, newest(121, 121), flash_fwd_hdim96_fp8_causal_sm121, nullptr},
     {"flash_fwd_hdim96_fp8_causal_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp8_causal_sm89, nullptr},
+    {"flash_fwd_hdim96_fp8_causal_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 1, 90, newest(90, 90), flash_fwd_hdim96_fp8_causal_sm90, nullptr},
     {"flash_fwd_hdim96_fp8_sm120", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 120, newest(121, 121), flash_fwd_hdim96_fp8_sm120, nullptr},
     {"flash_fwd_hdim96_fp8_sm121", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, newest(121, 121), flash_fwd_hdim96_fp8_sm121, nullptr},
     {"flash_fwd_hdim96_fp8_sm89", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, newest(89, EVERY_NEWER_GPU), flash_fwd_hdim96_fp8_sm89, nullptr},
+    {"flash_fwd_hdim96_fp8_sm90", KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 90, newest(90, 90), flash_fwd_hdim96_fp8_sm90, nullptr},
     {"flash_fwd_split_hdim128_bf16_causal_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_bf16_causal_sm80, nullptr},
     {"flash_fwd_split_hdim128_bf16_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_bf16_sm80, nullptr},
     {"flash_fwd_split_hdim128_fp16_causal_sm80", KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 1, 80, newest(89, EVERY_NEWER_GPU), flash_fwd_split_hdim128_fp16_causal_sm80, nullptr},
@@ -1126,33 +1162,35 @@ constexpr origin ORIGINS[] = {
     {121, 49152, 101376},
     {89, 65536, 166912},
     {89, 49152, 101376},
-    {90, 197760, 232448},
+    {90, 198784, 232448},
     {103, 57344, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
     {89, 65536, 166912},
     {89, 49152, 101376},
-    {90, 230512, 232448},
-    {103, 57344, 232448},
-    {121, 49152, 101376},
-    {121, 49152, 101376},
-    {79, 65536, 65536},
-    {89, 65536, 166912},
-    {89, 49152, 101376},
-    {90, 197760, 232448},
+    {90, 198784, 232448},
     {103, 57344, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
     {79, 65536, 65536},
     {89, 65536, 166912},
     {89, 49152, 101376},
-    {90, 230512, 232448},
+    {90, 198784, 232448},
+    {103, 57344, 232448},
+    {121, 49152, 101376},
+    {121, 49152, 101376},
+    {79, 65536, 65536},
+    {89, 65536, 166912},
+    {89, 49152, 101376},
+    {90, 198784, 232448},
     {121, 32768, 101376},
     {121, 32768, 101376},
     {89, 32768, 101376},
+    {90, 149696, 232448},
     {121, 32768, 101376},
     {121, 32768, 101376},
     {89, 32768, 101376},
+    {90, 149696, 232448},
     {103, 61440, 232448},
     {121, 40960, 101376},
     {121, 40960, 101376},
@@ -1180,15 +1218,17 @@ constexpr origin ORIGINS[] = {
     {121, 30720, 101376},
     {121, 30720, 101376},
     {89, 30720, 101376},
+    {90, 155840, 232448},
     {121, 30720, 101376},
     {121, 30720, 101376},
     {89, 30720, 101376},
+    {90, 155840, 232448},
     {103, 73728, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
     {89, 73728, 166912},
     {89, 49152, 101376},
-    {90, 222320, 232448},
+    {90, 197760, 232448},
     {103, 73728, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
@@ -1200,7 +1240,7 @@ constexpr origin ORIGINS[] = {
     {121, 49152, 101376},
     {89, 73728, 166912},
     {89, 49152, 101376},
-    {90, 222320, 232448},
+    {90, 197760, 232448},
     {103, 73728, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
@@ -1210,39 +1250,43 @@ constexpr origin ORIGINS[] = {
     {121, 36864, 101376},
     {121, 36864, 101376},
     {89, 36864, 101376},
+    {90, 223376, 232448},
     {121, 36864, 101376},
     {121, 36864, 101376},
     {89, 36864, 101376},
+    {90, 223376, 232448},
     {103, 86016, 232448},
     {121, 86016, 101376},
     {121, 86016, 101376},
     {89, 86016, 166912},
     {89, 86016, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {103, 100352, 232448},
     {121, 86016, 101376},
     {121, 86016, 101376},
     {89, 100352, 166912},
     {89, 86016, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {103, 86016, 232448},
     {121, 86016, 101376},
     {121, 86016, 101376},
     {89, 86016, 166912},
     {89, 86016, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {103, 100352, 232448},
     {121, 86016, 101376},
     {121, 86016, 101376},
     {89, 100352, 166912},
     {89, 86016, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {121, 43008, 101376},
     {121, 43008, 101376},
     {89, 43008, 101376},
+    {90, 231584, 232448},
     {121, 43008, 101376},
     {121, 43008, 101376},
     {89, 43008, 101376},
+    {90, 231584, 232448},
     {103, 98304, 232448},
     {121, 98304, 101376},
     {121, 98304, 101376},
@@ -1254,7 +1298,7 @@ constexpr origin ORIGINS[] = {
     {121, 98304, 101376},
     {89, 98304, 166912},
     {89, 98304, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {103, 98304, 232448},
     {121, 98304, 101376},
     {121, 98304, 101376},
@@ -1266,13 +1310,15 @@ constexpr origin ORIGINS[] = {
     {121, 98304, 101376},
     {89, 98304, 166912},
     {89, 98304, 101376},
-    {90, 230512, 232448},
+    {90, 231536, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
     {89, 49152, 101376},
+    {90, 231552, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
     {89, 49152, 101376},
+    {90, 231552, 232448},
     {103, 24576, 232448},
     {121, 24576, 101376},
     {121, 24576, 101376},
@@ -1302,15 +1348,17 @@ constexpr origin ORIGINS[] = {
     {121, 12288, 101376},
     {121, 12288, 101376},
     {89, 12288, 101376},
+    {90, 39104, 232448},
     {121, 12288, 101376},
     {121, 12288, 101376},
     {89, 12288, 101376},
+    {90, 39104, 232448},
     {103, 49152, 232448},
     {121, 32768, 101376},
     {121, 32768, 101376},
     {89, 49152, 166912},
     {89, 32768, 101376},
-    {90, 115872, 232448},
+    {90, 83104, 232448},
     {103, 45056, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
@@ -1323,7 +1371,7 @@ constexpr origin ORIGINS[] = {
     {79, 32768, 65536},
     {89, 49152, 166912},
     {89, 32768, 101376},
-    {90, 115872, 232448},
+    {90, 83104, 232448},
     {103, 45056, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
@@ -1334,13 +1382,17 @@ constexpr origin ORIGINS[] = {
     {121, 24576, 101376},
     {121, 24576, 101376},
     {89, 24576, 101376},
+    {90, 75968, 232448},
     {121, 24576, 101376},
     {121, 24576, 101376},
     {89, 24576, 101376},
+    {90, 75968, 232448},
     {90, 136352, 232448},
     {90, 136352, 232448},
     {90, 136352, 232448},
     {90, 136352, 232448},
+    {90, 108736, 232448},
+    {90, 108736, 232448},
     {103, 49152, 232448},
     {121, 49152, 101376},
     {121, 49152, 101376},
@@ -1370,9 +1422,11 @@ constexpr origin ORIGINS[] = {
     {121, 24576, 101376},
     {121, 24576, 101376},
     {89, 24576, 101376},
+    {90, 112832, 232448},
     {121, 24576, 101376},
     {121, 24576, 101376},
     {89, 24576, 101376},
+    {90, 112832, 232448},
     {89, 102976, 166912},
     {89, 102976, 166912},
     {89, 102976, 166912},
@@ -1824,10 +1878,46 @@ constexpr size_t (*BWD_WORKSPACES[])(const kgen_bwd_params*) = {
     nullptr,
     nullptr,
     nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 // Tiles of 16 rows that one multiprocessor runs at once, of each split-KV variant at its place in the table.
 constexpr int32_t SPLIT_TILES_PER_SM[] = {
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
     0,
     0,
     0,

@@ -22,19 +22,37 @@ __attribute__((format(printf, 2, 3))) inline int fail(int code, const char* form
 
 // Starts `kernel(params)` on `blocks` blocks. Raising the shared-memory limit is idempotent and cheap, is allowed
 // during graph capture, and must be done once a device: doing it at every launch needs no memory of which were done.
+// `early` is for launch_early().
 template <class Params>
 int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-           const Params& params, cudaStream_t stream) {
+           const Params& params, cudaStream_t stream, bool early = false) {
     if (blocks == 0) return KGEN_SUCCESS;
     cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));
     if (error == cudaSuccess) {
         void* arguments[] = {const_cast<Params*>(&params)};
-        error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(threads), arguments, shared_bytes, stream);
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(blocks);
+        config.blockDim = dim3(threads);
+        config.dynamicSmemBytes = shared_bytes;
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = early ? 1 : 0;
+        error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments);
     }
     if (error == cudaSuccess) return KGEN_SUCCESS;
     cudaGetLastError();  // the caller learns of it here; it must not surface in an unrelated later call
     return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+// The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
+template <class Params>
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                 const Params& params, cudaStream_t stream) {
+    return launch(kernel, name, blocks, threads, shared_bytes, params, stream, true);
 }
 
 }  // namespace kgen

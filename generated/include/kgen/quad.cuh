@@ -7,32 +7,8 @@
 
 namespace kgen {
 
-// Transposes a 4x4 square of words across a quad: lane q ends up with word q of every lane, in the order of the lanes.
-KGEN_DEVICE void transpose_quad(uint32_t (&words)[4]) {
-    const bool odd = lane_index() % 2 != 0;
-    const bool upper = lane_index() % 4 >= 2;
-    KGEN_UNROLL
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t received = shuffle_xor(odd ? words[i] : words[i + 1], 1);
-        if (odd) {
-            words[i] = received;
-        } else {
-            words[i + 1] = received;
-        }
-    }
-    KGEN_UNROLL
-    for (int i = 0; i < 2; ++i) {
-        const uint32_t received = shuffle_xor(upper ? words[i] : words[i + 2], 2);
-        if (upper) {
-            words[i] = received;
-        } else {
-            words[i + 2] = received;
-        }
-    }
-}
-
 // Writes a row of CHUNKS * 8 columns. All lanes of the warp come here; rows for which `valid` is false are not written.
-// `vector`: the row starts at a multiple of 16 bytes.
+// `vector`: the row starts at a multiple of 8 bytes.
 template <int CHUNKS>
 KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool valid, bool vector) {
     const uint32_t lane = lane_index() % 4;
@@ -45,16 +21,28 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         }
         return;
     }
+    // Of two neighbours the even lane takes both words of the first eight columns and the odd lane those of the next eight: each then
+    // has 8 bytes side by side, and a quad a sector of 32. (To have 16 bytes takes twice the exchanges, and more time.)
+    const bool odd = lane % 2 != 0;
     KGEN_UNROLL
-    for (int j = 0; j + 4 <= CHUNKS; j += 4) {
-        uint32_t square[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
-        transpose_quad(square);
-        if (valid) store_global(static_cast<void*>(row + (j + lane) * 8), words4{square[0], square[1], square[2], square[3]});
+    for (int j = 0; j + 2 <= CHUNKS; j += 2) {
+        const uint32_t received = shuffle_xor(odd ? words[j] : words[j + 1], 1);
+        const words2 pair = odd ? words2{received, words[j + 1]} : words2{words[j], received};
+        if (valid) store_global(static_cast<void*>(row + (j + lane % 2) * 8 + lane / 2 * 4), pair);
     }
-    KGEN_UNROLL
-    for (int j = CHUNKS / 4 * 4; j < CHUNKS; ++j) {
-        if (valid) store_global(reinterpret_cast<int32_t*>(row + j * 8 + lane * 2), static_cast<int32_t>(words[j]));
+    if (CHUNKS % 2 != 0 && valid) store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2), static_cast<int32_t>(words[CHUNKS - 1]));
+}
+
+// Writes four columns that a lane holds side by side. `vector`: they start at a multiple of 8 bytes.
+KGEN_DEVICE void store_four(uint16_t* to, uint32_t low, uint32_t high, bool vector) {
+    if (vector) {
+        store_global(static_cast<void*>(to), words2{low, high});
+        return;
     }
+    store_global(to, static_cast<uint16_t>(low));
+    store_global(to + 1, static_cast<uint16_t>(low >> 16));
+    store_global(to + 2, static_cast<uint16_t>(high));
+    store_global(to + 3, static_cast<uint16_t>(high >> 16));
 }
 
 }  // namespace kgen

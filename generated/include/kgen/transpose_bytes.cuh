@@ -8,36 +8,49 @@
 
 namespace kgen {
 
-// Writes `From` (a row a key) transposed into `To` (a row a column of V). Of each 16 keys the lane that holds P's keys 2q,
-// 2q + 1, 2q + 8 and 2q + 9 wants those side by side, so they are stored as 4q to 4q + 3. The keys before `first` become
-// zeros. For WARPS warps, of which this one is number `warp`.
+// The keys before `first` become zeros. `key` is the first that the lane has in words[0]; each further word is 8 keys on.
+KGEN_DEVICE void clear_keys(uint32_t (&words)[4], int key, int first) {
+    KGEN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        if (key + i * 8 < first) words[i] &= 0xffff0000u;
+        if (key + i * 8 + 1 < first) words[i] &= 0x0000ffffu;
+    }
+}
+
+// 16 columns of `From` (a row a key) become 16 rows of `To`, from key 32 * START on.
+template <class From, class To, int START = 0>
+KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int column_group, int first) {
+    if constexpr (START < From::rows / 32) {
+        constexpr int left = From::rows / 32 - START;
+        constexpr int count = left < 4 ? left : 4;  // on the way at once
+        uint32_t words[count][4];
+        KGEN_UNROLL
+        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], chunk_address<From>(from, keys, (START + i) * 32, column_group));
+        KGEN_UNROLL
+        for (int i = 0; i < count; ++i) {
+            if ((START + i) * 32 < first) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
+            const uint32_t parted[4] = {choose_bytes<0x6420>(words[i][0], words[i][1]), choose_bytes<0x7531>(words[i][0], words[i][1]),
+                                        choose_bytes<0x6420>(words[i][2], words[i][3]), choose_bytes<0x7531>(words[i][2], words[i][3])};
+            stmatrix_x4(fragment_address<To>(to, columns, column_group * 16, START + i), parted);
+        }
+        transpose_columns<From, To, START + count>(from, to, keys, columns, column_group, first);
+    }
+}
+
+// Writes `From` (a row a key) transposed into `To` (a row a column of V), by WARPS warps of which this one is number `warp`. The keys
+// before `first` become zeros; columns that `From` does not have, up to a multiple of 16, are zeros there already.
 //
-// ldmatrix transposes pairs of bytes: a lane then has two keys of two columns. prmt parts the columns, and stmatrix stores each
-// as it stands. Columns of `From` beyond a multiple of 16 that it does not have are zeros.
+// ldmatrix transposes pairs of bytes: a lane then has two keys of two columns side by side. prmt parts the columns, and stmatrix
+// stores each as it stands. Both sides keep the order that this gives:
+// - Of each 16 keys the lane that holds P's keys 2q, 2q + 1, 2q + 8 and 2q + 9 wants those side by side: they are stored as 4q to 4q + 3.
+// - Of each 16 columns the even ones are rows 0 to 7 and the odd ones rows 8 to 15, so that eight rows that are stored together lie
+//   in different banks. A lane of P V then holds columns 4q to 4q + 3: 2q and 2q + 1 of the first eight, and of the second.
 template <class From, class To, int WARPS>
 KGEN_DEVICE void transpose_bytes(uint32_t from, uint32_t to, int warp, int first) {
-    constexpr int key_groups = From::rows / 32;
-    constexpr int column_groups = To::rows / 16;
-    const lane_offsets lanes = lanes_by_key();
-    const int lane = lane_index();
+    const lane_offsets keys = lanes_by_key();
+    const lane_offsets columns = lanes_by_row(0);
     KGEN_ROLLED
-    for (int unit = warp; unit < key_groups * column_groups; unit += WARPS) {
-        const int group = unit % key_groups, column_group = unit / key_groups;
-        uint32_t words[4];
-        ldmatrix_x4_transposed(words, chunk_address<From>(from, lanes, group * 32, column_group));
-        if (group * 32 < first) {
-            KGEN_UNROLL
-            for (int i = 0; i < 4; ++i) {
-                const int key = group * 32 + i * 8 + lane % 4 * 2;
-                if (key < first) words[i] &= 0xffff0000u;
-                if (key + 1 < first) words[i] &= 0x0000ffffu;
-            }
-        }
-        const uint32_t columns[4] = {choose_bytes<0x6420>(words[0], words[1]), choose_bytes<0x7531>(words[0], words[1]),
-                                     choose_bytes<0x6420>(words[2], words[3]), choose_bytes<0x7531>(words[2], words[3])};
-        const int row = column_group * 16 + lane % 8 * 2 + lane / 8 % 2;
-        stmatrix_x4(to + chunk_offset<To>(row, (group * 2 + lane / 16) * 8), columns);
-    }
+    for (int group = warp; group < To::rows / 16; group += WARPS) transpose_columns<From, To>(from, to, keys, columns, group, first);
 }
 
 }  // namespace kgen

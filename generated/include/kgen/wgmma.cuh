@@ -30,7 +30,7 @@ template <int ROW_BYTES>
 KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride) {
     static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
     constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
-    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | leading / 16 << 16 | (address & 0x3ffff) / 16;
+    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + address / 16);
 }
 
 // The same for panels of WIDTH 16-bit columns.
@@ -39,8 +39,11 @@ KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint3
     return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride);
 }
 
-// The same operand `bytes` (a multiple of 16) further.
-KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) { return descriptor + bytes / 16; }
+// The same operand `bytes` (a multiple of 16) further. Shared memory ends (228 KB) before the 14 bits of an address do, so nothing
+// is carried into the other fields: of a constant distance, one addition is left.
+KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) {
+    return (descriptor & 0xffffffff00000000u) | (static_cast<uint32_t>(descriptor) + bytes / 16);
+}
 
 // Orders the warp's accesses to registers with the products behind.
 KGEN_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

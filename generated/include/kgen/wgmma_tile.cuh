@@ -21,8 +21,8 @@ KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, u
         constexpr int start = A::panel_start(STEP * 16);
         constexpr int width = A::panel_columns(start);
         constexpr uint32_t in_row = (STEP * 16 - start) * 2;
-        const uint64_t a = panel_descriptor<width>(a_tile + A::panel_offset(start) + in_row);
-        const uint64_t b = panel_descriptor<width>(b_tile + B::panel_offset(start) + in_row);
+        const uint64_t a = advance(panel_descriptor<width>(a_tile), A::panel_offset(start) + in_row);
+        const uint64_t b = advance(panel_descriptor<width>(b_tile), B::panel_offset(start) + in_row);
         wgmma<Element, B::rows>(s, a, b, STEP > 0);
         multiply_by_rows<Element, A, B, COLUMNS, STEP + 1>(s, a_tile, b_tile);
     }
@@ -35,7 +35,7 @@ KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint
         constexpr int width = X::panel_columns(START);
         constexpr int run = width == 64 ? X::columns / 64 * 64 : width;
         constexpr int columns = COLUMNS - START < run ? COLUMNS - START : run;
-        const uint64_t x = panel_descriptor<width>(x_tile + X::panel_offset(START) + row * width * 2, X::rows * width * 2);
+        const uint64_t x = advance(panel_descriptor<width>(x_tile, X::rows * width * 2), X::panel_offset(START) + row * width * 2);
         wgmma_transposed<Element, columns, START / 8>(o, w, x, true);
         multiply_step_by_columns<Element, X, COLUMNS, START + run>(o, w, x_tile, row);
     }
@@ -48,15 +48,15 @@ KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t 
     for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
 }
 
-// O = W X for columns START .. START + COLUMNS of O, which are rows of `X`: 1-byte elements, with W (64 rows) in registers.
+// D = W X for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements, with W (64 rows) in registers.
 template <class Element, class X, int START, int COLUMNS, int STEP = 0, int TILES>
-KGEN_DEVICE void multiply_by_keys(float (&o)[TILES][4], const uint32_t (&w)[X::columns / 16][4], uint32_t x_tile) {
+KGEN_DEVICE void multiply_by_keys(float (&d)[TILES][4], const uint32_t (&w)[X::columns / 16][4], uint32_t x_tile) {
     if constexpr (STEP < X::columns / 16) {
         constexpr int start = X::panel_start(STEP * 16);
         constexpr int width = X::panel_columns(start);
-        const uint64_t x = panel_descriptor<width>(x_tile + X::panel_offset(start) + START * width * 2 + (STEP * 16 - start) * 2);
-        wgmma_registers<Element, COLUMNS>(o, w[STEP], x, STEP > 0);
-        multiply_by_keys<Element, X, START, COLUMNS, STEP + 1>(o, w, x_tile);
+        const uint64_t x = advance(panel_descriptor<width>(x_tile), X::panel_offset(start) + START * width * 2 + (STEP * 16 - start) * 2);
+        wgmma_registers<Element, COLUMNS>(d, w[STEP], x, STEP > 0);
+        multiply_by_keys<Element, X, START, COLUMNS, STEP + 1>(d, w, x_tile);
     }
 }
 
@@ -69,15 +69,15 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeros in the rows before `rows` of a tile, by THREADS threads of which this one is number `thread`.
-template <class Tile, int THREADS, int START = 0>
-KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread) {
+// Zeros in the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+template <class Tile, int START = 0>
+KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
-        for (int chunk = thread; chunk < rows * (width / 8); chunk += THREADS) {
+        for (int chunk = thread; chunk < rows * (width / 8); chunk += threads) {
             store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
         }
-        clear_rows<Tile, THREADS, START + width>(tile, rows, thread);
+        clear_rows<Tile, START + width>(tile, rows, thread, threads);
     }
 }
 

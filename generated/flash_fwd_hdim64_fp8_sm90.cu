@@ -1,0 +1,596 @@
+// flash_fwd_hdim64_fp8_sm90
+//
+// Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
+// Q, K and V are FP8 (E4M3) with one factor a tensor, batch entry and key head; O is bf16. Head dim 64, every key visible to every query, compute capability 9.0.
+//
+// A block is 3 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first warp fetches (TMA) while the other three
+// transpose V: wgmma reads 1-byte operands with the summed dimension side by side only, for P V the keys. It takes 192 queries of one head and walks over the
+// keys 128 at a time, from the last visible one to the first. K, V and V transposed come through stages; an mbarrier tells when a stage
+// is full, another when all warps are done with it.
+//
+// Each tile's P V is summed by itself and added to O in fp32: the tensor cores keep fewer bits of FP8 products than fp32 has.
+// Warpgroups take turns at the exponentials: when one has nearly done its own, it calls the next.
+// One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
+//
+// Tiles are counted from the end. The last query tile ends at the last query and the first key tile walked over at the last key
+// that the block sees, so the diagonal of the mask lies at the same place in every block, and what is missing in the last
+// tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
+// or, in a packed tensor, finds the rows of the sequence before.
+//
+// Plan: 75968 bytes of shared memory; O, S and P need about 104 of 160 registers.
+// Made by kgen 0.1.0 from templates/flash/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim64_fp8_sm90.cu
+
+#include "kgen.h"
+#include "kgen/byte_tile.cuh"
+#include "kgen/bytes.cuh"
+#include "kgen/device.cuh"
+#include "kgen/fwd_params.cuh"
+#include "kgen/fwd_tma.cuh"
+#include "kgen/grid_order.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/math.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/quad.cuh"
+#include "kgen/registers.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/tma.cuh"
+#include "kgen/tma_tile.cuh"
+#include "kgen/transpose_bytes.cuh"
+#include "kgen/turns.cuh"
+#include "kgen/wgmma.cuh"
+#include "kgen/wgmma_tile.cuh"
+
+KGEN_WGMMA_WIDTH_FP8(64)
+KGEN_WGMMA_WIDTH_FP8(128)
+
+namespace {
+
+using namespace kgen;
+using element = bf16;  // of O
+
+constexpr int HEAD_DIM = 64;
+constexpr int HEAD_DIM_PADDED = 64;
+constexpr int BLOCK_M = 192;  // queries a block
+constexpr int BLOCK_N = 128;  // keys a step
+constexpr int STAGES = 2;
+constexpr int Q_SLOTS = 6;  // places for the Q of one warpgroup
+constexpr int CONSUMERS = 3;  // warpgroups that multiply
+constexpr int THREADS = 128 * (1 + CONSUMERS);
+constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
+constexpr int TRANSPOSERS = 3;  // warps
+constexpr int PART = 64;  // columns of P V that are summed at a time
+
+using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
+using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
+using value_tile = byte_tile<(HEAD_DIM + 15) / 16 * 16, BLOCK_N>;  // V transposed
+
+// Shared memory: slots of Q at 0 (24576 bytes), stages of K at 24576 (16384 bytes), stages of V at 40960 (16384 bytes), stages of V transposed at 57344 (16384 bytes), work at 73728 (96 bytes), zeros at 74752 (8 bytes), mbarriers at 75776 (192 bytes).
+constexpr uint32_t Q_OFFSET = 0;
+constexpr uint32_t K_OFFSET = 24576;
+constexpr uint32_t V_OFFSET = 40960;
+constexpr uint32_t VALUES_OFFSET = 57344;
+constexpr uint32_t WORK_OFFSET = 73728;
+constexpr uint32_t ZEROS_OFFSET = 74752;
+constexpr uint32_t BARRIERS_OFFSET = 75776;
+constexpr uint32_t SHARED_BYTES = 75968;
+constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
+constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
+static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
+
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
+// Row sums carry the same factor, and the division by them removes it.
+constexpr float P_EXPONENT = 8.0f;
+
+constexpr float LOG2_E = 1.44269504088896341f;
+constexpr float LN_2 = 0.69314718055994531f;
+
+struct parameters {
+    kgen_fwd_params call;
+    tile_maps<query_tile> q;
+    tile_maps<key_tile> k, v;
+    uint32_t blocks;  // that are launched
+    uint32_t heads;   // of all batch entries
+    bool vector;  // O goes out in 8-byte pieces
+};
+
+// The barriers. A full one counts the fetching thread and its bytes, that of transposed V every transposing warp; an empty one counts
+// every warp that reads what is there: those of one warpgroup for Q, of all for K and transposed V, the transposing ones for V.
+struct barriers {
+    uint32_t base;
+
+    KGEN_DEVICE uint32_t q_full(uint32_t slot) const { return base + slot * 8; }
+    KGEN_DEVICE uint32_t q_empty(uint32_t slot) const { return base + (Q_SLOTS + slot) * 8; }
+    KGEN_DEVICE uint32_t k_full(uint32_t stage) const { return base + (2 * Q_SLOTS + stage) * 8; }
+    KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 2 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t values_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 4 * STAGES + stage) * 8; }
+    KGEN_DEVICE uint32_t values_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 5 * STAGES + stage) * 8; }
+};
+
+// A place in a ring of COUNT stages, of which every STEP-th is one's own: which one, and the parity of the phase in which it is
+// full for the tile.
+template <int COUNT, int STEP = 1>
+struct ring_place {
+    static_assert(STEP <= COUNT, "a step leads once round the ring at most");
+    uint32_t stage = 0, parity = 0;
+
+    KGEN_DEVICE void next() {
+        stage += STEP;
+        if (stage >= COUNT) {
+            stage -= COUNT;
+            parity ^= 1;
+        }
+    }
+};
+
+KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
+
+// A piece of work: a query tile of one head.
+struct assignment {
+    int batch, head;
+    int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
+    int end;          // keys that the tile's last row sees
+    sequence queries, keys;
+
+    KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
+    KGEN_DEVICE int tiles() const { return (end + BLOCK_N - 1) / BLOCK_N; }
+};
+
+// Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
+struct work_place {
+    uint32_t round = ~0u;
+
+    KGEN_DEVICE uint32_t piece(const parameters& given) const { return round * given.blocks + block_index(); }
+
+    // Goes to the block's next piece, or says that there is none.
+    KGEN_DEVICE bool next(const parameters& given) {
+        ++round;
+        return head(given) < given.heads;
+    }
+
+    KGEN_DEVICE uint32_t head(const parameters& given) const { return piece(given) / query_tiles(given.call); }
+    KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) % query_tiles(given.call); }
+};
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    const int batch = place_head / p.num_heads;
+    const int head = place_head % p.num_heads;
+    const int from_end = tile * BLOCK_M;
+    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
+}
+
+// A key tile of a piece of work, as those see it that multiply.
+struct tile_of_piece {
+    uint32_t head, tile;  // the place of the piece
+    int first;            // columns before it belong to no key; from 0 on it is the piece's last tile
+
+    KGEN_DEVICE bool is_last() const { return first >= 0; }
+    KGEN_DEVICE void next() {
+        first += BLOCK_N;
+    }
+};
+
+constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
+
+// The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
+KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    ring_place<Q_SLOTS> q_place;
+    ring_place<STAGES> k_place, v_place;
+    work_place place;
+    // Says to the next slot's warpgroup what the work is. Its Q must follow, or a mere arrival.
+    const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
+        mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
+        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, first_query});
+    };
+    while (place.next(given)) {
+        const uint32_t place_head = place.head(given), place_tile = place.tile(given);
+        const assignment work = assigned_work(p, place_head, place_tile);
+        if (work.is_empty()) continue;
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        const int tiles = work.tiles();
+        const int q_batch = work.queries.packed ? 0 : work.batch;
+        const int k_batch = work.keys.packed ? 0 : work.batch;
+        const int k_end = work.keys.first_row + work.end;
+        const auto fetch_k = [&](int tile) {
+            mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
+            fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            k_place.next();
+        };
+        const auto fetch_v = [&](int tile) {
+            mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
+            fetch_tile(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
+            v_place.next();
+        };
+        if (tiles > 0) fetch_k(0);
+        const int first_row = work.queries.first_row + work.first_query;
+        for (int w = 0; w < CONSUMERS; ++w) {
+            announce(place_head, place_tile, work.end, work.first_query);
+            const uint32_t full = barrier.q_full(q_place.stage);
+            if (tiles > 0) {
+                fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
+            } else {
+                mbarrier_arrive(full);
+            }
+            q_place.next();
+        }
+        for (int tile = 0; tile < tiles; ++tile) {
+            fetch_v(tile);
+            if (tile + 1 < tiles) fetch_k(tile + 1);
+        }
+    }
+    for (int w = 0; w < CONSUMERS; ++w) {
+        announce(NO_WORK, 0, 0, 0);
+        mbarrier_arrive(barrier.q_full(q_place.stage));
+        q_place.next();
+    }
+}
+
+// The transposing warps: V of all the block's work, from where TMA has left it to where products read it.
+KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    const int warp = static_cast<int>(warp_index()) - 1;
+    ring_place<STAGES> place_of_tile;
+    work_place place;
+    while (place.next(given)) {
+        const assignment work = assigned_work(p, place.head(given), place.tile(given));
+        if (work.is_empty()) continue;
+        for (int tile = 0; tile < work.tiles(); ++tile) {
+            const uint32_t stage = place_of_tile.stage;
+            mbarrier_wait(barrier.v_full(stage), place_of_tile.parity);
+            mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
+            // What lies before the sequence is the sequence before's, and must be zeros: 0 * NaN is NaN.
+            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.end : 0;
+            transpose_bytes<key_tile, value_tile, TRANSPOSERS>(shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
+                                                               warp, first);
+            fence_proxy_async();
+            warp_sync();
+            if (lane_index() == 0) {
+                mbarrier_arrive(barrier.values_full(stage));
+                mbarrier_arrive(barrier.v_empty(stage));
+            }
+            place_of_tile.next();
+        }
+    }
+}
+
+using scores = float[BLOCK_N / 8][4];
+using weights = uint32_t[BLOCK_N / 32][4];  // P, as A operands
+using output = float[value_tile::rows / 8][4];  // columns in the order of transposed V's rows
+
+// What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
+struct row_state {
+    float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[2];  // this lane's part of the sum of exponentials
+};
+
+// Hides the columns that a row does not see: those before `first`, and for the lane's row h those from `end + h * 8` on.
+KGEN_DEVICE void mask(scores& s, int first, int end) {
+    const int lane_column = lane_index() % 4 * 2;
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int low = first - lane_column;
+        const int high = end + h * 8 - lane_column;
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+            if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+        }
+    }
+}
+
+// Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
+// then this says true, and O must be multiplied by `factor` as the sums have been.
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+    float seen[2];  // of this lane's columns
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        float part[2];  // two maxima side by side wait less for each other
+        KGEN_UNROLL
+        for (int j = 0; j < BLOCK_N / 8; ++j) {
+            const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
+            part[j % 2] = j < 2 ? pair : maximum(part[j % 2], pair);
+        }
+        seen[h] = maximum(part[0], part[1]);
+    }
+    // The first tile always comes here: the maximum starts at -infinity. Later ones seldom do, so only here lanes exchange theirs.
+    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    if (outgrown) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
+            seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
+            seen[h] = maximum(seen[h], state.max[h]);
+            // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+            factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
+            state.max[h] = seen[h];
+            state.sum[h] *= factor[h];
+        }
+    }
+    return outgrown;
+}
+
+// P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), and its rows to the sums. Of 16 keys a lane holds four, 2q, 2q + 1, 2q + 8 and
+// 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order (kgen/transpose_bytes.cuh). `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a word of P.
+template <class Call>
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
+    float shift[2];
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        shift[h] = zeros[h] + (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
+    }
+    constexpr int steps = BLOCK_N / 32;
+    KGEN_UNROLL
+    for (int step = 0; step < steps; ++step) {
+        KGEN_UNROLL
+        for (int i = 0; i < 4; ++i) {  // rows g and g + 8 of the first 16 keys, then of the second
+            const int j = step * 4 + i / 2 * 2, h = i % 2;
+            float of_key[4];
+            KGEN_UNROLL
+            for (int key = 0; key < 4; ++key) {
+                of_key[key] = exp2_fast(fused_multiply_add(s[j + key / 2][2 * h + key % 2], log2_scale, shift[h]));
+            }
+            state.sum[h] += (of_key[0] + of_key[1]) + (of_key[2] + of_key[3]);
+            p[step][i] = pack_e4m3(of_key[0], of_key[1], of_key[2], of_key[3]);
+        }
+        if (step == (steps - 1) * 3 / 4) nearly_done(p[step][3]);
+    }
+}
+
+// O = factor O + P V, a run of PART columns after the other. Where they do not divide O the last run begins earlier and is as
+// wide as the others, though some of its columns are there already: with two widths ptxas spills.
+template <int START = 0, class Wait>
+KGEN_DEVICE void add_p_v(output& o, const float (&factor)[2], const weights& weight, uint32_t values, const Wait& await_v) {
+    if constexpr (START < value_tile::rows) {
+        constexpr int first = START + PART <= value_tile::rows ? START : value_tile::rows - PART;
+        float sums[PART / 8][4];
+        await_v();
+        wgmma_fence();
+        multiply_by_keys<e4m3, value_tile, first, PART>(sums, weight, values);
+        wgmma_commit();
+        wgmma_wait<0>(sums);
+        KGEN_UNROLL
+        for (int j = (START - first) / 8; j < PART / 8; ++j) {
+            KGEN_UNROLL
+            for (int e = 0; e < 4; ++e) o[first / 8 + j][e] = fused_multiply_add(o[first / 8 + j][e], factor[e / 2], sums[j][e]);
+        }
+        add_p_v<START + PART>(o, factor, weight, values, await_v);
+    }
+}
+
+// The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
+// `warp_row` is the warp's first row in the tile.
+KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
+    const kgen_fwd_params& p = given.call;
+    const float v_descale =
+        descale_of(p.v_descale, work.batch, work.head / (p.num_heads / p.num_heads_k), p.v_descale_batch_stride, p.v_descale_head_stride);
+    float* lse = p.lse;
+    if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        float sum = state.sum[h];
+        sum += shuffle_xor(sum, 1);
+        sum += shuffle_xor(sum, 2);
+        factor[h] = sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
+            store_global(lse + row, sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[h], log2_fast(sum) - P_EXPONENT));
+        }
+    }
+}
+
+// Writes O times `factor`.
+KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const parameters& given, const assignment& work, int warp_row) {
+    const kgen_fwd_params& p = given.call;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
+        // Of 16 columns the even ones come first, then the odd ones (kgen/transpose_bytes.cuh): a lane has four side by side.
+        KGEN_UNROLL
+        for (int group = 0; group < value_tile::rows / 16; ++group) {
+            const int column = group * 16 + lane_index() % 4 * 4;
+            if (row < 0 || column >= HEAD_DIM) continue;
+            const float(&even)[4] = o[2 * group];
+            const float(&odd)[4] = o[2 * group + 1];
+            store_four(to + row * p.o_row_stride + column, pack<element>(even[2 * h] * factor[h], odd[2 * h] * factor[h]),
+                       pack<element>(even[2 * h + 1] * factor[h], odd[2 * h + 1] * factor[h]), given.vector);
+        }
+    }
+}
+
+// What becomes of a warp's rows of a piece of work that has no keys: O = 0, LSE = -infinity. A lane writes half a row.
+KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
+    const kgen_fwd_params& p = given.call;
+    const int row = work.first_query + warp_row + static_cast<int>(lane_index() / 2);
+    if (row < 0) return;
+    uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    KGEN_ROLLED
+    for (int column = lane_index() % 2; column < HEAD_DIM; column += 2) store_global(to + row * p.o_row_stride + column, uint16_t(0));
+    if (p.lse != nullptr && lane_index() % 2 == 0) {
+        const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
+        store_global(p.lse + first + work.head * p.lse_head_stride + row, -infinity());
+    }
+}
+
+// A multiplying warpgroup: its 64 rows of all the block's work.
+KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
+    const kgen_fwd_params& p = given.call;
+    const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
+    const int warp_row = warpgroup_row + warp_index() % 4 * 16;
+
+ring_place<Q_SLOTS, CONSUMERS> q_place;
+    q_place.stage = warpgroup;
+    ring_place<STAGES> k_place, v_place;
+    const auto release = [&](uint32_t empty) {
+        if (lane_index() == 0) mbarrier_arrive(empty);
+    };
+    const auto done_with_q = [&] {
+        release(barrier.q_empty(q_place.stage));
+        q_place.next();
+    };
+    const auto await_k = [&] { mbarrier_wait(barrier.k_full(k_place.stage), k_place.parity); };
+    const auto done_with_k = [&] {
+        release(barrier.k_empty(k_place.stage));
+        k_place.next();
+    };
+    const auto await_v = [&] { mbarrier_wait(barrier.values_full(v_place.stage), v_place.parity); };
+    const auto done_with_v = [&] {
+        release(barrier.values_empty(v_place.stage));
+        v_place.next();
+    };
+    // Named barrier 1 + w: it is warpgroup w's turn.
+    const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
+    const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
+    if (warpgroup == CONSUMERS - 1) pass_turn();
+
+    // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
+    // left.
+    const auto next_piece = [&](tile_of_piece& at) {
+        for (;;) {
+            mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
+            const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
+            warp_sync();  // one lane will say that the warp is done with it
+            if (said.x == NO_WORK) return false;
+            const int end = said.z;
+            const int first_query = said.w;
+            at = {said.x, said.y, BLOCK_N - end};
+            const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
+            if (end > 0 && has_rows) return true;
+            done_with_q();
+            if (end <= 0) {
+                write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
+                continue;
+            }
+            // The rows of this warpgroup lie before the sequence: others need the tiles, it only passes them on.
+            for (bool last = false; !last; at.next()) {
+                last = at.is_last();
+                await_k();
+                done_with_k();
+                await_turn();
+                pass_turn();
+                await_v();
+                done_with_v();
+            }
+        }
+    };
+    const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
+        if (at.first > 0) mask(s, at.first, BLOCK_N);
+    };
+    const auto multiply_q_k = [&](scores& s) {
+        wgmma_fence();
+        multiply_by_rows<e4m3, query_tile, key_tile, HEAD_DIM_PADDED / 2>(s, shared + Q_OFFSET + q_place.stage * query_tile::bytes,
+                                                                          shared + K_OFFSET + k_place.stage * STAGE_BYTES);
+        wgmma_commit();
+    };
+
+    tile_of_piece at;
+    while (next_piece(at)) {
+        const assignment work = assigned_work(p, at.head, at.tile);
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+        const float log2_scale = maximum(p.softmax_scale * descale_of(p.q_descale, work.batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
+                                             descale_of(p.k_descale, work.batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride) * LOG2_E,
+                                         1e-30f);
+        output o;
+        clear(o);
+        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        for (bool last = false; !last; at.next()) {
+            last = at.is_last();
+            weights weight;
+            float factor[2];
+            scores s;
+            await_k();
+            multiply_q_k(s);
+            wgmma_wait<0>(s);
+            done_with_k();
+            if (last) done_with_q();
+            mask_tile(s, at);
+            // P reaches E4M3's largest numbers, so every growth of a maximum counts.
+            if (!raise_maximum(s, state, factor, log2_scale, 0.0f)) factor[0] = factor[1] = 1.0f;
+            // Warpgroups take turns at the exponentials, of which the multiprocessor has one unit in four parts: while one
+            // computes them, the others are at their products.
+            float zeros[2];
+            await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
+            exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+            add_p_v(o, factor, weight, shared + VALUES_OFFSET + v_place.stage * VALUE_STAGE_BYTES, await_v);
+            done_with_v();
+        }
+        // (With `warp_row`, which would have to be kept for it, ptxas spills.)
+        float closing[2];
+        close_rows(closing, state, given, work, warpgroup_row + warp_index() % 4 * 16, log2_scale);
+        write_output(o, closing, given, work, warpgroup_row + warp_index() % 4 * 16);
+    }
+    if (warpgroup == 0) await_turn();  // the turn nobody has taken
+}
+
+KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
+    const uint32_t shared = shared_base();
+    const barriers barrier = {shared + BARRIERS_OFFSET};
+    if (thread_index() == 0) {
+        store_shared(shared + ZEROS_OFFSET, 0u);
+        store_shared(shared + ZEROS_OFFSET + 4, 0u);
+        for (int slot = 0; slot < Q_SLOTS; ++slot) {
+            mbarrier_init(barrier.q_full(slot), 1);
+            mbarrier_init(barrier.q_empty(slot), 4);
+        }
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(barrier.k_full(stage), 1);
+            mbarrier_init(barrier.k_empty(stage), 4 * CONSUMERS);
+            mbarrier_init(barrier.v_full(stage), 1);
+            mbarrier_init(barrier.v_empty(stage), TRANSPOSERS);
+            mbarrier_init(barrier.values_full(stage), TRANSPOSERS);
+            mbarrier_init(barrier.values_empty(stage), 4 * CONSUMERS);
+        }
+        fence_mbarrier_init();
+    }
+    block_sync();
+    await_earlier_kernels();  // from here on this kernel touches what others may have written
+    let_later_kernels_start();
+    const int warpgroup = static_cast<int>(warp_index() / 4);
+    if (warpgroup == 0) {
+        release_registers<32>();
+        if (warp_index() > 0) {
+            transpose(given, shared, barrier);
+        } else if (thread_index() == 0) {
+            fetch(given, shared, barrier);
+        }
+    } else {
+        claim_registers<160>();
+        attend(given, shared, barrier, warpgroup - 1);
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_fwd_hdim64_fp8_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
+    constexpr fwd_identity self = {"flash_fwd_hdim64_fp8_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, false};
+    parameters params = {};
+    kgen_fwd_params& p = params.call;
+    if (const int code = check_fwd_params(given, self, p)) return code;
+    const uint64_t m_blocks = (static_cast<uint64_t>(p.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
+    const uint64_t items = m_blocks * p.num_heads * p.batch;
+    if (items > INT32_MAX) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu tiles of %d queries exceed the limit of 2^31 - 1", self.name, static_cast<unsigned long long>(items),
+                    BLOCK_M);
+    }
+    if (items == 0) return KGEN_SUCCESS;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
+    if (p.seqlen_k > 0) {
+        if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
+        if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;
+    }
+    params.heads = static_cast<uint32_t>(p.num_heads * p.batch);
+    params.vector = rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+    const int multiprocessors = multiprocessor_count();
+    if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;
+    params.blocks = static_cast<uint32_t>(items < static_cast<uint64_t>(multiprocessors) ? items : multiprocessors);
+    return launch_early(attention, self.name, params.blocks, THREADS, SHARED_BYTES, params, stream);
+}
