@@ -429,7 +429,8 @@ faults! {
     wgmma_a_warpgroup_without_rows_keeps_v: "wgmma: a warpgroup without rows keeps V",
     wgmma_a_warpgroup_without_rows_does_not_wait_for_v: "wgmma: a warpgroup without rows does not wait for V",
     wgmma_a_warpgroup_without_rows_keeps_q: "wgmma: a warpgroup without rows keeps Q",
-    wgmma_a_warpgroup_without_rows_clears_no_foreign_rows_of_v: "wgmma: a warpgroup without rows clears no foreign rows of V",
+    wgmma_warpgroups_without_rows_are_waited_for_where_foreign_rows_of_v_are_cleared:
+        "wgmma: warpgroups without rows are waited for where foreign rows of V are cleared",
     wgmma_a_warpgroup_of_one_row_is_taken_for_one_without_rows: "wgmma: a warpgroup of one row is taken for one without rows",
     wgmma_the_first_query_is_announced_a_warpgroup_too_early: "wgmma: the first query is announced a warpgroup too early",
     wgmma_a_warpgroup_keeps_its_turn_at_the_exponentials: "wgmma: a warpgroup keeps its turn at the exponentials",
@@ -447,7 +448,7 @@ faults! {
     wgmma_the_log_sum_exp_of_a_row_that_sees_no_key: "wgmma: the log-sum-exp of a row that sees no key",
     wgmma_an_unaligned_o_is_written_in_16_byte_pieces: "wgmma: an unaligned O is written in 16-byte pieces",
     wgmma_words_of_a_quad_change_places: "wgmma: words of a quad change places",
-    wgmma_halves_of_a_quad_change_places: "wgmma: halves of a quad change places",
+    wgmma_neighbours_of_a_quad_store_each_others_words: "wgmma: neighbours of a quad store each other's words",
     wgmma_the_last_columns_of_a_row_are_not_written: "wgmma: the last columns of a row are not written",
     wgmma_a_blocks_last_round_is_not_taken: "wgmma: a block's last round is not taken",
     wgmma_odd_rounds_are_dealt_out_from_the_wrong_end: "wgmma: odd rounds are dealt out from the wrong end",
