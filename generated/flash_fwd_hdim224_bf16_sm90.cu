@@ -366,7 +366,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
 
-ring_place<Q_SLOTS, CONSUMERS> q_place;
+    ring_place<Q_SLOTS, CONSUMERS> q_place;
     q_place.stage = warpgroup;
     ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
@@ -448,6 +448,7 @@ ring_place<Q_SLOTS, CONSUMERS> q_place;
         multiply_by_columns<element, key_tile, HEAD_DIM>(o, weight, shared + V_OFFSET + v_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
+
     tile_of_piece at;
     output o;
     row_state state;
@@ -458,6 +459,7 @@ ring_place<Q_SLOTS, CONSUMERS> q_place;
         await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
         exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
     };
+
     while (next_piece(at)) {
         clear(o);
         state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};

@@ -385,7 +385,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
 
-ring_place<Q_SLOTS, CONSUMERS> q_place;
+    ring_place<Q_SLOTS, CONSUMERS> q_place;
     q_place.stage = warpgroup;
     ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
@@ -485,6 +485,7 @@ ring_place<Q_SLOTS, CONSUMERS> q_place;
         multiply_by_columns<element, key_tile, HEAD_DIM>(o, weight, shared + V_OFFSET + v_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
+
     tile_of_piece at;
     output o;
     row_state state;
@@ -493,6 +494,7 @@ ring_place<Q_SLOTS, CONSUMERS> q_place;
     const auto take_exponentials = [&](const scores& s) {
         exponentiate(weight, s, state, log2_scale, {0.0f, 0.0f}, [](uint32_t) {});
     };
+
     while (next_piece(at)) {
         pass_over_k(at);
         pass_over_v(at);

@@ -447,7 +447,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const int warp_row = warpgroup_row + warp_index() % 4 * 16;
     const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
 
-ring_place<Q_SLOTS, CONSUMERS> q_place;
+    ring_place<Q_SLOTS, CONSUMERS> q_place;
     q_place.stage = warpgroup;
     ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
