@@ -157,6 +157,7 @@ mod tests {
             overlap: false,
             turns: Turns::None,
             persistent: false,
+            cluster: 1,
         };
         let limits = Limits {
             shared_memory_per_block: 166_912,

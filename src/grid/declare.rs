@@ -265,6 +265,7 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         overlap: entry.overlap,
         turns: entry.turns,
         persistent: entry.persistent,
+        cluster: entry.cluster,
     };
     if tile == TileOverride::default() {
         let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));

@@ -70,6 +70,7 @@ pub(super) struct TileEntry {
     pub overlap: Option<bool>,
     pub turns: Option<Turns>,
     pub persistent: Option<bool>,
+    pub cluster: Option<u32>,
 }
 
 /// `[sets.<name>]`.

@@ -98,4 +98,6 @@ tile_keys! {
     turns: Turns,
     /// Hopper: one block a multiprocessor walks over all work, instead of one block for each piece of it.
     persistent: bool,
+    /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share what they fetch of K and V.
+    cluster: u32,
 }

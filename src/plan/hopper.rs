@@ -111,6 +111,9 @@ impl Recipe for HopperForward {
         if tile.turns != Turns::None && m == WARPGROUP_ROWS {
             return Some(format!("`turns` is \"{}\" with one warpgroup; it takes two to take turns", tile.turns));
         }
+        if !(1..=2).contains(&tile.cluster) {
+            return Some(format!("`cluster` is {}; it must be 1 or 2", tile.cluster));
+        }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         if rescale_threshold > most {
@@ -161,6 +164,8 @@ impl Recipe for HopperForward {
         let (producer_registers, consumer_registers) = match consumers {
             // 256 threads start with all a thread can have.
             1 => (255, 255),
+            // Fetching for a cluster takes more than 24.
+            2 if tile.cluster > 1 => (40, 232),
             2 => (24, 240),
             _ => (32, 160),
         };
@@ -242,6 +247,7 @@ mod tests {
             overlap: Some(true),
             turns: Some(Turns::Products),
             persistent: Some(true),
+            cluster: Some(1),
         }
     }
 

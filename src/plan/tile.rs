@@ -25,12 +25,14 @@ pub struct Tile {
     pub copy: CopyPath,
     /// The instruction of FP8 kernels; means nothing to others.
     pub fp8_mma: Fp8Mma,
-    /// Kernels with `wgmma` only, as the next two: Q Kᵀ of the next keys runs under the softmax of these.
+    /// Kernels with `wgmma` only, as the next three: Q Kᵀ of the next keys runs under the softmax of these.
     pub overlap: bool,
     /// Warpgroups take turns with the tensor cores.
     pub turns: Turns,
     /// One block a multiprocessor walks over all work.
     pub persistent: bool,
+    /// Blocks of a cluster, which share what they fetch of K and V.
+    pub cluster: u32,
 }
 
 /// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
@@ -72,6 +74,7 @@ pub(super) const BASE: Tile = Tile {
     overlap: false,
     turns: Turns::None,
     persistent: false,
+    cluster: 1,
 };
 
 impl Tile {
@@ -108,6 +111,7 @@ impl Tile {
             overlap,
             turns,
             persistent,
+            cluster,
         } = *change;
         *self = Self {
             m: m.unwrap_or(self.m),
@@ -122,6 +126,7 @@ impl Tile {
             overlap: overlap.unwrap_or(self.overlap),
             turns: turns.unwrap_or(self.turns),
             persistent: persistent.unwrap_or(self.persistent),
+            cluster: cluster.unwrap_or(self.cluster),
         };
     }
 }
