@@ -137,7 +137,7 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{CopyPath, Fp8Mma, Turns};
+    use crate::grid::{CopyPath, Fp8Mma, StorePath, Turns};
     use crate::plan::{Limits, Occupancy, RegisterEstimate, TensorCore, Tile};
 
     const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
@@ -158,6 +158,7 @@ mod tests {
             turns: Turns::None,
             persistent: false,
             cluster: 1,
+            store: StorePath::Direct,
         };
         let limits = Limits {
             shared_memory_per_block: 166_912,

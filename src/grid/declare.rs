@@ -266,6 +266,7 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         turns: entry.turns,
         persistent: entry.persistent,
         cluster: entry.cluster,
+        store: entry.store,
     };
     if tile == TileOverride::default() {
         let help = format!("set at least one of `{}`", TileOverride::KEYS.join("`, `"));

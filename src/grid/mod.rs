@@ -27,5 +27,5 @@ pub use expand::{Excluded, Grid};
 pub use filter::{Filter, FilterError};
 pub use head_dim::{HeadDimError, check_head_dim};
 pub use select::{SelectError, Selection};
-pub use tile::{CopyPath, Fp8Mma, TileOverride, Turns};
+pub use tile::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
 pub use words::{AxisWord, Misread, read as read_word};

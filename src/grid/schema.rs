@@ -1,6 +1,6 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use super::{CopyPath, Fp8Mma, Turns, finding::Finding, words};
+use super::{CopyPath, Fp8Mma, StorePath, Turns, finding::Finding, words};
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -71,6 +71,7 @@ pub(super) struct TileEntry {
     pub turns: Option<Turns>,
     pub persistent: Option<bool>,
     pub cluster: Option<u32>,
+    pub store: Option<StorePath>,
 }
 
 /// `[sets.<name>]`.

@@ -14,6 +14,17 @@ pub enum CopyPath {
     Tma,
 }
 
+/// How O gets from registers to device memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StorePath {
+    /// Each thread stores what it holds.
+    #[default]
+    Direct,
+    /// Through shared memory, from where the Tensor Memory Accelerator stores whole tiles.
+    Tma,
+}
+
 /// The instruction that multiplies FP8 operands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,4 +111,6 @@ tile_keys! {
     persistent: bool,
     /// Hopper: blocks of a cluster, 1 or 2. Two take query tiles side by side and share what they fetch of K and V.
     cluster: u32,
+    /// Hopper: how O reaches device memory.
+    store: StorePath,
 }

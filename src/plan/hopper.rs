@@ -5,7 +5,7 @@ use super::{
     recipe::panels,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
+use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns, Variant};
 use serde::Serialize;
 
 /// The family of `templates/flash/fwd_sm90.cu.tera`.
@@ -248,6 +248,7 @@ mod tests {
             turns: Some(Turns::Products),
             persistent: Some(true),
             cluster: Some(1),
+            store: Some(StorePath::Direct),
         }
     }
 

@@ -5,7 +5,7 @@ use super::{
     hopper::{HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, zeros_bytes},
     tile::DefaultTiles,
 };
-use crate::grid::{Target, Turns, Variant};
+use crate::grid::{StorePath, Target, Turns, Variant};
 
 /// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
@@ -99,6 +99,9 @@ impl Recipe for HopperFp8Forward {
         }
         if tile.overlap {
             return Some("`overlap` is true; this kernel sums P V apart, in the place of S".to_owned());
+        }
+        if tile.store != StorePath::Direct {
+            return Some("`store` is \"tma\"; O, twice as wide as Q, has no room in shared memory".to_owned());
         }
         if tile.rescale_threshold != 0 {
             let threshold = tile.rescale_threshold;

@@ -1,7 +1,7 @@
 //! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families share.
 
 use super::{PlanError, Recipe};
-use crate::grid::{CopyPath, Fp8Mma, TileOverride, Turns, Variant};
+use crate::grid::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns, Variant};
 use serde::Serialize;
 
 /// Tile sizes and pipeline choices of a plan.
@@ -25,7 +25,7 @@ pub struct Tile {
     pub copy: CopyPath,
     /// The instruction of FP8 kernels; means nothing to others.
     pub fp8_mma: Fp8Mma,
-    /// Kernels with `wgmma` only, as the next three: Q Kᵀ of the next keys runs under the softmax of these.
+    /// Kernels with `wgmma` only, as the next four: Q Kᵀ of the next keys runs under the softmax of these.
     pub overlap: bool,
     /// Warpgroups take turns with the tensor cores.
     pub turns: Turns,
@@ -33,6 +33,8 @@ pub struct Tile {
     pub persistent: bool,
     /// Blocks of a cluster, which share what they fetch of K and V.
     pub cluster: u32,
+    /// How O reaches device memory.
+    pub store: StorePath,
 }
 
 /// A row of a table of defaults: the widest head dim it serves, and its tile without and with a causal mask.
@@ -75,6 +77,7 @@ pub(super) const BASE: Tile = Tile {
     turns: Turns::None,
     persistent: false,
     cluster: 1,
+    store: StorePath::Direct,
 };
 
 impl Tile {
@@ -112,6 +115,7 @@ impl Tile {
             turns,
             persistent,
             cluster,
+            store,
         } = *change;
         *self = Self {
             m: m.unwrap_or(self.m),
@@ -127,6 +131,7 @@ impl Tile {
             turns: turns.unwrap_or(self.turns),
             persistent: persistent.unwrap_or(self.persistent),
             cluster: cluster.unwrap_or(self.cluster),
+            store: store.unwrap_or(self.store),
         };
     }
 }
