@@ -30,12 +30,29 @@ void kgen_emulator_multiprocessors(int count);
 
 }
 
-// Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
-#pragma GCC visibility push(hidden)
-
 namespace kgen {
 struct tensor_map;
 }
+
+namespace kgen::emulator {
+
+// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
+constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
+struct tensor_map_contents {
+    uint64_t mark;  // what tells a map from other bytes
+    const void* base;
+    uint64_t extents[5];
+    uint64_t strides[5];
+    uint16_t box[5];
+    uint8_t rank;
+    uint8_t element_bytes;
+    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
+};
+
+}  // namespace kgen::emulator
+
+// Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
+#pragma GCC visibility push(hidden)
 
 namespace kgen::emulator {
 
@@ -132,19 +149,6 @@ void cluster_sync(source at);
 uint32_t shared_of(uint32_t address, uint32_t rank, source at);
 void mbarrier_arrive_at(uint32_t address, source at);
 void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at);
-
-// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
-constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
-struct tensor_map_contents {
-    uint64_t mark;  // what tells a map from other bytes
-    const void* base;
-    uint64_t extents[5];
-    uint64_t strides[5];
-    uint16_t box[5];
-    uint8_t rank;
-    uint8_t element_bytes;
-    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
-};
 
 // Copies of whole tiles. `map` is a kgen::tensor_map, wherever it lies.
 void fence_proxy_async();
