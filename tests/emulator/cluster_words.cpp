@@ -225,6 +225,14 @@ void arrivals() {
     expect(report_says("only mbarrier_wait_cluster shows what they have done"), "... which the report says");
     arrives_at_both = false;
     expect(pair_is_faulted("cluster", meet_the_other), "... whoever arrives beside them");
+    expect(pair_is_faulted("cluster", [](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
+               while (!(lane_index() % 2 == 0 ? mbarrier_test_wait(EMPTY, 0) : mbarrier_try_wait(EMPTY, 0))) {
+               }
+               close();
+           }),
+           "... nor does a poll");
     waits_plainly = false;
     leave_out_fence = true;
     expect(pair_is_faulted("proxy", meet_the_other), "a barrier is known to other blocks only behind a fence_mbarrier_init");
@@ -449,6 +457,52 @@ void pipelines() {
            "... which the report says");
 }
 
+bool hands_over, last_tells;
+
+// Warp 1 of the last block reads its tile; warp 0 tells the block before it, that one the first, which then fetches another tile for the last.
+void pass_on(int) {
+    make_barriers();
+    const uint32_t rank = cluster_rank();
+    if (rank == 2) {
+        if (thread_index() == 0) {
+            mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+            tma_load(TILE, halves.of_width[0], FULL, 0, 0, 0, 0);
+        }
+        if (warp_index() == 1) {
+            mbarrier_wait(FULL, 0);
+            load_shared(TILE + lane_index() * 16);
+            if (hands_over) barrier_arrive(1, 64);
+        } else {
+            if (hands_over) barrier_wait(1, 64);
+            if (thread_index() == 0 && last_tells) mbarrier_arrive_at(shared_of(EMPTY, 1));
+        }
+        block_sync();
+        if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+        mbarrier_wait(FULL, 1);
+    } else if (thread_index() == 0) {
+        if (rank == 0 || last_tells) mbarrier_wait_cluster(EMPTY, 0);
+        if (rank == 1) mbarrier_arrive_at(shared_of(EMPTY, 0));
+        if (rank == 0) tma_load_multicast(TILE, halves.of_width[0], FULL, 4, 0, 0, 0, 0);
+    }
+    close();
+}
+
+void news() {
+    const auto is_fine = [] {
+        for (uint64_t seed = 0; seed < 40; ++seed) {
+            if (!runs(pass_on, 64, seed, SHARED_BYTES, 3)) return false;
+        }
+        return true;
+    };
+    hands_over = last_tells = true;
+    expect(is_fine(), "news travels from warp to warp and from block to block");
+    hands_over = false;
+    expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... and not where a warp");
+    hands_over = true;
+    last_tells = false;
+    expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... or a block has not been told");
+}
+
 }  // namespace
 
 int main() {
@@ -461,6 +515,7 @@ int main() {
     arrivals();
     multicasts();
     pipelines();
+    news();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }
