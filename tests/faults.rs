@@ -181,6 +181,11 @@ fn mbarriers_and_copies_by_tma_mean_what_their_test_says() {
 }
 
 #[test]
+fn clusters_mean_what_their_test_says() {
+    assert_all_statements_hold("cluster_words");
+}
+
+#[test]
 fn products_of_warpgroups_mean_what_their_test_says() {
     assert_all_statements_hold("wgmma_words");
 }

@@ -40,6 +40,7 @@
 #include "runtime/async_copy.hpp"
 #include "runtime/mbarrier.hpp"
 #include "runtime/tma.hpp"
+#include "runtime/tma_store.hpp"
 #include "runtime/warp_words.hpp"
 #include "runtime/mma.hpp"
 #include "runtime/mma_m16n8k8.hpp"
@@ -47,6 +48,8 @@
 #include "runtime/fp8_sums.hpp"
 #include "runtime/warpgroup.hpp"
 #include "runtime/wgmma.hpp"
+#include "runtime/cluster.hpp"
+#include "runtime/cluster_words.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

@@ -29,19 +29,19 @@ float output[1024];
 
 constexpr uint32_t SHARED_BYTES = 4096;
 
-// Runs `body` as every thread of one block; true if the emulator found nothing wrong.
+// Runs `body` as every thread of one cluster of `blocks` blocks; true if the emulator found nothing wrong.
 using body = void (*)(int);
-bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES) {
+bool runs(body kernel, uint32_t threads = 32, uint64_t seed = 1, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
     kgen_emulator_reset(seed);
     kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
     kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
-    return launch(kernel, "words", 1, threads, shared_bytes, 0, nullptr) == KGEN_SUCCESS;
+    return launch(kernel, "words", blocks, threads, shared_bytes, 0, nullptr, blocks) == KGEN_SUCCESS;
 }
 
 // True if the kernel is refused with a report in which `kind` starts a line, whatever the order of its threads.
-bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES) {
+bool is_faulted(const char* kind, body kernel, uint32_t threads = 32, uint32_t shared_bytes = SHARED_BYTES, uint32_t blocks = 1) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
-        if (runs(kernel, threads, seed, shared_bytes)) return false;
+        if (runs(kernel, threads, seed, shared_bytes, blocks)) return false;
         if (std::string(kgen_emulator_report()).find(std::string("\n  ") + kind + ": ") == std::string::npos) return false;
     }
     return true;

@@ -258,6 +258,7 @@ void phases() {
 }  // namespace
 
 #include "tma_order.hpp"
+#include "tma_stores.hpp"
 
 int main() {
     kgen_emulator_device(90);
@@ -267,6 +268,8 @@ int main() {
     phases();
     order_of_copies();
     order_of_threads();
+    stores();
+    order_of_stores();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }

@@ -20,27 +20,38 @@ __attribute__((format(printf, 2, 3))) inline int fail(int code, const char* form
     return code;
 }
 
-// Starts `kernel(params)` on `blocks` blocks. Raising the shared-memory limit is idempotent and cheap, is allowed
-// during graph capture, and must be done once a device: doing it at every launch needs no memory of which were done.
-// `early` is for launch_early().
+// What a launch may ask for beyond a grid.
+struct launch_options {
+    bool early;        // launch_early()
+    uint32_t cluster;  // blocks
+};
+
+// What launch() and launch_early() share.
 template <class Params>
-int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-           const Params& params, cudaStream_t stream, bool early = false) {
+int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                const Params& params, cudaStream_t stream) {
     if (blocks == 0) return KGEN_SUCCESS;
     cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              static_cast<int>(shared_bytes));
     if (error == cudaSuccess) {
         void* arguments[] = {const_cast<Params*>(&params)};
-        cudaLaunchAttribute attribute = {};
-        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchAttribute attributes[2] = {};
         cudaLaunchConfig_t config = {};
         config.gridDim = dim3(blocks);
         config.blockDim = dim3(threads);
         config.dynamicSmemBytes = shared_bytes;
         config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = early ? 1 : 0;
+        config.attrs = attributes;
+        if (options.early) {
+            cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+            attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+            attribute.val.programmaticStreamSerializationAllowed = 1;
+        }
+        if (options.cluster > 1) {
+            cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+            attribute.id = cudaLaunchAttributeClusterDimension;
+            attribute.val.clusterDim = {options.cluster, 1, 1};
+        }
         error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments);
     }
     if (error == cudaSuccess) return KGEN_SUCCESS;
@@ -48,11 +59,20 @@ int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t t
     return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
+// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks, of which `blocks` is a multiple. Raising
+// the shared-memory limit is idempotent and cheap, is allowed during graph capture, and must be done once a device: doing it at every
+// launch needs no memory of which were done.
+template <class Params>
+int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
+           cudaStream_t stream, uint32_t cluster = 1) {
+    return launch_with({false, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
+}
+
 // The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
 template <class Params>
-int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-                 const Params& params, cudaStream_t stream) {
-    return launch(kernel, name, blocks, threads, shared_bytes, params, stream, true);
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
+                 cudaStream_t stream, uint32_t cluster = 1) {
+    return launch_with({true, cluster}, kernel, name, blocks, threads, shared_bytes, params, stream);
 }
 
 }  // namespace kgen

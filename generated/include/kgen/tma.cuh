@@ -13,6 +13,9 @@
 // Copies run in the asynchronous proxy. A copy has landed for a thread that has waited for the phase of the mbarrier that
 // counted its bytes. What other words have read may be overwritten by a copy once the reads are ordered before it (by a
 // barrier); what other words have *written* needs fence_proxy_async() by the writers too, before that barrier.
+//
+// Stores go the other way, box by box, in groups of the thread that starts them. A kernel that ends leaves its committed stores to
+// finish by themselves; what it must wait for is that their sources have been read, if it writes there again.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -59,6 +62,36 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
             destination),
         "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
         : "memory");
+}
+
+// The same into the shared memory of several blocks of the cluster (kgen/cluster.cuh): those whose bits are set in `blocks`, this one
+// among them or not. In each the box lands at `destination`, and its bytes count towards the current phase of `barrier`, both one's
+// own addresses, there. sm_90.
+KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
+                                    int32_t c3) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(
+            destination),
+        "l"(&map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+        : "memory");
+}
+
+// Starts copying the box that lies at `source` in shared memory to (c0, c1, ..) of the tensor, as part of the thread's open group.
+// Elements outside the tensor are not written. What threads have written to the source needs their fence_proxy_async and an order
+// behind it. For one thread.
+KGEN_DEVICE void tma_store(const tensor_map& map, uint32_t source, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map), "r"(source), "r"(c0),
+                 "r"(c1), "r"(c2), "r"(c3)
+                 : "memory");
+}
+
+// Closes the group of the stores that this thread has started since the last commit.
+KGEN_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Waits until all but the newest `GROUPS` groups of this thread have read their sources, which may then be overwritten.
+template <int GROUPS>
+KGEN_DEVICE void tma_store_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
 }
 
 }  // namespace kgen

@@ -1,5 +1,5 @@
 // Tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile) that TMA brings: each panel is one box, whose swizzle is
-// the panel's. Columns of the tile that the tensor does not have arrive as zeros.
+// the panel's. Columns of the tile that the tensor does not have arrive as zeros, and are not stored.
 #pragma once
 
 #include "kgen/mbarrier.cuh"
@@ -70,6 +70,39 @@ template <class Tile>
 KGEN_DEVICE void fetch_tile(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
     mbarrier_arrive_expect_tx(barrier, Tile::bytes);
     fetch_panels<Tile>(tile, maps, barrier, row, head, batch);
+}
+
+template <class Tile, int START = 0, class Half>
+KGEN_DEVICE void fetch_half_panels(uint32_t tile, const tile_maps<Half>& maps, uint32_t barrier, int half, int row, int head, int batch) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        constexpr uint16_t both = 3;
+        tma_load_multicast(tile + Tile::panel_offset(START) + half * Half::rows * width * 2, maps.of_width[maps.index(width)], barrier, both,
+                           START * 2 / Tile::element_bytes, row + half * Half::rows, head, batch);
+        fetch_half_panels<Tile, START + width>(tile, maps, barrier, half, row, head, batch);
+    }
+}
+
+// Half of a tile, for both blocks of a cluster: the tile's first row is `row`, and this block's half (0: the upper, 1: the lower one)
+// goes to both. Each block calls it with another half, and arrives at its own barrier, whose phase ends no sooner than the whole tile is
+// there. The maps are those of a tile half as high, `Half`. For one thread of each block.
+template <class Tile, class Half>
+KGEN_DEVICE void fetch_half_tile(uint32_t tile, const tile_maps<Half>& maps, uint32_t barrier, int half, int row, int head, int batch) {
+    static_assert(Half::rows * 2 == Tile::rows && Half::columns == Tile::columns && Half::element_bytes == Tile::element_bytes, "a half has half the rows");
+    static_assert(Half::rows % 8 == 0, "the swizzle repeats every 8 rows");
+    mbarrier_arrive_expect_tx(barrier, Tile::bytes);
+    fetch_half_panels<Tile>(tile, maps, barrier, half, row, head, batch);
+}
+
+// Starts storing the tile whose first row is `row` of a head and batch entry, as part of the thread's open group. Rows and columns that
+// the tensor does not have are not written. For one thread.
+template <class Tile, int START = 0>
+KGEN_DEVICE void store_panels(uint32_t tile, const tile_maps<Tile>& maps, int row, int head, int batch) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        tma_store(maps.of_width[maps.index(width)], tile + Tile::panel_offset(START), START * 2 / Tile::element_bytes, row, head, batch);
+        store_panels<Tile, START + width>(tile, maps, row, head, batch);
+    }
 }
 
 }  // namespace kgen

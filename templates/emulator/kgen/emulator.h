@@ -30,12 +30,29 @@ void kgen_emulator_multiprocessors(int count);
 
 }
 
-// Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
-#pragma GCC visibility push(hidden)
-
 namespace kgen {
 struct tensor_map;
 }
+
+namespace kgen::emulator {
+
+// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
+constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
+struct tensor_map_contents {
+    uint64_t mark;  // what tells a map from other bytes
+    const void* base;
+    uint64_t extents[5];
+    uint64_t strides[5];
+    uint16_t box[5];
+    uint8_t rank;
+    uint8_t element_bytes;
+    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
+};
+
+}  // namespace kgen::emulator
+
+// Inside one library the calls need no indirection, and several loaded libraries must not share a runtime.
+#pragma GCC visibility push(hidden)
 
 namespace kgen::emulator {
 
@@ -126,31 +143,29 @@ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, source at);
 bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at);
 void mbarrier_wait(uint32_t barrier, uint32_t parity, source at);
 
-// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
-constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
-struct tensor_map_contents {
-    uint64_t mark;  // what tells a map from other bytes
-    const void* base;
-    uint64_t extents[5];
-    uint64_t strides[5];
-    uint16_t box[5];
-    uint8_t rank;
-    uint8_t element_bytes;
-    uint8_t swizzle;  // 0: none, 1, 2, 3: a span of 32, 64, 128 bytes
-};
+// Clusters: blocks that reach each other.
+uint32_t cluster_rank();
+void cluster_sync(source at);
+uint32_t shared_of(uint32_t address, uint32_t rank, source at);
+void mbarrier_arrive_at(uint32_t address, source at);
+void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at);
 
 // Copies of whole tiles. `map` is a kgen::tensor_map, wherever it lies.
 void fence_proxy_async();
 void tma_prefetch_map(const tensor_map& map, source at);
 void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at);
+void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint32_t blocks, const int32_t* box, uint32_t rank, source at);
+void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint32_t rank, source at);
+void tma_store_commit();
+void tma_store_wait_read(uint32_t pending);
 
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 void add_global(float* pointer, float value, source at);
 
-// Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
-const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call);
+// Runs `enter(call)` as every thread of a grid, `cluster` blocks together. NULL if all went well, else what went wrong in one line.
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*), const void* call);
 
 int device_capability();
 int device_shared_memory();

@@ -35,4 +35,26 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
     emulator::tma_load(destination, map, barrier, box, 5, at);
 }
 
+// The same into the shared memory of several blocks of the cluster; it lands in each by itself.
+KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
+                                    int32_t c3, KGEN_AT) {
+    const int32_t box[] = {c0, c1, c2, c3};
+    emulator::tma_load_multicast(destination, map, barrier, blocks, box, 4, at);
+}
+
+// Starts copying the box that lies at `source` in shared memory to (c0, c1, ..) of the tensor, as part of the thread's open group.
+KGEN_DEVICE void tma_store(const tensor_map& map, uint32_t source, int32_t c0, int32_t c1, int32_t c2, int32_t c3, KGEN_AT) {
+    const int32_t box[] = {c0, c1, c2, c3};
+    emulator::tma_store(map, source, box, 4, at);
+}
+
+// Closes the group of the stores that this thread has started since the last commit.
+KGEN_DEVICE void tma_store_commit() { emulator::tma_store_commit(); }
+
+// Waits until all but the newest `GROUPS` groups of this thread have read their sources, which may then be overwritten.
+template <int GROUPS>
+KGEN_DEVICE void tma_store_wait_read() {
+    emulator::tma_store_wait_read(GROUPS);
+}
+
 }  // namespace kgen

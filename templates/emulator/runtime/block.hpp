@@ -2,7 +2,8 @@
 //
 // A warp's lanes run one after another until each has come to the next word at which they meet; the last to come does
 // the work of that word for all. When no lane of a warp can go on (a block barrier, or an end), the scheduler picks
-// another warp at random, from the seed. When no thread of the block can go on, that is a deadlock.
+// another warp at random, from the seed. When no thread of the block can go on, nor of those that run with it (cluster.hpp), that is
+// a deadlock.
 #pragma once
 
 namespace kgen::emulator {
@@ -10,6 +11,7 @@ namespace kgen::emulator {
 constexpr uint32_t LANES = 32;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
+constexpr uint32_t VISITOR = MAX_WARPS;  // in place of a warp: a thread of another block of the cluster
 
 // A copy that has been issued and has not landed.
 struct pending_copy {
@@ -19,6 +21,16 @@ struct pending_copy {
     uint32_t group;
     use issued;
     uint32_t interval;  // block barriers passed when it was issued
+};
+
+// A store by TMA that has not finished with its source.
+struct pending_store {
+    tensor_map_contents map;
+    int32_t first[5];                     // coordinates of the box's first element
+    uint32_t source;                      // offset in shared memory
+    uint32_t group;
+    use issued;
+    std::vector<unsigned char> contents;  // of the box, row after row; empty until it has been read
 };
 
 // What lies behind somebody, for the race detector. known[u]: all that warp u did before that step of it. `details`, which
@@ -37,6 +49,8 @@ struct device_thread : identity {
     bool ended;
     std::vector<pending_copy> copies;
     uint32_t open_group;  // number of the group that the next commit closes
+    std::vector<pending_store> stores;
+    uint32_t open_store_group;
     uint32_t ticks;       // counts its arrivals at mbarriers and its proxy fences
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
@@ -89,18 +103,34 @@ struct named_barrier {
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
 
-struct machine {
-    named_barrier barriers[NAMED_BARRIERS];
+// The last arrival of a thread of another block.
+struct far_arrival {
+    uint32_t rank, warp, lane;
+    uint32_t step, tick;  // of theirs
+    use used;
+};
+
+// What the running block has to itself, but for its memory and what this is used for.
+struct block_state {
+    uint32_t block = 0;
+    uint32_t rank = 0;  // in its cluster
+    std::unique_ptr<named_barrier[]> barriers = std::make_unique<named_barrier[]>(NAMED_BARRIERS);
     std::unique_ptr<device_thread[]> threads = std::make_unique<device_thread[]>(MAX_THREADS);
-    std::unique_ptr<warp[]> warps = std::make_unique<warp[]>(MAX_WARPS);
+    std::unique_ptr<warp[]> warps = std::make_unique<warp[]>(MAX_WARPS + 1);  // one for VISITOR
     uint32_t thread_count = 0;
     uint32_t warp_count = 0;
-    uint32_t alive = 0;       // threads that have not ended
     uint32_t at_barrier = 0;  // threads that wait in block_sync
     uint32_t interval = 0;    // block barriers passed
     uint32_t first_step = 1;  // steps below belong to earlier blocks
     bool detailed = false;    // mbarriers are in use: clocks have details
     uint32_t polls = 0;       // tests of mbarriers that failed since something last happened
+    std::vector<far_arrival> far_arrivals;
+};
+
+struct machine : block_state {
+    uint32_t cluster_size = 1;     // blocks that run together
+    uint32_t alive = 0;            // threads of theirs that have not ended
+    uint32_t at_cluster_sync = 0;  // ... that wait there
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};
@@ -190,13 +220,17 @@ void block_sync(source at) {
 }
 
 void check_unfinished_copies(const device_thread& t);
+void check_uncommitted_stores(const device_thread& t);
+bool pass_cluster_sync();
 
 inline void thread_main() {
     self.enter(self.call);
     device_thread& me = this_thread();
     check_unfinished_copies(me);
+    check_uncommitted_stores(me);
     me.ended = true;
     --self.alive;
+    pass_cluster_sync();
     leave(me, warp_of(me));
 }
 
@@ -226,19 +260,21 @@ inline std::string where_lanes_wait(uint32_t index) {
 
 std::string what_mbarriers_lack();
 
-inline void report_deadlock() {
-    const use nothing = {word::none, {"", 0}};
-    if (!self.violations.is_news("deadlock", nothing, nothing)) return;
-    std::string text = "no thread of the block can go on, barrier interval " + std::to_string(self.interval);
+// How far the block has come, and what it waits for.
+inline std::string where_block_waits() {
+    std::string text = "barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
-    text += what_mbarriers_lack();
-    self.violations.tell(text);
+    return text + what_mbarriers_lack();
 }
 
 // What the asynchronous proxy does beside the threads (tma.hpp).
 void forget_mbarriers();
 bool land_an_awaited_copy();
 void check_unfinished_tiles();
+void finish_stores();
+
+// What threads of other blocks have done to this one (cluster.hpp).
+void check_far_arrivals();
 
 // What warpgroups do together (warpgroup.hpp, wgmma.hpp).
 void forget_warpgroups();
@@ -248,14 +284,15 @@ void check_unfinished_products();
 
 constexpr uint32_t MOST_POLLS = 1u << 20;
 
-// Runs one block to its end, or until it can go no further; what is left then is simply forgotten.
-inline void run_block(uint32_t block, uint32_t thread_count) {
+// A block in which nothing has run yet.
+inline void start_block(uint32_t block, uint32_t thread_count) {
+    self.block = block;
     self.thread_count = thread_count;
     self.warp_count = thread_count / LANES;
-    self.alive = thread_count;
     self.at_barrier = 0;
     self.interval = 0;
-    std::fill_n(self.barriers, NAMED_BARRIERS, named_barrier{});
+    self.far_arrivals.clear();
+    std::fill_n(self.barriers.get(), NAMED_BARRIERS, named_barrier{});
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warp& w = self.warps[i];
         w.ready = ~0u;
@@ -278,30 +315,38 @@ inline void run_block(uint32_t block, uint32_t thread_count) {
         t.ended = false;
         t.copies.clear();
         t.open_group = 0;
+        t.stores.clear();
+        t.open_store_group = 0;
         t.ticks = t.fenced = t.waits_for = 0;
         t.acquired.clear();
-        prepare(t.place, self.stacks.top(i), thread_main);
+        prepare(t.place, self.stacks.top(self.rank * thread_count + i), thread_main);
     }
-    while (self.alive > 0) {
-        uint32_t runnable[MAX_WARPS];
-        uint32_t count = 0;
-        for (uint32_t i = 0; i < self.warp_count; ++i) {
-            if (self.warps[i].ready != 0) runnable[count++] = i;
-        }
-        if (count == 0 ? land_an_awaited_copy() : self.detailed && self.random.below(4) == 0 && land_an_awaited_copy()) continue;
-        if (count == 0 || self.polls > MOST_POLLS) {
-            report_deadlock();
-            break;
-        }
-        const uint32_t chosen = runnable[self.random.below(count)];
-        const warp& w = self.warps[chosen];
-        const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
-        resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
+}
+
+// Lets the block do something, a warp of it or a copy; false if it cannot go on by itself.
+inline bool go_on() {
+    uint32_t runnable[MAX_WARPS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        if (self.warps[i].ready != 0) runnable[count++] = i;
     }
-    if (self.alive == 0) {
+    if (count == 0 ? land_an_awaited_copy() : self.detailed && self.random.below(4) == 0 && land_an_awaited_copy()) return true;
+    if (count == 0 || self.polls > MOST_POLLS) return false;
+    const uint32_t chosen = runnable[self.random.below(count)];
+    const warp& w = self.warps[chosen];
+    const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
+    resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
+    return true;
+}
+
+// The block is at its end, or is given up.
+inline void finish_block(bool all_have_ended) {
+    if (all_have_ended) {
+        check_far_arrivals();
         check_unfinished_tiles();
         check_unfinished_products();
         check_warpgroups();
+        finish_stores();
     }
     for (uint32_t i = 0; i < self.warp_count; ++i) self.first_step = std::max(self.first_step, self.warps[i].step + 1);
 }

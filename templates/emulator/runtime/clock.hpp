@@ -7,6 +7,8 @@
 //   phases   of each mbarrier: what copies by TMA have landed before that phase of it
 //   products of each warp: what its products had read that it had waited for by then
 //
+// In a cluster (cluster.hpp) a clock also holds what lies behind in each other block: its warps' steps, and details like these.
+//
 // A lane that waits knows more than its warp until all 32 have waited for the same phase, or a warp_sync; until then it
 // keeps the snapshot of the phase for itself. So what one lane has waited for, others may use only behind a warp_sync.
 #pragma once
@@ -23,7 +25,13 @@ inline uint32_t tick_of(uint32_t thread) { return self.warp_count + thread; }
 inline uint32_t fence_of(uint32_t thread) { return self.warp_count + self.thread_count + thread; }
 inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.thread_count + mbarrier; }
 inline uint32_t products_of(uint32_t warp_index) { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS + warp_index; }
-inline uint32_t detail_count() { return products_of(self.warp_count); }
+inline uint32_t block_details() { return products_of(self.warp_count); }
+
+// In a cluster, where block `rank`'s steps begin, and its details.
+inline uint32_t steps_in(uint32_t rank) { return block_details() + rank * (self.warp_count + block_details()); }
+inline uint32_t details_in(uint32_t rank) { return steps_in(rank) + self.warp_count; }
+
+inline uint32_t detail_count() { return self.cluster_size == 1 ? block_details() : steps_in(self.cluster_size); }
 
 inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
@@ -40,6 +48,7 @@ struct snapshot {
     clock behind;
     uint32_t mbarrier;
     uint32_t lanes[MAX_WARPS];  // who has waited
+    bool from_afar;             // threads of other blocks have arrived in the phase
 };
 
 inline void start_details() {

@@ -32,29 +32,27 @@ inline uint32_t shared_memory_limit(int capability) {
 
 int device_shared_memory() { return static_cast<int>(shared_memory_limit(settings.capability)); }
 
-const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, void (*enter)(const void*), const void* call) {
+constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // that every device with clusters takes
+
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*), const void* call) {
     const std::lock_guard<std::mutex> turn(settings.one_launch);
     self.violations.clear();
     if (shared_bytes > shared_memory_limit(settings.capability)) return "invalid argument (cudaErrorInvalidValue)";
-    if (threads == 0 || threads > MAX_THREADS) return "invalid configuration argument (cudaErrorInvalidConfiguration)";
+    const bool clusters = cluster == 1 || (settings.capability >= 90 && cluster > 1 && cluster <= MOST_BLOCKS_OF_CLUSTER && blocks % cluster == 0);
+    if (threads == 0 || threads > MAX_THREADS || !clusters) return "invalid configuration argument (cudaErrorInvalidConfiguration)";
     if (threads % LANES != 0) return "the emulator runs whole warps: the number of threads must be a multiple of 32";
-    if (!self.stacks.reserve(threads)) return "out of memory (cudaErrorMemoryAllocation)";
+    if (!self.stacks.reserve(threads * cluster)) return "out of memory (cudaErrorMemoryAllocation)";
+    reserve_blocks(cluster);
+    self.violations.name_blocks(cluster == 1 ? nullptr : &self.block);
     self.enter = enter;
     self.call = call;
     self.random = {settings.seed};
     uint32_t block = 0;
-    for (; block < blocks && self.violations.empty(); ++block) {
-        if (self.first_step > UINT32_MAX / 2) {
-            races.forget();
-            self.first_step = 1;
-        }
-        shared.prepare(shared_bytes);
-        races.prepare(shared_bytes, threads / LANES);
-        run_block(block, threads);
-    }
+    for (; block < blocks && self.violations.empty(); block += cluster) run_cluster(block, threads, shared_bytes);
     current = nullptr;
+    write_late_stores();
     if (self.violations.empty()) return nullptr;
-    self.violations.finish(name, block - 1, blocks, settings.seed);
+    self.violations.finish(name, block - cluster, cluster, blocks, settings.seed);
     return self.violations.first_line();
 }
 

@@ -23,7 +23,8 @@ struct mbarrier {
     write_record made;  // its initialisation, for the race detector
     bool fenced;        // ... and the asynchronous proxy knows of it
     clock arriving;     // what those that have arrived knew
-    uint32_t lanes[MAX_WARPS];         // who has arrived in the current phase
+    std::vector<uint32_t> lanes;       // who has arrived in the current phase: a word for each warp of each block of the cluster
+    bool from_afar;                    // ... threads of other blocks too
     std::shared_ptr<snapshot> ended;   // what the last phase showed at its end
     std::vector<pending_tile> copies;  // whose bytes it counts
 };
@@ -43,25 +44,34 @@ inline std::string text_of(const mbarrier& b) { return "the mbarrier at shared m
 
 inline void complain_of_mbarrier(const char* kind, const use& used, const std::string& what) {
     if (!self.violations.is_news(kind, used, used)) return;
-    self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + " lane " + std::to_string(current->lane) + ": " + what);
+    const bool is_visitor = current->block != self.block;
+    self.violations.tell(who(used, is_visitor ? VISITOR : current->warp, current->lane) + ": " + what);
 }
 
-// The mbarrier at an address; NULL, with a report, where there is none that this thread may use.
-inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
-    const device_thread& me = this_thread();
-    const uint32_t offset = address - SHARED_BASE;
-    const auto found = std::find_if(mbarriers.begin(), mbarriers.end(), [&](const mbarrier& b) { return b.offset == offset; });
+// The mbarrier where the access is; NULL, with a report, where there is none that it may use.
+inline mbarrier* mbarrier_for(const access& a) {
+    const auto found = std::find_if(mbarriers.begin(), mbarriers.end(), [&](const mbarrier& b) { return b.offset == a.offset; });
     if (found == mbarriers.end()) {
-        complain_of_mbarrier("mbarrier", used, "there is no mbarrier at shared memory offset " + std::to_string(offset));
+        complain_of_mbarrier("mbarrier", a.used, "there is no mbarrier at shared memory offset " + std::to_string(a.offset));
         return nullptr;
     }
     const write_record& made = found->made;
-    const access a = {offset, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
-    const bool own = made.warp == me.warp && made.lane == me.lane;
-    if (!own && made.step >= warp_of(me).known[made.warp] && !knows_in_detail(a, made.warp, made.lane, made.step, made.tick)) {
-        complain_of_mbarrier("race", used, text_of(*found) + " is used with no block_sync since its " + text_of(self.uses[made.used]));
+    const bool own = made.warp == a.warp && made.lane == a.lane;
+    if (!own && made.step >= self.warps[a.warp].known[made.warp] && !knows_in_detail(a, made.warp, made.lane, made.step, made.tick)) {
+        const char* missing = a.warp == VISITOR ? "cluster_sync" : "block_sync";
+        complain_of_mbarrier("race", a.used, text_of(*found) + " is used with no " + missing + " since its " + text_of(self.uses[made.used]));
     }
     return &*found;
+}
+
+// The same at an address of the running thread's.
+inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
+    if (is_of_cluster(address)) {
+        complain_of_mbarrier("cluster", used, beyond_reach(address));
+        return nullptr;
+    }
+    const device_thread& me = this_thread();
+    return mbarrier_for({address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used});
 }
 
 void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
@@ -80,6 +90,7 @@ void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
     b.arrivals = b.pending = arrivals;
     b.made = {a.step, tick_now(a), self.uses.number_of(used), static_cast<uint8_t>(me.warp), static_cast<uint8_t>(me.lane), 15};
     b.arriving.details.assign(detail_count(), 0);
+    b.lanes.assign(self.cluster_size * self.warp_count, 0);
     mbarriers.push_back(std::move(b));
 }
 
@@ -99,9 +110,10 @@ inline void end_phase_if_complete(mbarrier& b) {
     const auto index = static_cast<uint32_t>(&b - mbarriers.data());
     ++b.phase;
     b.pending = b.arrivals;
-    std::fill_n(b.lanes, MAX_WARPS, 0u);
+    std::fill(b.lanes.begin(), b.lanes.end(), 0u);
     b.arriving.details[phase_of(index)] = b.phase;
-    b.ended = std::make_shared<snapshot>(snapshot{b.arriving, index, {}});
+    b.ended = std::make_shared<snapshot>(snapshot{b.arriving, index, {}, b.from_afar});
+    b.from_afar = false;
     for (uint32_t i = 0; i < self.thread_count; ++i) {
         device_thread& t = self.threads[i];
         if (t.waits_for != index + 1 || !has_ended(b, t.parity)) continue;
@@ -110,16 +122,26 @@ inline void end_phase_if_complete(mbarrier& b) {
     }
 }
 
-// What the lane knows, and what it has done, from now on belongs to the phase.
-inline void publish(device_thread& me, mbarrier& b) {
-    warp& w = warp_of(me);
-    join(b.arriving, w);
-    for (const std::shared_ptr<snapshot>& shown : me.acquired) join(b.arriving, shown->behind);
-    std::vector<uint32_t>& details = b.arriving.details;
-    details[tick_of(me.thread)] = ++me.ticks;
-    details[fence_of(me.thread)] = me.fenced;
-    b.lanes[me.warp] |= 1u << me.lane;
-    if (b.lanes[me.warp] == ~0u) details[epoch_of(me.warp)] = ++w.epoch;
+// Adds what the lane of warp `w` knows, and what it has done, to a clock of their block.
+inline void publish(device_thread& me, const warp& w, clock& to) {
+    join(to, w);
+    for (const std::shared_ptr<snapshot>& shown : me.acquired) join(to, shown->behind);
+    to.details[tick_of(me.thread)] = ++me.ticks;
+    to.details[fence_of(me.thread)] = me.fenced;
+}
+
+// The lane is one of those of its warp that arrive in a phase. When all have, what they did together belongs to it.
+inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clock& to) {
+    lanes |= 1u << me.lane;
+    if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
+}
+
+// False, with a report, if the phase lacks no arrival.
+inline bool takes_arrival(const mbarrier& b, const use& used) {
+    if (b.pending != 0) return true;
+    complain_of_mbarrier("mbarrier", used, "one arrival too many at " + text_of(b) + ", which takes " + std::to_string(b.arrivals) + " a phase, in phase " +
+                                               std::to_string(b.phase));
+    return false;
 }
 
 inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
@@ -128,11 +150,10 @@ inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
     if (bytes > MOST_ARRIVALS || b->bytes + bytes > MOST_ARRIVALS) {
         return complain_of_mbarrier("mbarrier", used, text_of(*b) + " would expect " + std::to_string(b->bytes + bytes) + " bytes; it counts to 2^20 - 1");
     }
-    if (b->pending == 0) {
-        return complain_of_mbarrier("mbarrier", used, "one arrival too many at " + text_of(*b) + ", which takes " + std::to_string(b->arrivals) +
-                                                          " a phase, in phase " + std::to_string(b->phase));
-    }
-    publish(this_thread(), *b);
+    if (!takes_arrival(*b, used)) return;
+    device_thread& me = this_thread();
+    publish(me, warp_of(me), b->arriving);
+    publish_epoch(me, warp_of(me), b->lanes[self.rank * self.warp_count + me.warp], b->arriving);
     b->bytes += bytes;
     --b->pending;
     end_phase_if_complete(*b);
@@ -183,6 +204,9 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
         b = &mbarriers[index];  // others may have been made meanwhile
     }
     if (!has_ended(*b, parity)) return false;
+    if (b->ended != nullptr && b->ended->from_afar && used.which != word::mbarrier_wait_cluster) {
+        complain_of_mbarrier("cluster", used, "threads of other blocks have arrived at " + text_of(*b) + "; only mbarrier_wait_cluster shows what they have done");
+    }
     acquire(me, b->ended);
     return true;
 }
@@ -197,6 +221,10 @@ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at) {
 
 void mbarrier_wait(uint32_t barrier, uint32_t parity, source at) {
     wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait, at});
+}
+
+void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at) {
+    wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait_cluster, at});
 }
 
 // For the report of a deadlock: a line for each mbarrier that somebody waits for.

@@ -38,7 +38,7 @@ struct chunk_record {
     uint16_t in_flight;  // 1 + the thread whose asynchronous copy has this chunk as destination, or 1 + MAX_THREADS + the
                          // mbarrier that counts a copy by TMA; 0: none
     uint16_t mbarriers;  // which of the bytes are mbarriers'
-    uint16_t products;   // that read the chunk and are not finished
+    uint16_t readers;    // products and stores by TMA that read the chunk and are not finished
     bool whole;          // the four writes are one
 };
 
@@ -75,6 +75,13 @@ inline bool is_fenced(const access& a, const write_record& w) {
     return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return w.tick < shown->behind.details[fence_of(writer)]; });
 }
 
+// "load_shared (x.cu:71) of warp 2 lane 5"
+inline std::string who(const use& used, uint32_t warp_index, uint32_t lane) {
+    if (warp_index == TMA) return text_of(used);
+    if (warp_index == VISITOR) return text_of(used) + " of another block";
+    return text_of(used) + " of warp " + std::to_string(warp_index) + (lane >= LANES ? "" : " lane " + std::to_string(lane));
+}
+
 class race_detector {
   public:
     // Makes room for a block. Records of earlier blocks need no clearing: their steps are below `first_step`.
@@ -82,7 +89,7 @@ class race_detector {
         chunks_ = (shared_bytes + CHUNK - 1) / CHUNK;
         if (records_.size() < chunks_) records_.resize(chunks_);
         if (reads_.size() < static_cast<size_t>(chunks_) * warps) reads_.resize(static_cast<size_t>(chunks_) * warps);
-        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = records_[i].products = 0;
+        for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = records_[i].readers = 0;
     }
 
     // After ~2^31 steps the clocks start again.
@@ -93,13 +100,7 @@ class race_detector {
 
     void read(const access& a) {
         check_contents(a, false);
-        read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
-        if (last.step == a.step) {
-            last.lane = last.lane == a.lane ? a.lane : ALL_LANES;
-            last.bytes |= a.bytes;
-        } else {
-            last = {a.step, tick_now(a), self.uses.number_of(a.used), a.bytes, a.lane};
-        }
+        record_read(a);
     }
 
     void write(const access& a) {
@@ -107,7 +108,7 @@ class race_detector {
         chunk_record& record = records_[index];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
         if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
-        if (record.products != 0) report_unfinished_product(a);
+        if (record.readers != 0) report_unfinished_reader(a);
         check_reads(a);
         const uint16_t used = self.uses.number_of(a.used);
         const uint32_t tick = tick_now(a);
@@ -149,7 +150,7 @@ class race_detector {
         chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
         if ((record.mbarriers & a.bytes) != 0) report_mbarrier(a, "writes");
-        if (record.products != 0) report_unfinished_product(a);
+        if (record.readers != 0) report_unfinished_reader(a);
         check_reads(a);
         for (uint32_t word = 0; word < (record.whole ? 1u : 4u); ++word) {
             const write_record& w = record.writes[word];
@@ -172,15 +173,21 @@ class race_detector {
         record.writes[0].tick = phase;
     }
 
-    // A product of the warp, which reads by the asynchronous proxy, from now until it is finished.
-    void product_issued(const access& a) {
+    // A product of the warp, or a store by TMA of the lane, reads by the asynchronous proxy, from now until it is finished.
+    void proxy_reads(const access& a) {
         check_contents(a, true);
-        ++records_[a.offset / CHUNK].products;
+        ++records_[a.offset / CHUNK].readers;
     }
 
-    // It is finished, and the warp has waited `waits` times before.
+    // A store has finished with its source: as if its thread had read that just now.
+    void store_finished(const access& a) {
+        --records_[a.offset / CHUNK].readers;
+        record_read(a);
+    }
+
+    // A product is finished, and the warp has waited `waits` times before.
     void product_finished(const access& a, uint32_t waits) {
-        --records_[a.offset / CHUNK].products;
+        --records_[a.offset / CHUNK].readers;
         read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
         if (last.step == a.step && last.lane != PRODUCTS) {
             last.lane = ALL_LANES;
@@ -200,6 +207,16 @@ class race_detector {
     std::vector<chunk_record> records_;
     std::vector<read_record> reads_;  // [warp][chunk]
     uint32_t chunks_ = 0;
+
+    void record_read(const access& a) {
+        read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
+        if (last.step == a.step) {
+            last.lane = last.lane == a.lane ? a.lane : ALL_LANES;
+            last.bytes |= a.bytes;
+        } else {
+            last = {a.step, tick_now(a), self.uses.number_of(a.used), a.bytes, a.lane};
+        }
+    }
 
     // What a read must find: nothing on its way, everything written, and that behind it.
     void check_contents(const access& a, bool by_proxy) const {
@@ -237,11 +254,6 @@ class race_detector {
         return self.detailed && knows_in_detail(a, w.warp, w.lane, w.step, w.tick);
     }
 
-    static std::string who(const use& used, uint32_t warp_index, uint32_t lane) {
-        if (warp_index == TMA) return text_of(used);
-        return text_of(used) + " of warp " + std::to_string(warp_index) + (lane >= LANES ? "" : " lane " + std::to_string(lane));
-    }
-
     static std::string place(const access& a) {
         return "shared memory offset " + std::to_string(a.offset) + ", barrier interval " + std::to_string(self.interval);
     }
@@ -249,7 +261,7 @@ class race_detector {
     static void report_race(const access& a, const char* does, const char* done, uint16_t used, uint32_t warp_index, uint32_t lane) {
         const use& other = self.uses[used];
         if (!self.violations.is_news("race", a.used, other)) return;
-        const char* missing = warp_index == TMA ? "mbarrier_wait" : a.warp == warp_index ? "warp_sync" : self.detailed ? "block_sync or mbarrier" : "block_sync";
+        const char* missing = warp_index == TMA ? "mbarrier_wait" : a.warp == VISITOR ? "mbarrier_arrive_at or cluster_sync" : a.warp == warp_index ? "warp_sync" : self.detailed ? "block_sync or mbarrier" : "block_sync";
         self.violations.tell(who(a.used, a.warp, a.lane) + " " + does + " what " + who(other, warp_index, lane) + " has " + done + ", with no " + missing +
                              " between them: " + place(a));
     }
@@ -278,7 +290,14 @@ class race_detector {
 
     static void report_tile_in_flight(const access& a, const char* does, uint32_t mbarrier);
 
-    static void report_unfinished_product(const access& a);
+    static void report_unfinished_reader(const access& a) {
+        if (!report_unfinished_product(a)) report_unfinished_store(a);
+    }
+
+    // False if none reads the chunk.
+    static bool report_unfinished_product(const access& a);
+
+    static void report_unfinished_store(const access& a);
 
     static void report_unwritten(const access& a) {
         if (!self.violations.is_news("unwritten", a.used, a.used)) return;

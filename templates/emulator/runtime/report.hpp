@@ -35,8 +35,14 @@ enum class word : uint8_t {
     mbarrier_try_wait,
     mbarrier_test_wait,
     mbarrier_wait,
+    mbarrier_wait_cluster,
+    mbarrier_arrive_at,
+    shared_of,
+    cluster_sync,
     tma_prefetch_map,
     tma_load,
+    tma_load_multicast,
+    tma_store,
     matrix_descriptor,
     wgmma,
     wgmma_transposed,
@@ -54,7 +60,8 @@ inline const char* name_of(word which) {
                                         "stmatrix_x4",  "stmatrix_x4_transposed", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
                                         "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
                                         "mbarrier_init", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_try_wait", "mbarrier_test_wait",
-                                        "mbarrier_wait", "tma_prefetch_map", "tma_load", "matrix_descriptor", "wgmma", "wgmma_transposed", "wgmma_registers",
+                                        "mbarrier_wait", "mbarrier_wait_cluster", "mbarrier_arrive_at", "shared_of", "cluster_sync", "tma_prefetch_map", "tma_load",
+                                        "tma_load_multicast", "tma_store", "matrix_descriptor", "wgmma", "wgmma_transposed", "wgmma_registers",
                                         "wgmma_fence", "wgmma_commit", "wgmma_wait", "hold", "release_registers", "claim_registers"};
     return names[static_cast<int>(which)];
 }
@@ -102,6 +109,9 @@ class report {
 
     bool empty() const { return entries_.empty(); }
 
+    // From now on each text names the block that it is about, whose number stands there; NULL where only one runs.
+    void name_blocks(const uint32_t* block) { block_ = block; }
+
     // True if this violation is new and its text is wanted; a known one is only counted.
     bool is_news(const char* kind, const use& first, const use& second) {
         for (entry& e : entries_) {
@@ -119,13 +129,16 @@ class report {
     }
 
     // The text of the violation that is_news() has just accepted.
-    void tell(std::string text) { entries_.back().text = entries_.back().kind + (": " + std::move(text)); }
+    void tell(const std::string& text) {
+        entries_.back().text = entries_.back().kind + std::string(": ") + (block_ == nullptr ? "" : "block " + std::to_string(*block_) + ": ") + text;
+    }
 
-    // "`name`, block 0 of 4: ..." and a line (or more) for each violation.
-    void finish(const char* name, uint32_t block, uint32_t blocks, uint64_t seed) {
+    // "`name`, block 0 of 4: ..." and a line (or more) for each violation. `ran` blocks were running, the first of them `block`.
+    void finish(const char* name, uint32_t block, uint32_t ran, uint32_t blocks, uint64_t seed) {
         const std::string& first = entries_.front().text;
         first_line_ = first.substr(0, first.find('\n'));
-        text_ = std::string("`") + name + "`, block " + std::to_string(block) + " of " + std::to_string(blocks) + ", seed " + std::to_string(seed) + ":\n";
+        const std::string numbers = ran == 1 ? " " + std::to_string(block) : "s " + std::to_string(block) + "-" + std::to_string(block + ran - 1);
+        text_ = std::string("`") + name + "`, block" + numbers + " of " + std::to_string(blocks) + ", seed " + std::to_string(seed) + ":\n";
         for (const entry& e : entries_) {
             text_ += "  " + e.text;
             if (e.count > 1) text_ += " [" + std::to_string(e.count) + " times]";
@@ -149,6 +162,7 @@ class report {
     uint64_t left_out_ = 0;
     std::string text_;
     std::string first_line_;
+    const uint32_t* block_ = nullptr;
 };
 
 }  // namespace kgen::emulator

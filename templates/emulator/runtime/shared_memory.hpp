@@ -5,6 +5,19 @@ namespace kgen::emulator {
 
 constexpr int POISON = 0xff;  // as a byte of any floating-point format, part of a NaN
 
+// Addresses that shared_of() gives: of block `rank` of the cluster, and no other word's.
+constexpr uint32_t CLUSTER_BASE = 1u << 28;
+constexpr uint32_t CLUSTER_STRIDE = 1u << 20;
+
+inline bool is_of_cluster(uint32_t address) { return address >= CLUSTER_BASE; }
+inline uint32_t rank_of(uint32_t cluster_address) { return (cluster_address - CLUSTER_BASE) / CLUSTER_STRIDE; }
+inline uint32_t own_address(uint32_t cluster_address) { return (cluster_address - CLUSTER_BASE) % CLUSTER_STRIDE; }
+
+inline std::string beyond_reach(uint32_t address) {
+    return "shared memory offset " + std::to_string(own_address(address) - SHARED_BASE) + " of block " + std::to_string(rank_of(address)) +
+           " of the cluster, which only mbarrier_arrive_at reaches";
+}
+
 class shared_memory {
   public:
     void prepare(uint32_t bytes) {
@@ -16,10 +29,15 @@ class shared_memory {
     unsigned char* at(uint32_t address, uint32_t bytes, const use& used, uint32_t warp_index, uint32_t lane) {
         const uint32_t offset = address - SHARED_BASE;
         if (address >= SHARED_BASE && offset <= bytes_ && bytes_ - offset >= bytes && offset % bytes == 0) return memory_.data() + offset;
+        if (is_of_cluster(address)) {
+            if (self.violations.is_news("cluster", used, used)) {
+                self.violations.tell(who(used, warp_index, lane) + ": " + beyond_reach(address));
+            }
+            return nullptr;
+        }
         const bool inside = address >= SHARED_BASE && offset <= bytes_ && bytes_ - offset >= bytes;
         if (self.violations.is_news(inside ? "misaligned" : "out of bounds", used, used)) {
-            self.violations.tell(text_of(used) + " of warp " + std::to_string(warp_index) + " lane " + std::to_string(lane) + ": " + std::to_string(bytes) +
-                                 " bytes at shared memory offset " + std::to_string(static_cast<int32_t>(offset)) + " of " + std::to_string(bytes_));
+            self.violations.tell(who(used, warp_index, lane) + ": " + std::to_string(bytes) + " bytes at shared memory offset " + std::to_string(static_cast<int32_t>(offset)) + " of " + std::to_string(bytes_));
         }
         return nullptr;
     }

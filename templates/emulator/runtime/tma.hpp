@@ -11,7 +11,7 @@ void fence_proxy_async() {
     fence_own_mbarriers();
 }
 
-constexpr uint32_t TMA_DESTINATION_ALIGNMENT = 128;
+constexpr uint32_t TMA_ALIGNMENT = 128;  // of a box in shared memory
 
 // The map's contents; NULL, with a report, if it is none or has another rank.
 inline const tensor_map_contents* contents_of(const tensor_map& map, uint32_t rank, const use& used) {
@@ -61,33 +61,50 @@ inline box_row row_of(const tensor_map_contents& map, const int32_t* first, uint
 // Where a chunk that would lie at `address` is put: bits 4.. of the address are flipped by bits 7.. of it.
 inline uint32_t swizzled_address(uint32_t address, uint8_t swizzle) { return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4; }
 
+// Whether the thread may read the rows of a box that lie in the tensor; otherwise it is reported.
+inline void check_box_is_readable(const tensor_map_contents& map, const int32_t* first, const use& used) {
+    for (uint32_t row = 0; row < box_rows(map); ++row) {
+        const box_row r = row_of(map, first, row);
+        if (r.bytes != 0) tensors.allows_box_row(r.from, r.bytes, used);
+    }
+}
+
+// False, with a report, if the whole box is not in shared memory, or does not start where boxes do.
+inline bool box_is_in_shared_memory(uint32_t address, uint32_t bytes, const use& used, uint32_t warp_index, uint32_t lane) {
+    const uint32_t offset = address - SHARED_BASE;
+    if (offset % TMA_ALIGNMENT != 0) {
+        complain_of_mbarrier("misaligned", used, "shared memory offset " + std::to_string(offset) + " is not a multiple of 128");
+        return false;
+    }
+    // The last chunk is there if the whole box is.
+    if (bytes > CHUNK && shared.at(address, CHUNK, used, warp_index, lane) == nullptr) return false;
+    return shared.at(address + bytes - CHUNK, CHUNK, used, warp_index, lane) != nullptr;
+}
+
+// Starts a copy into the running block, counted by its mbarrier `b`. `by` is who asks for it.
+inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint32_t destination, mbarrier& b, const access& by) {
+    const use& used = by.used;
+    if (!b.fenced) complain_of_mbarrier("proxy", used, text_of(b) + " counts its bytes, and no fence_mbarrier_init has followed " + text_of(self.uses[b.made.used]));
+    const uint32_t bytes = row_bytes(map) * box_rows(map);
+    if (!box_is_in_shared_memory(destination, bytes, used, by.warp, by.lane)) return;
+    pending_tile copy = {map, {}, destination - SHARED_BASE, bytes, used, by.warp, by.lane, self.interval};
+    std::copy_n(box, map.rank, copy.first);
+    const auto index = static_cast<uint32_t>(&b - mbarriers.data());
+    for (uint32_t i = 0; i < bytes; i += CHUNK) {
+        races.tile_issued({copy.destination + i, 0xffff, by.lane, by.warp, by.step, used}, index);
+        memset(shared.at(destination + i, CHUNK, used, by.warp, by.lane), POISON, CHUNK);
+    }
+    b.copies.push_back(copy);
+}
+
 void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at) {
-    device_thread& me = this_thread();
+    const device_thread& me = this_thread();
     const use used = {word::tma_load, at};
     const tensor_map_contents* c = contents_of(map, rank, used);
     mbarrier* b = mbarrier_at(barrier, used);
     if (c == nullptr || b == nullptr) return;
-    if (!b->fenced) complain_of_mbarrier("proxy", used, text_of(*b) + " counts its bytes, and no fence_mbarrier_init has followed " + text_of(self.uses[b->made.used]));
-    const uint32_t bytes = row_bytes(*c) * box_rows(*c);
-    const uint32_t offset = destination - SHARED_BASE;
-    if (offset % TMA_DESTINATION_ALIGNMENT != 0) {
-        return complain_of_mbarrier("misaligned", used, "shared memory offset " + std::to_string(offset) + " is not a multiple of 128");
-    }
-    // The last chunk is there if the whole box is.
-    if (bytes > CHUNK && shared.at(destination, CHUNK, used, me.warp, me.lane) == nullptr) return;
-    if (shared.at(destination + bytes - CHUNK, CHUNK, used, me.warp, me.lane) == nullptr) return;
-    pending_tile copy = {*c, {}, offset, bytes, used, me.warp, me.lane, self.interval};
-    std::copy_n(box, rank, copy.first);
-    for (uint32_t row = 0; row < box_rows(*c); ++row) {
-        const box_row r = row_of(*c, copy.first, row);
-        if (r.bytes != 0) tensors.allows_box_row(r.from, r.bytes, used);
-    }
-    const auto index = static_cast<uint32_t>(b - mbarriers.data());
-    for (uint32_t i = 0; i < bytes; i += CHUNK) {
-        races.tile_issued(access_of(me, destination + i, CHUNK, used), index);
-        memset(shared.at(destination + i, CHUNK, used, me.warp, me.lane), POISON, CHUNK);
-    }
-    b->copies.push_back(copy);
+    check_box_is_readable(*c, box, used);
+    start_copy(*c, box, destination, *b, access_of(me, destination, CHUNK, used));
 }
 
 // One of the copies whose bytes the mbarrier counts, at random.

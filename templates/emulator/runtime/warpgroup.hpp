@@ -24,7 +24,7 @@ struct warpgroup {
     uint32_t registers;             // that each thread has; 0: what it started with
 };
 
-static warpgroup warpgroups[MAX_WARPS / WARPS_OF_GROUP];
+static std::vector<warpgroup> warpgroups(MAX_WARPS / WARPS_OF_GROUP);  // of the running block
 
 void forget_warpgroups() {
     for (warpgroup& g : warpgroups) g = {};

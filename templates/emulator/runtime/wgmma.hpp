@@ -48,7 +48,7 @@ struct warp_products {
     std::vector<fenced_registers> returned;  // each D that the warp has had back
 };
 
-static warp_products products[MAX_WARPS];
+static std::vector<warp_products> products(MAX_WARPS);  // of the running block
 
 void forget_products() {
     for (warp_products& p : products) p = {};
@@ -60,6 +60,7 @@ constexpr int WGMMA_CAPABILITY = 90;
 constexpr uint32_t FLOATS_OF_TILE = 16 * 8;
 
 void check_matrix_descriptor(uint32_t address, uint32_t stride, source at) {
+    if (is_of_cluster(address)) return complain_of_warp("cluster", {word::matrix_descriptor, at}, beyond_reach(address));
     if (address % CHUNK == 0 && stride % CHUNK == 0) return;
     complain_of_warp("misaligned", {word::matrix_descriptor, at}, "address " + std::to_string(address) + " and stride " + std::to_string(stride) +
                                                                       " are not both multiples of 16");
@@ -213,7 +214,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     bool inside = true;
     each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
     if (!inside) return;
-    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { races.product_issued(product_access(p, index, address)); });
+    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { races.proxy_reads(product_access(p, index, address)); });
     ++p.d->in_flight;
     mine.pending.push_back(std::move(p));
 }
@@ -352,18 +353,21 @@ void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at) {
     for (uint32_t lane = 0; lane < LANES; ++lane) give_back(index, lane, static_cast<const float*>(w.operands[lane].result), tiles, used);
 }
 
-void race_detector::report_unfinished_product(const access& a) {
+bool race_detector::report_unfinished_product(const access& a) {
     const uint32_t chunk = a.offset / CHUNK * CHUNK;
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         for (const pending_product& p : products[i].pending) {
             bool reads = false;
             each_chunk_of_both(p, i, [&](uint32_t address, uint32_t, uint32_t) { reads = reads || address - SHARED_BASE == chunk; });
             if (!reads) continue;
-            if (!self.violations.is_news("race", a.used, p.issued)) return;
-            return self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + text_of(p.issued) + " of warp " + std::to_string(i) +
-                                        " reads, which is not finished for want of a wgmma_wait: " + place(a));
+            if (self.violations.is_news("race", a.used, p.issued)) {
+                self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + text_of(p.issued) + " of warp " + std::to_string(i) +
+                                     " reads, which is not finished for want of a wgmma_wait: " + place(a));
+            }
+            return true;
         }
     }
+    return false;
 }
 
 void check_unfinished_products() {

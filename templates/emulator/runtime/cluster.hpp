@@ -1,0 +1,182 @@
+// Clusters: blocks that run at the same time, each with a memory, barriers and clocks of its own. All other parts know of one block,
+// the running one; the others of its cluster rest, and what they have takes its place when their turn comes. So a word that reaches another
+// block is a visit there.
+#pragma once
+
+namespace kgen::emulator {
+
+// A block of the cluster while another one runs.
+struct resting_block {
+    block_state state;
+    shared_memory memory;
+    race_detector accesses;
+    std::vector<mbarrier> barriers;
+    std::vector<warpgroup> groups = std::vector<warpgroup>(MAX_WARPS / WARPS_OF_GROUP);
+    std::vector<warp_products> pending = std::vector<warp_products>(MAX_WARPS);
+};
+
+static std::vector<resting_block> resting;  // [rank]; the running block's is not in use
+
+inline void exchange(resting_block& other) {
+    std::swap(static_cast<block_state&>(self), other.state);
+    std::swap(shared, other.memory);
+    std::swap(races, other.accesses);
+    std::swap(mbarriers, other.barriers);
+    std::swap(warpgroups, other.groups);
+    std::swap(products, other.pending);
+}
+
+// Makes block `rank` the running one.
+inline void switch_to(uint32_t rank) {
+    if (rank == self.rank) return;
+    exchange(resting[self.rank]);
+    exchange(resting[rank]);
+}
+
+// Within its scope block `rank` is the running one, whosever thread it is that runs.
+class visit {
+  public:
+    explicit visit(uint32_t rank) : from_(self.rank) { switch_to(rank); }
+    ~visit() { switch_to(from_); }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+
+  private:
+    uint32_t from_;
+};
+
+template <class Action>
+inline void each_block(Action&& action) {
+    for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
+        const visit there(rank);
+        action();
+    }
+}
+
+// Room for the blocks of a cluster.
+inline void reserve_blocks(uint32_t count) {
+    self.cluster_size = count;
+    while (resting.size() < count) {
+        resting.emplace_back();
+        resting.back().state.rank = static_cast<uint32_t>(resting.size()) - 1;
+    }
+}
+
+inline clock empty_clock() { return {{}, std::vector<uint32_t>(detail_count(), 0)}; }
+
+// A clock of block `from` in the terms of block `to`: what lies behind there is in the clock itself, and the rest in its details.
+inline clock translated(const clock& c, uint32_t from, uint32_t to) {
+    clock t = empty_clock();
+    const auto put = [&](uint32_t rank, const uint32_t* steps, const uint32_t* details) {
+        std::copy_n(steps, self.warp_count, rank == to ? t.known : &t.details[steps_in(rank)]);
+        std::copy_n(details, block_details(), rank == to ? t.details.data() : &t.details[details_in(rank)]);
+    };
+    for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
+        if (rank == from) {
+            put(rank, c.known, c.details.data());
+        } else {
+            put(rank, &c.details[steps_in(rank)], &c.details[details_in(rank)]);
+        }
+    }
+    return t;
+}
+
+// Where the lanes of a warp that have not ended wait, they must wait for the same reason.
+inline void check_warps_are_whole() {
+    for (uint32_t i = 0; i < self.thread_count; ++i) {
+        const device_thread& t = self.threads[i];
+        const device_thread& next = self.threads[i / LANES * LANES + (i + 1) % LANES];
+        if (t.ended || next.ended || t.waiting == next.waiting || !self.violations.is_news("cluster", t.waiting, next.waiting)) continue;
+        self.violations.tell("lanes of warp " + std::to_string(t.warp) + " have come to different words, " + text_of(t.waiting) + " and " + text_of(next.waiting));
+    }
+}
+
+// Everybody knows now what all have done, and goes on.
+inline void pass_block() {
+    ++self.interval;
+    self.polls = 0;
+    for (uint32_t i = 0; i < self.warp_count; ++i) ++self.warps[i].step;
+    for (uint32_t i = 0; i < self.warp_count; ++i) {
+        for (uint32_t u = 0; u < self.warp_count; ++u) self.warps[i].known[u] = self.warps[u].step;
+    }
+    for (uint32_t i = 0; i < self.thread_count; ++i) {
+        const device_thread& t = self.threads[i];
+        if (!t.ended) warp_of(t).ready |= 1u << t.position;
+    }
+    if (self.detailed) share_details_in_block();
+}
+
+// Lets all go on who wait in cluster_sync, if nobody is missing.
+bool pass_cluster_sync() {
+    if (self.at_cluster_sync == 0 || self.at_cluster_sync != self.alive) return false;
+    self.at_cluster_sync = 0;
+    std::vector<clock> known;  // [rank]
+    each_block([&] {
+        check_warps_are_whole();
+        pass_block();
+        known.push_back(self.warps[0]);
+    });
+    if (self.cluster_size == 1) return true;
+    each_block([&] {
+        for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
+            if (rank != self.rank) join(self.warps[0], translated(known[rank], rank, self.rank));
+        }
+        for (uint32_t i = 1; i < self.warp_count; ++i) self.warps[i].details = self.warps[0].details;
+    });
+    return true;
+}
+
+void cluster_sync(source at) {
+    device_thread& me = this_thread();
+    me.waiting = {word::cluster_sync, at};
+    ++self.at_cluster_sync;
+    if (pass_cluster_sync()) {
+        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp of any block may be the first behind it
+    } else {
+        leave(me, warp_of(me));
+    }
+    me.waiting.which = word::none;
+}
+
+inline bool some_block_goes_on() {
+    if (self.cluster_size == 1) return go_on();
+    const uint32_t first = self.random.below(self.cluster_size);
+    for (uint32_t i = 0; i < self.cluster_size; ++i) {
+        switch_to((first + i) % self.cluster_size);
+        if (go_on()) return true;
+    }
+    return false;
+}
+
+inline void report_deadlock() {
+    const use nothing = {word::none, {"", 0}};
+    if (!self.violations.is_news("deadlock", nothing, nothing)) return;
+    if (self.cluster_size == 1) return self.violations.tell("no thread of the block can go on, " + where_block_waits());
+    std::string text = "no thread of the cluster can go on";
+    each_block([&] { text += "\n   block " + std::to_string(self.block) + ", " + where_block_waits(); });
+    self.violations.name_blocks(nullptr);
+    self.violations.tell(text);
+}
+
+// Runs the blocks of one cluster to their end, or until they can go no further; what is left then is simply forgotten.
+inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes) {
+    self.alive = self.cluster_size * thread_count;
+    self.at_cluster_sync = 0;
+    each_block([&] {
+        if (self.first_step > UINT32_MAX / 2) {
+            races.forget();
+            self.first_step = 1;
+        }
+        shared.prepare(shared_bytes);
+        races.prepare(shared_bytes, thread_count / LANES);
+        start_block(first_block + self.rank, thread_count);
+        if (self.cluster_size > 1) start_details();
+    });
+    while (self.alive > 0 && some_block_goes_on()) {
+    }
+    if (self.alive > 0) report_deadlock();
+    each_block([] { finish_block(self.alive == 0); });
+    switch_to(0);
+}
+
+}  // namespace kgen::emulator

@@ -1,0 +1,521 @@
+// What the words for clusters mean on the emulator, and what it holds against kernels whose blocks reach each other at the wrong moment.
+// Exit status 1 if a statement is false. tests/faults.rs compiles it together with the runtime.
+
+#include <string.h>
+
+#include "kgen/cluster.cuh"
+#include "kgen/cp_async.cuh"
+#include "kgen/global.cuh"
+#include "kgen/ldmatrix.cuh"
+#include "kgen/mbarrier.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+#include "kgen/tile.cuh"
+#include "kgen/tma_tile.cuh"
+#include "kgen/wgmma.cuh"
+#include "statements.hpp"
+
+namespace {
+
+constexpr uint32_t BARRIERS = emulator::SHARED_BASE + SHARED_BYTES - 64;
+constexpr uint32_t FULL = BARRIERS, EMPTY = BARRIERS + 8;
+constexpr uint32_t TILE = emulator::SHARED_BASE;
+
+// Of `input`, whose element i is i: 16 rows of 64 columns.
+using whole_tile = shared_tile<16, 64>;
+using half_tile = shared_tile<8, 64>;
+tile_maps<half_tile> halves;
+tile_maps<whole_tile> wholes;
+
+void make_maps() {
+    const attention_tensor tensor = {input, 64, 16, 1, 1, 64, 0, 0};
+    if (make_tile_maps(halves, tensor, "words", "input") != KGEN_SUCCESS || make_tile_maps(wholes, tensor, "words", "input") != KGEN_SUCCESS) {
+        expect(false, kgen_last_error());
+    }
+}
+
+// Two blocks; what they print is looked at by the statement.
+bool pair_runs(body kernel, uint32_t threads = 32, uint64_t seed = 1) { return runs(kernel, threads, seed, SHARED_BYTES, 2); }
+
+bool pair_is_faulted(const char* kind, body kernel, uint32_t threads = 32) { return is_faulted(kind, kernel, threads, SHARED_BYTES, 2); }
+
+bool report_says(const char* words) { return strstr(kgen_emulator_report(), words) != nullptr; }
+
+// True if both blocks run to their end with every seed, and each of their first 32 threads has put a 1 into `output`.
+bool pair_is_right(body kernel, uint32_t threads = 32) {
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        memset(output, 0, sizeof output);
+        if (!pair_runs(kernel, threads, seed)) return false;
+        for (int i = 0; i < 64; ++i) {
+            if (output[i] != 1.0f) return false;
+        }
+    }
+    return true;
+}
+
+void tell(bool right) { store_global(output + cluster_rank() * 32 + lane_index(), right ? 1.0f : 0.0f); }
+
+bool leave_out_fence, leave_out_first_sync, leave_out_last_sync;  // the next statement's kernel does without
+
+void make_barriers(uint32_t empty_arrivals = 1) {
+    if (thread_index() == 0) {
+        mbarrier_init(FULL, 1);
+        mbarrier_init(EMPTY, empty_arrivals);
+        if (!leave_out_fence) fence_mbarrier_init();
+    }
+    if (leave_out_first_sync) {
+        block_sync();
+    } else {
+        cluster_sync();
+    }
+}
+
+void close() {
+    if (!leave_out_last_sync) cluster_sync();
+}
+
+uint32_t other() { return cluster_rank() ^ 1; }
+
+bool tile_is_right(int first_row = 0) {
+    bool right = true;
+    for (int row = 0; row < 16; ++row) {
+        for (uint32_t chunk = 0; chunk < 8; ++chunk) {
+            const uint32_t element = static_cast<uint32_t>(first_row + row) * 64 + chunk * 8;
+            const uint32_t expected = first_row + row < 16 ? element | (element + 1) << 16 : 0;
+            right = right && load_shared(TILE + swizzled<64>(static_cast<uint32_t>(row), chunk)).x == expected;
+        }
+    }
+    return right;
+}
+
+void fetch_half(int first_row = 0) {
+    if (thread_index() == 0) fetch_half_tile<whole_tile>(TILE, halves, FULL, static_cast<int>(cluster_rank()), first_row, 0, 0);
+}
+
+void ranks() {
+    expect(pair_is_right([](int) { tell(cluster_rank() == block_index() % 2); }), "a block's rank is its place in its cluster");
+    const body numbers = [](int) { store_global(output + block_index(), static_cast<float>(cluster_rank())); };
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
+    expect(launch(numbers, "words", 6, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_SUCCESS && output[2] == 2 && output[3] == 0 && output[5] == 2,
+           "a grid is as many clusters as it takes, one behind the other");
+    expect(launch_early(numbers, "words", 5, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "... and no part of one");
+    expect(launch(numbers, "words", 16, 32, SHARED_BYTES, 0, nullptr, 16) == KGEN_ERROR_LAUNCH, "... of at most eight blocks");
+    kgen_emulator_device(89);
+    expect(launch(numbers, "words", 6, 32, SHARED_BYTES, 0, nullptr, 3) == KGEN_ERROR_LAUNCH, "a device before 9.0 has no clusters");
+    kgen_emulator_device(90);
+    expect(runs([](int) {
+               store_shared(TILE + thread_index() * 16, words4{});
+               cluster_sync();
+               load_shared(TILE + (thread_index() ^ 33) * 16);
+               cluster_sync();
+           }, 64),
+           "a block without others is a cluster of one");
+}
+
+void syncs() {
+    expect(pair_is_right([](int) {
+               store_shared(TILE + thread_index() * 16, words4{7, 7, 7, 7});
+               cluster_sync();
+               if (thread_index() < 32) tell(load_shared(TILE + (thread_index() ^ 33) * 16).x == 7);
+           }, 64),
+           "cluster_sync orders the accesses of a block's warps");
+    expect(pair_is_right([](int) {
+               tell(true);
+               if (cluster_rank() == 0 && warp_index() == 1) return;
+               cluster_sync();
+               if (warp_index() == 0) return;
+               cluster_sync();
+           }, 64),
+           "threads that have ended do not count");
+    expect(pair_is_faulted("deadlock", [](int) {
+               make_barriers();
+               if (cluster_rank() == 0) mbarrier_wait(FULL, 0);
+               close();
+           }),
+           "a cluster_sync that not all come to is a deadlock");
+    expect(report_says("block 0, barrier interval 1") && report_says("block 1, barrier interval 1") && report_says("lanes 0-31 wait in cluster_sync") &&
+               report_says("32 threads wait for phase 0"),
+           "its report says where every block waits");
+    expect(pair_is_faulted("cluster", [](int) {
+               if (thread_index() == 0) {
+                   cluster_sync();
+               } else {
+                   cluster_sync();
+               }
+           }),
+           "the lanes of a warp come to the same cluster_sync");
+    expect(pair_is_faulted("race", [](int) {
+               if (cluster_rank() == 1) {
+                   store_shared(TILE + thread_index() * 16, words4{});
+                   load_shared(TILE + (thread_index() ^ 1) * 16);
+               }
+           }),
+           "each block has its own shared memory, and its own races");
+    expect(report_says("blocks 0-1 of 2") && report_says("race: block 1: load_shared"), "the report names the block");
+}
+
+// One block's words on another block's addresses.
+void reach() {
+    static void (*misuse)(uint32_t);
+    const auto is_refused = [](void (*word)(uint32_t)) {
+        misuse = word;
+        return pair_is_faulted("cluster", [](int) {
+            make_barriers();
+            if (thread_index() < 32) misuse(shared_of(TILE, other()));
+        });
+    };
+    expect(is_refused([](uint32_t there) { load_shared(there); }) && is_refused([](uint32_t there) { store_shared(there, 0u); }),
+           "loads and stores do not reach another block's memory");
+    expect(report_says("store_shared (cluster_words.cpp:") && report_says("shared memory offset 0 of block "), "the report says what they were to reach");
+    expect(is_refused([](uint32_t there) {
+               uint32_t fragment[4];
+               ldmatrix_x4(fragment, there);
+           }),
+           "... nor does ldmatrix");
+    expect(is_refused([](uint32_t there) { cp_async(there, input, true); }), "... nor cp_async");
+    expect(is_refused([](uint32_t there) { mbarrier_wait(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_arrive(there + FULL - TILE); }) &&
+               is_refused([](uint32_t there) { mbarrier_wait_cluster(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_init(there, 1); }),
+           "... nor other words of mbarriers than mbarrier_arrive_at");
+    expect(is_refused([](uint32_t there) { tma_load(there, halves.of_width[0], FULL, 0, 0, 0, 0); }) &&
+               is_refused([](uint32_t there) { tma_load(TILE, halves.of_width[0], there + FULL - TILE, 0, 0, 0, 0); }),
+           "... nor a copy by TMA, with its destination or its mbarrier");
+    expect(is_refused([](uint32_t there) { tma_load_multicast(there, halves.of_width[0], FULL, 3, 0, 0, 0, 0); }) &&
+               is_refused([](uint32_t there) { tma_load_multicast(TILE, halves.of_width[0], there + FULL - TILE, 3, 0, 0, 0, 0); }),
+           "... and a copy to several blocks names its own addresses");
+    expect(is_refused([](uint32_t there) { tma_store(halves.of_width[0], there, 0, 0, 0, 0); }), "... nor a store by TMA");
+    expect(is_refused([](uint32_t there) { matrix_descriptor<64>(there, 0, 1024); }), "... nor a matrix descriptor");
+    expect(is_refused([](uint32_t) { mbarrier_arrive_at(EMPTY); }), "mbarrier_arrive_at takes no address that shared_of has not given");
+    expect(is_refused([](uint32_t there) { shared_of(there, 0); }), "shared_of takes one's own addresses");
+    expect(is_refused([](uint32_t) { shared_of(TILE, 2); }), "... and ranks of the cluster");
+    expect(is_refused([](uint32_t) { tma_load_multicast(TILE, halves.of_width[0], FULL, 5, 0, 0, 0, 0); }), "a multicast names blocks of the cluster");
+    expect(pair_is_right([](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, cluster_rank()));
+               mbarrier_wait(EMPTY, 0);
+               tell(true);
+           }),
+           "a block may name its own barrier like another's");
+}
+
+bool waits_plainly, arrives_at_both;
+
+// Each block tells the other one something, and waits for what it is told.
+void meet_the_other(int) {
+    make_barriers(arrives_at_both ? 2 : 1);
+    if (thread_index() == 0) {
+        mbarrier_arrive_at(shared_of(EMPTY, other()));
+        if (arrives_at_both) mbarrier_arrive(EMPTY);
+    }
+    if (waits_plainly) {
+        mbarrier_wait(EMPTY, 0);
+    } else {
+        mbarrier_wait_cluster(EMPTY, 0);
+    }
+    tell(true);
+    close();
+}
+
+void arrivals() {
+    expect(pair_is_right(meet_the_other), "an arrival from afar counts like any other");
+    arrives_at_both = true;
+    expect(pair_is_right(meet_the_other), "... and together with a block's own");
+    waits_plainly = true;
+    expect(pair_is_faulted("cluster", meet_the_other), "a plain mbarrier_wait does not show what other blocks have done");
+    expect(report_says("only mbarrier_wait_cluster shows what they have done"), "... which the report says");
+    arrives_at_both = false;
+    expect(pair_is_faulted("cluster", meet_the_other), "... whoever arrives beside them");
+    expect(pair_is_faulted("cluster", [](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
+               while (!(lane_index() % 2 == 0 ? mbarrier_test_wait(EMPTY, 0) : mbarrier_try_wait(EMPTY, 0))) {
+               }
+               close();
+           }),
+           "... nor does a poll");
+    waits_plainly = false;
+    leave_out_fence = true;
+    expect(pair_is_faulted("proxy", meet_the_other), "a barrier is known to other blocks only behind a fence_mbarrier_init");
+    leave_out_fence = false;
+
+    leave_out_last_sync = true;
+    expect(pair_is_right(meet_the_other), "a block may end when it has waited for all that others do to it");
+    const body one_way = [](int) {
+        make_barriers();
+        if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, 0));
+        tell(true);
+        close();
+    };
+    expect(pair_is_faulted("cluster", one_way), "... and not before, whether or not it is still there by then");
+    expect(report_says("cluster: block 0: mbarrier_arrive_at (cluster_words.cpp:") && report_says("may come when this one has ended"), "... which the report says");
+    leave_out_last_sync = false;
+    expect(pair_is_right(one_way), "... or a closing cluster_sync keeps it there");
+    leave_out_first_sync = true;
+    bool refused = true;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        refused = refused && !pair_runs(one_way, 32, seed) && (report_says("there is no mbarrier") || report_says("is used with no cluster_sync since its mbarrier_init"));
+    }
+    expect(refused, "a barrier is reached only behind a cluster_sync that follows its initialisation");
+    leave_out_first_sync = false;
+    expect(pair_is_faulted("mbarrier", [](int) {
+               make_barriers();
+               if (cluster_rank() == 0 && thread_index() == 0) mbarrier_arrive_expect_tx(FULL, 16);
+               cluster_sync();
+               if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_at(shared_of(FULL, 0));
+               close();
+           }),
+           "an arrival too many is reported from afar too");
+}
+
+// What a consumer does in a pipeline whose tiles both blocks fetch halves of: it tells both that it has read.
+bool tells_own, tells_other, reads_late, reads_early, lanes_together, waits_for_empty, covers_writes;
+
+void release(uint32_t lane) {
+    if (tells_own && lane_index() == lane) mbarrier_arrive_at(shared_of(EMPTY, cluster_rank()));
+    if (tells_other && lane_index() == lane) mbarrier_arrive_at(shared_of(EMPTY, other()));
+}
+
+// Warp 0 produces, warp 1 consumes; two tiles through one buffer in each block.
+void pipeline(int) {
+    make_barriers(2);
+    for (uint32_t step = 0; step < 2; ++step) {
+        if (warp_index() == 0) {
+            if (lane_index() == 0) {
+                if (waits_for_empty) mbarrier_wait_cluster(EMPTY, (step + 1) % 2);
+                fetch_half_tile<whole_tile>(TILE, halves, FULL, static_cast<int>(cluster_rank()), static_cast<int>(step), 0, 0);
+            }
+        } else {
+            if (!reads_early) mbarrier_wait(FULL, step % 2);
+            if (reads_late) release(0);
+            const bool right = tile_is_right(static_cast<int>(step));
+            if (reads_early) mbarrier_wait(FULL, step % 2);
+            warp_sync();
+            if (!reads_late) release(0);
+            if (step == 1) tell(right);
+        }
+    }
+    close();
+}
+
+void multicasts() {
+    expect(pair_is_right([](int) {
+               make_barriers();
+               fetch_half();
+               mbarrier_wait(FULL, 0);
+               tell(tile_is_right());
+               close();
+           }),
+           "two blocks fetch a half each, and both have the whole tile");
+    expect(pair_is_right([](int) {
+               make_barriers();
+               if (thread_index() == 0) {
+                   mbarrier_arrive_expect_tx(FULL, whole_tile::bytes);
+                   if (cluster_rank() == 0) tma_load_multicast(TILE, wholes.of_width[0], FULL, 3, 0, 4, 0, 0);
+               }
+               mbarrier_wait(FULL, 0);
+               tell(tile_is_right(4));
+               close();
+           }),
+           "one block may fetch for both, and rows outside the tensor are zeros");
+    expect(pair_is_right([](int) {
+               make_barriers();
+               if (thread_index() == 0) tma_load_multicast(TILE, wholes.of_width[0], FULL, static_cast<uint16_t>(1 << other()), 0, 0, 0, 0);
+               if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, whole_tile::bytes);
+               mbarrier_wait(FULL, 0);
+               tell(tile_is_right());
+               close();
+           }),
+           "... or for the other one only");
+    expect(pair_is_right([](int) {
+               make_barriers();
+               if (warp_index() == 0) {
+                   if (cluster_rank() == 0) {
+                       if (lane_index() == 0) {
+                           tma_load_multicast(TILE, wholes.of_width[0], FULL, 3, 0, 0, 0, 0);
+                           mbarrier_arrive_at(shared_of(EMPTY, 1));
+                       }
+                   } else {
+                       mbarrier_wait_cluster(EMPTY, 0);
+                   }
+                   if (lane_index() == 0) mbarrier_arrive_expect_tx(FULL, whole_tile::bytes);
+               } else {
+                   mbarrier_wait(FULL, 0);
+                   tell(tile_is_right());
+               }
+               close();
+           }, 64),
+           "bytes may land before the block expects them");
+    expect(pair_is_faulted("deadlock", [](int) {
+               make_barriers();
+               if (cluster_rank() == 0) fetch_half();
+               if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_expect_tx(FULL, whole_tile::bytes);
+               mbarrier_wait(FULL, 0);
+               close();
+           }),
+           "a tile of which one half comes never is there");
+    expect(report_says("1024 bytes are expected that no copy brings"), "... which the report says");
+    expect(pair_is_faulted("race", [](int) {
+               make_barriers();
+               if (cluster_rank() == 0) fetch_half();
+               cluster_sync();
+               if (cluster_rank() == 1) load_shared(TILE);
+               cluster_sync();
+               if (cluster_rank() == 1) fetch_half();
+               mbarrier_wait(FULL, 0);
+           }),
+           "reading what another block is copying here, without a wait, is a race");
+    const body unwatched = [](int) {
+        make_barriers();
+        if (cluster_rank() == 0) fetch_half();
+        if (cluster_rank() == 1 && thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+        close();
+    };
+    expect(pair_is_faulted("never waited for", unwatched), "a copy to a block that ends without a wait is reported");
+    leave_out_last_sync = true;
+    expect(pair_is_faulted("never waited for", unwatched), "... also if the block has ended before it starts");
+    leave_out_last_sync = false;
+    leave_out_fence = true;
+    expect(pair_is_faulted("proxy", [](int) {
+               make_barriers();
+               fetch_half();
+               mbarrier_wait(FULL, 0);
+               close();
+           }),
+           "a barrier counts the bytes of other blocks only behind a fence_mbarrier_init");
+    leave_out_fence = false;
+
+    const body written_before = [](int) {
+        make_barriers();
+        store_shared(TILE + thread_index() * 16, words4{});
+        if (covers_writes) fence_proxy_async();
+        if (waits_for_empty) cluster_sync();
+        fetch_half();
+        mbarrier_wait(FULL, 0);
+        tell(tile_is_right());
+        close();
+    };
+    covers_writes = waits_for_empty = true;
+    expect(pair_is_right(written_before), "what a block has written may be copied over by another behind its fence_proxy_async and a cluster_sync");
+    covers_writes = false;
+    expect(pair_is_faulted("proxy", written_before), "... not without the fence");
+    covers_writes = true;
+    waits_for_empty = false;
+    expect(pair_is_faulted("race", written_before), "... nor without the cluster_sync");
+}
+
+void pipelines() {
+    tells_own = tells_other = waits_for_empty = true;
+    expect(pair_is_right(pipeline, 64), "blocks pass a buffer to and fro whose halves both fill");
+    reads_late = true;
+    expect(pair_is_faulted("race", pipeline, 64), "a consumer that tells them before it has read is a race");
+    reads_late = false;
+    reads_early = true;
+    expect(pair_is_faulted("race", pipeline, 64), "so is one that reads before it waits");
+    reads_early = false;
+    waits_for_empty = false;
+    expect(pair_is_faulted("race", pipeline, 64), "so is a producer that does not wait for both blocks' consumers");
+    waits_for_empty = true;
+    tells_other = false;
+    expect(pair_is_faulted("deadlock", pipeline, 64), "a consumer that does not tell the other block lets it wait forever");
+    tells_other = true;
+    leave_out_last_sync = true;
+    expect(pair_is_faulted("cluster", pipeline, 64), "without a closing cluster_sync the last news may come too late");
+    leave_out_last_sync = false;
+
+    // The warp reads together, and all lanes or one of them tell.
+    const body ldmatrix_and_tell = [](int) {
+        make_barriers(lanes_together ? 32 : 1);
+        if (cluster_rank() == 1) {
+            fetch_half();
+            mbarrier_wait(FULL, 0);
+        } else if (thread_index() == 0) {
+            tma_load_multicast(TILE, halves.of_width[0], FULL, 2, 0, 0, 0, 0);
+            mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+        }
+        uint32_t fragment[4];
+        if (cluster_rank() == 1) {
+            ldmatrix_x4(fragment, TILE + lane_index() % 8 * 128);
+            if (lanes_together || lane_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, 0));
+        } else {
+            mbarrier_wait(FULL, 0);
+            mbarrier_wait_cluster(EMPTY, 0);
+            if (thread_index() == 0) tma_load_multicast(TILE, halves.of_width[0], FULL, 2, 0, 0, 0, 0);
+        }
+        if (cluster_rank() == 1) {
+            if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+            mbarrier_wait(FULL, 1);
+        }
+        tell(true);
+        close();
+    };
+    lanes_together = true;
+    expect(pair_is_right(ldmatrix_and_tell), "what a warp has read, all its lanes may release to another block");
+    lanes_together = false;
+    expect(pair_is_faulted("race", ldmatrix_and_tell), "... and one of them only behind a warp_sync");
+    expect(report_says("race: block 1: tma_load_multicast (cluster_words.cpp:") &&
+               report_says("of another block writes what ldmatrix_x4 (cluster_words.cpp:") && report_says("with no mbarrier_arrive_at or cluster_sync between them"),
+           "... which the report says");
+}
+
+bool hands_over, last_tells;
+
+// Warp 1 of the last block reads its tile; warp 0 tells the block before it, that one the first, which then fetches another tile for the last.
+void pass_on(int) {
+    make_barriers();
+    const uint32_t rank = cluster_rank();
+    if (rank == 2) {
+        if (thread_index() == 0) {
+            mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+            tma_load(TILE, halves.of_width[0], FULL, 0, 0, 0, 0);
+        }
+        if (warp_index() == 1) {
+            mbarrier_wait(FULL, 0);
+            load_shared(TILE + lane_index() * 16);
+            if (hands_over) barrier_arrive(1, 64);
+        } else {
+            if (hands_over) barrier_wait(1, 64);
+            if (thread_index() == 0 && last_tells) mbarrier_arrive_at(shared_of(EMPTY, 1));
+        }
+        block_sync();
+        if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+        mbarrier_wait(FULL, 1);
+    } else if (thread_index() == 0) {
+        if (rank == 0 || last_tells) mbarrier_wait_cluster(EMPTY, 0);
+        if (rank == 1) mbarrier_arrive_at(shared_of(EMPTY, 0));
+        if (rank == 0) tma_load_multicast(TILE, halves.of_width[0], FULL, 4, 0, 0, 0, 0);
+    }
+    close();
+}
+
+void news() {
+    const auto is_fine = [] {
+        for (uint64_t seed = 0; seed < 40; ++seed) {
+            if (!runs(pass_on, 64, seed, SHARED_BYTES, 3)) return false;
+        }
+        return true;
+    };
+    hands_over = last_tells = true;
+    expect(is_fine(), "news travels from warp to warp and from block to block");
+    hands_over = false;
+    expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... and not where a warp");
+    hands_over = true;
+    last_tells = false;
+    expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... or a block has not been told");
+}
+
+}  // namespace
+
+int main() {
+    kgen_emulator_device(90);
+    for (uint16_t i = 0; i < 1024; ++i) input[i] = i;
+    make_maps();
+    ranks();
+    syncs();
+    reach();
+    arrivals();
+    multicasts();
+    pipelines();
+    news();
+    printf("%d false\n", failures);
+    return failures == 0 ? 0 : 1;
+}
