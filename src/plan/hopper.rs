@@ -5,7 +5,7 @@ use super::{
     recipe::panels,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns, Variant};
+use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
 use serde::Serialize;
 
 /// The family of `templates/flash/fwd_sm90.cu.tera`.
@@ -225,7 +225,7 @@ fn widths(head_dim: u32, n: u32) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, TileOverride},
+        grid::{Kind, StorePath, TileOverride},
         plan::{Occupancy, Panel, Plan, PlanError, TensorCore},
     };
     use itertools::Itertools;
