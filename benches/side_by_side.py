@@ -20,7 +20,8 @@ the log-sum-exp too, as FlashAttention does.
 
 --dtype fp8: Q, K and V in E4M3 with a descale for each batch entry and head, O in bf16, FlashAttention-3 alone as the peer. The errors
 of both against float64 attention of the dequantised inputs, over the last 128 queries of one head, are in the table below.
---short: microseconds of small shapes, always as graph replays, fp16 unless --dtype says otherwise.
+--short: microseconds of small shapes, always as graph replays, fp16 unless --dtype says otherwise. kgen is then a call of kgen_fwd, and each
+row names the kernel that it picks.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def fa3_of_vllm(path):
 
 
 class Kgen:
-    """A variant of the library on a point's tensors, writing into outputs of its own."""
+    """A launcher of the library on a point's tensors, writing into outputs of its own."""
 
     def __init__(self, library, name, t):
         self.out = torch.full_like(t.q, float("nan"), dtype=DTYPES.get(t.dtype, torch.bfloat16))
@@ -235,16 +236,25 @@ def ceiling(rounds, round_ms):
     return 2 * 8192**3 / statistics.median(times) / 1e9
 
 
+def picked(library, args, batch, heads, seqlen, head_dim, causal):
+    """The kernel that kgen_fwd picks of those made for the card: fwd_short where the library holds it and its blocks, of 64 queries of
+    a head, all run at once (templates/bindings/kgen_dispatch.cpp.tera)."""
+    name = lambda kind: f"flash_{kind}_hdim{head_dim}_{args.dtype}{'_causal' if causal else ''}_{args.target}"
+    blocks = (seqlen + 63) // 64 * heads * batch
+    little = blocks <= torch.cuda.get_device_properties(0).multi_processor_count
+    return name("fwd_short") if args.short and little and library.holds(name("fwd_short")) else name("fwd")
+
+
 def measure(args, library, fa3, shape, graph_always=False):
     """A row of results for (batch, heads, seqlen, head_dim, causal)."""
     batch, heads, seqlen, head_dim, causal = shape
-    row = {"head_dim": head_dim, "causal": causal, "seqlen": seqlen, "batch": batch, "heads": heads, "dtype": args.dtype, "kernels": {}}
-    name = f"flash_fwd_hdim{head_dim}_{args.dtype}{'_causal' if causal else ''}_{args.target}"
+    name = picked(library, args, *shape)
+    row = {"head_dim": head_dim, "causal": causal, "seqlen": seqlen, "batch": batch, "heads": heads, "dtype": args.dtype, "kernel": name, "kernels": {}}
     if not library.holds(name):
         note(f"the library holds no {name}")
         return {**row, "skipped": "not in the library"}
     t = Tensors(args.dtype, batch, heads, seqlen, head_dim, causal)
-    kgen, sides, errors = Kgen(library, name, t), {}, {}
+    kgen, sides, errors = Kgen(library, "kgen_fwd" if args.short else name, t), {}, {}
     for side in SIDES[args.dtype]:
         attend = peer(side, t, fa3)
         if attend is None:
@@ -290,7 +300,7 @@ def show(row):
     kernels = row["kernels"]
     cells = [f"{side} {k['tflops']:.0f} TFLOP/s {k['us']:.1f} us" + (f" ({row['ratios'][side]['median']:.3f})" if side in row["ratios"] else "") for side, k in kernels.items()]
     mask = "causal" if row["causal"] else "full"
-    print(f"d{row['head_dim']} {mask} s{row['seqlen']} b{row['batch']} h{row['heads']}: {', '.join(cells)}", file=sys.stderr, flush=True)
+    print(f"d{row['head_dim']} {mask} s{row['seqlen']} b{row['batch']} h{row['heads']}: {', '.join(cells)}; {row['kernel']}", file=sys.stderr, flush=True)
 
 
 def grid(args):
@@ -371,6 +381,8 @@ def main():
     print(f"{card}; {args.dtype}, {args.target}, {args.rounds} rounds of {args.round_ms:.0f} ms.\n")
     print(markdown(shown, SIDES[args.dtype], "us" if args.short else "tflops"))
     print("\n" + markdown_geomeans(result["geomeans"]))
+    if args.short:
+        print("\nkgen's kernels, as kgen_fwd picks them: " + ", ".join(dict.fromkeys(row["kernel"] for row in shown)) + ".")
     if args.dtype == "fp8":
         print("\n" + errors_table(shown))
     for message in result["notes"]:

@@ -82,7 +82,7 @@ def check_summary(verdicts):
         return None
     groups = {}
     for v in verdicts:
-        kind, target = re.match(r"flash_(fwd_split|fwd_combine|fwd|bwd|prepare_scheduler).*_(sm\d+)$", v["name"]).groups()
+        kind, target = re.match(r"flash_(fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler).*_(sm\d+)$", v["name"]).groups()
         group = groups.setdefault(f"{kind} {target}", {"variants": 0, "passed": 0, "cases": 0, "worst": 0.0, "seconds": 0.0})
         group["variants"] += 1
         group["passed"] += v["status"] == "pass"

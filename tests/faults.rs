@@ -54,8 +54,14 @@ fn laboratory() -> &'static Laboratory {
             let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
             toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
         };
-        let faults =
-            [list("faults.toml"), list("hopper_faults.toml"), list("split_faults.toml"), list("bwd_faults.toml")].concat();
+        let faults = [
+            list("faults.toml"),
+            list("hopper_faults.toml"),
+            list("short_faults.toml"),
+            list("split_faults.toml"),
+            list("bwd_faults.toml"),
+        ]
+        .concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
@@ -487,4 +493,31 @@ faults! {
     fp8_wgmma_a_warpgroup_keeps_its_turn_at_the_exponentials: "FP8 wgmma: a warpgroup keeps its turn at the exponentials",
     fp8_wgmma_what_is_added_to_exponents_is_not_cleared: "FP8 wgmma: what is added to exponents is not cleared",
     fp8_wgmma_a_run_adds_columns_that_are_there_already: "FP8 wgmma: a run adds columns that are there already",
+    short_parts_are_read_before_they_are_there: "short: parts are read before they are there",
+    short_o_is_put_where_products_of_other_warps_still_read: "short: O is put where products of other warps still read",
+    short_o_is_put_into_the_stages_of_another_warpgroup: "short: O is put into the stages of another warpgroup",
+    short_every_warpgroup_fetches_into_the_stages_of_the_first: "short: every warpgroup fetches into the stages of the first",
+    short_parts_are_added_without_their_factors: "short: parts are added without their factors",
+    short_the_factor_of_the_first_row_is_the_second_ones_too: "short: the factor of the first row is the second one's too",
+    short_a_warpgroup_takes_another_ones_factor_for_its_own_part: "short: a warpgroup takes another one's factor for its own part",
+    short_sums_are_added_without_their_factors: "short: sums are added without their factors",
+    short_the_log_sum_exp_is_relative_to_a_warpgroups_own_maximum: "short: the log-sum-exp is relative to a warpgroup's own maximum",
+    short_lanes_of_a_row_keep_sums_of_their_own: "short: lanes of a row keep sums of their own",
+    short_warpgroups_without_keys_are_counted: "short: warpgroups without keys are counted",
+    short_infinity_is_taken_from_infinity: "short: infinity is taken from infinity",
+    short_the_wrong_phase_of_k: "short: the wrong phase of K",
+    short_nobody_waits_for_q: "short: nobody waits for Q",
+    short_a_stage_is_filled_again_while_other_warps_read_it: "short: a stage is filled again while other warps read it",
+    short_the_wrong_phase_of_an_empty_stage: "short: the wrong phase of an empty stage",
+    short_an_empty_stage_counts_warpgroups: "short: an empty stage counts warpgroups",
+    short_a_stage_is_filled_again_that_no_tile_is_left_for: "short: a stage is filled again that no tile is left for",
+    short_zeros_in_v_without_a_fence_for_the_asynchronous_proxy: "short: zeros in V without a fence for the asynchronous proxy",
+    short_products_with_v_before_all_zeros_are_there: "short: products with V before all zeros are there",
+    short_rows_of_v_before_the_sequence_are_not_zeros: "short: rows of V before the sequence are not zeros",
+    short_nobody_waits_for_the_last_p_v: "short: nobody waits for the last P V",
+    short_o_is_rescaled_while_a_product_adds_to_it: "short: O is rescaled while a product adds to it",
+    short_warpgroups_leave_a_tile_out: "short: warpgroups leave a tile out",
+    short_every_warpgroup_masks_as_the_first_does: "short: every warpgroup masks as the first does",
+    short_the_place_in_the_work_is_read_before_it_is_there: "short: the place in the work is read before it is there",
+    short_the_last_columns_of_an_odd_number_of_chunks_are_not_written: "short: the last columns of an odd number of chunks are not written",
 }

@@ -155,16 +155,15 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
     );
 }
 
-/// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
-fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
-    let variant = |target| Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
-    let plans: Vec<Plan> = targets.iter().map(|target| Plan::new(variant(*target), None).expect("fits")).collect();
+/// A library of fp16 kernels of head dim 64 without a mask, whose launchers fail with their own names and do nothing else.
+fn names_in_place_of_kernels(name: &str, kernels: &[(Kind, Target)]) -> Library {
+    let variant = |(kind, target)| Variant { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
+    let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(variant(*kernel), None).expect("fits")).collect();
     let templates = Templates::embedded();
     let files = tree(&Renderer::new(&templates).expect("templates parse"), &templates, &plans).expect("renders");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library-choices").join(name);
     write_tree(&folder, &files, Prune::No).expect("written");
 
-    // In place of the launchers, functions that fail with their own name.
     let launchers = plans.iter().map(|plan| {
         let name = plan.variant.name();
         format!("extern \"C\" int {name}(const kgen_fwd_params*, cudaStream_t) {{ return kgen::fail(9, \"{name}\"); }}\n")
@@ -174,12 +173,18 @@ fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String>
     let objects =
         ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
     let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end").clone();
-    let library = Library {
+    Library {
         kernels: vec![objects[0].clone(), runtime],
         dispatcher: objects[1].clone(),
         dispatcher_without_ptx: objects[1].clone(),
         folder,
-    };
+    }
+}
+
+/// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
+fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
+    let kernels: Vec<(Kind, Target)> = targets.iter().map(|target| (Kind::Fwd, *target)).collect();
+    let library = names_in_place_of_kernels(name, &kernels);
     let program = library.program(&Path::new(ROOT).join("tests/library/requests.c"), "requests", &library.dispatcher);
     let said = run(Command::new(program).args(capabilities.iter().flat_map(|capability| [*capability, "64", "0", "0"])));
     let answers = said.lines().skip(targets.len()).take(capabilities.len());
@@ -217,9 +222,33 @@ fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
         )))
     };
     assert_eq!(says("fallback_library", &[hopper, variant(Kind::Fwd, 64, Dtype::Bf16, true)]), "0 right\n0 right\n");
+    let short = Variant { kind: Kind::FwdShort, ..hopper };
+    let with_short = says("short_library", &[short, hopper, variant(Kind::Fwd, 64, Dtype::Bf16, true)]);
+    assert_eq!(with_short, "0 right\n0 right\n", "one block: the kernel for little work first");
     let alone = says("hopper_library", &[hopper]);
     let words = "0 right\n5 flash_fwd_hdim64_bf16_causal_sm90: Q: the tensor starts at ";
     assert!(alone.starts_with(words) && alone.ends_with("; TMA takes multiples of 16 bytes\n"), "{alone}");
+}
+
+#[test]
+fn work_whose_blocks_all_run_at_once_goes_to_the_kernel_for_little_work() {
+    let kernels = [(Kind::FwdShort, Target::Sm90), (Kind::Fwd, Target::Sm90), (Kind::Fwd, Target::Sm80)];
+    let library = names_in_place_of_kernels("little_work", &kernels);
+    let program = library.program(&Path::new(ROOT).join("tests/library/little_work.c"), "little_work", &library.dispatcher);
+    // Compute capability, batch, heads, seqlen_q, on ten multiprocessors: blocks are 64 queries of a head.
+    let requests = [
+        (["90", "1", "10", "64"], "flash_fwd_short_hdim64_fp16_sm90"),
+        (["90", "5", "2", "1"], "flash_fwd_short_hdim64_fp16_sm90"),
+        (["90", "1", "1", "640"], "flash_fwd_short_hdim64_fp16_sm90"),
+        (["90", "1", "1", "641"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "1", "11", "64"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "11", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "2147483647", "2147483647", "2147482623"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "0", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
+        (["100", "1", "1", "64"], "flash_fwd_hdim64_fp16_sm80"),
+    ];
+    let said = run(Command::new(program).args(requests.iter().flat_map(|(request, _)| request)));
+    assert_eq!(said.lines().collect::<Vec<_>>(), requests.map(|(_, name)| name));
 }
 
 #[test]

@@ -398,6 +398,7 @@ mod tests {
             (Kind::Fwd, Dtype::Bf16, true, Target::Sm80, shape, "o"),
             (Kind::Fwd, Dtype::Fp16, false, Target::Sm80, shape, "lse"),
             (Kind::Fwd, Dtype::Fp8, true, Target::Sm89, shape, "o"),
+            (Kind::FwdShort, Dtype::Fp16, true, Target::Sm90, shape, "o"),
             (Kind::Bwd, Dtype::Bf16, true, Target::Sm80, Shape { seqlen_k: 130, ..shape }, "dk"),
             (Kind::Bwd, Dtype::Fp16, false, Target::Sm80, shape, "dq"),
             (Kind::FwdSplit, Dtype::Bf16, false, Target::Sm80, decoding, "workspace"),

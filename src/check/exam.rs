@@ -34,7 +34,7 @@ pub struct Drawn {
 /// The cases of a variant at a level, in order.
 pub fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
     match variant.kind {
-        Kind::Fwd => forward::cases(variant, level),
+        Kind::Fwd | Kind::FwdShort => forward::cases(variant, level),
         Kind::FwdSplit => split::cases(variant, level),
         Kind::FwdCombine => combine::cases(level),
         Kind::PrepareScheduler => scheduler::cases(level),

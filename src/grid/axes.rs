@@ -9,6 +9,8 @@ use std::{fmt, str::FromStr};
 pub enum Kind {
     /// Forward attention: O and LSE from Q, K, V.
     Fwd,
+    /// The same where there is little work: warpgroups share the keys of few query tiles.
+    FwdShort,
     /// Forward attention over one split of the keys; partial O and LSE.
     FwdSplit,
     /// Merges the partial results of `FwdSplit`. Has no head dim, dtype or mask of its own.
@@ -116,6 +118,7 @@ axis_words!(
     "kind",
     [
         (Kind::Fwd, "fwd", ["forward"]),
+        (Kind::FwdShort, "fwd_short", ["short"]),
         (Kind::FwdSplit, "fwd_split", ["split", "splitkv"]),
         (Kind::FwdCombine, "fwd_combine", ["combine"]),
         (Kind::PrepareScheduler, "prepare_scheduler", ["scheduler"]),

@@ -251,7 +251,7 @@ mod tests {
         let axes = format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n");
         let text = format!("version = 1\n{declared}{helpers}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(true));
         let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(grid.variants().len(), 2 * 7 + 3 * 2 * 3 * 2 * 7);
+        assert_eq!(grid.variants().len(), 2 * 7 + 4 * 2 * 3 * 2 * 7);
     }
 
     #[test]

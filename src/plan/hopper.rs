@@ -186,7 +186,7 @@ pub(super) fn zeros_bytes(tile: &Tile) -> u32 {
     if tile.turns == Turns::Exponentials { 8 } else { 0 }
 }
 
-fn row_bytes(variant: Variant) -> u32 {
+pub(super) fn row_bytes(variant: Variant) -> u32 {
     variant.head_dim.next_multiple_of(16) * variant.dtype.bytes()
 }
 
@@ -202,7 +202,7 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
-fn widths(head_dim: u32, n: u32) -> Vec<u32> {
+pub(super) fn widths(head_dim: u32, n: u32) -> Vec<u32> {
     let mut widths = vec![n];
     let mut wide = 0;
     for panel in panels(head_dim.next_multiple_of(16)) {

@@ -11,6 +11,7 @@ mod gpus;
 mod helpers;
 mod hopper;
 mod hopper_fp8;
+mod hopper_short;
 mod limits;
 mod model;
 mod recipe;

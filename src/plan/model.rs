@@ -17,7 +17,7 @@ pub(super) fn resolve(variant: Variant, run_as: Option<Target>, recipe: &dyn Rec
     let hopper = recipe.hopper(variant, &tile);
     check_registers(variant, &tile, registers.total, hopper.as_ref(), &limits)?;
     // A block with `wgmma` starts with all of a multiprocessor's, whatever its warpgroups do with them.
-    let launched_with = hopper.as_ref().map_or(registers.total, |_| limits.register_cap(tile.warps * 32, 1));
+    let launched_with = hopper.as_ref().map_or(registers.total, |_| limits.register_cap(tile.warps * 32, tile.min_blocks_per_sm));
 
     Ok(Plan {
         variant,

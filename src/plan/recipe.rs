@@ -10,6 +10,7 @@ use super::{
     helpers::{COMBINE, PREPARE},
     hopper::{Hopper, HopperForward},
     hopper_fp8::HopperFp8Forward,
+    hopper_short::HopperShort,
     split::SplitForward,
 };
 use crate::grid::{Dtype, Kind, Target, Variant, check_head_dim};
@@ -77,6 +78,10 @@ pub(super) fn recipe_of(variant: Variant) -> Result<&'static dyn Recipe, String>
         Kind::Fwd if target == Target::Sm90 && dtype != Dtype::Fp8 => Ok(&HopperForward),
         Kind::Fwd if target == Target::Sm75 => Ok(&TuringForward),
         Kind::Fwd => Ok(&PortableForward),
+        Kind::FwdShort if target == Target::Sm90 && dtype != Dtype::Fp8 => Ok(&HopperShort),
+        Kind::FwdShort => {
+            Err("`fwd_short` is made of `wgmma` on 16-bit types: target `sm90`, dtypes `fp16` and `bf16`".to_owned())
+        }
         Kind::FwdSplit => Ok(&SplitForward),
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),

@@ -133,6 +133,7 @@ pub(super) fn dtype_constant(dtype: Dtype) -> &'static str {
 pub(super) fn kind_constant(kind: Kind) -> &'static str {
     match kind {
         Kind::Fwd => "KGEN_KIND_FWD",
+        Kind::FwdShort => "KGEN_KIND_FWD_SHORT",
         Kind::FwdSplit => "KGEN_KIND_FWD_SPLIT",
         Kind::FwdCombine => "KGEN_KIND_FWD_COMBINE",
         Kind::PrepareScheduler => "KGEN_KIND_PREPARE_SCHEDULER",

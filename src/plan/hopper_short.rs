@@ -1,0 +1,274 @@
+//! Forward attention on 16-bit types where there is little work: TMA and `wgmma`, sm90 alone.
+
+use super::{
+    Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
+    tile::{BASE, DefaultTiles},
+};
+use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
+
+/// The family of `templates/flash/fwd_short_sm90.cu.tera`.
+pub(super) struct HopperShort;
+
+/// Registers of a thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
+const OTHER_REGISTERS: u32 = 24;
+
+/// What a warpgroup leaves for the others of each row besides O: maximum and sum, fp32.
+const STATE_BYTES: u32 = 8;
+
+/// The block's query tile, batch entry, head and key head, for all threads to read.
+const PLACE_BYTES: u32 = 16;
+
+const fn tile(warpgroups: u32, n: u32, stages: u32) -> Tile {
+    Tile { m: WARPGROUP_ROWS, n, warps: 4 * warpgroups, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
+}
+
+/// Default tiles: the first row whose head dim is not below the variant's. Four warpgroups have 128 registers a thread, two 255; of
+/// keys as many are on their way at once as shared memory holds, up to 512.
+const DEFAULTS: &[DefaultTiles] = &[
+    DefaultTiles::same(64, tile(4, 64, 2)),
+    DefaultTiles::same(96, tile(2, 64, 4)),
+    DefaultTiles::same(128, tile(2, 64, 3)),
+    DefaultTiles::same(192, tile(2, 64, 2)),
+    DefaultTiles::same(256, tile(2, 48, 2)),
+];
+
+/// Bytes of a stage of K or V.
+fn stage_bytes(variant: Variant, tile: &Tile) -> u32 {
+    (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT)
+}
+
+impl Recipe for HopperShort {
+    fn template(&self) -> &'static str {
+        "fwd_short_sm90.cu.tera"
+    }
+
+    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+        DefaultTiles::find(DEFAULTS, variant)
+    }
+
+    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+        let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
+        if m != WARPGROUP_ROWS {
+            return Some(format!("`m` is {m}; all warpgroups multiply for the same {WARPGROUP_ROWS} rows"));
+        }
+        if !matches!(warps, 8 | 12 | 16) {
+            return Some(format!("`warps` is {warps}; two to four warpgroups make it 8, 12 or 16"));
+        }
+        // P V consumes keys 16 at a time, the K of the product; a TMA box has at most 256 rows.
+        if n == 0 || !n.is_multiple_of(16) || n > 256 {
+            return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
+        }
+        if !(1..=4).contains(&stages) {
+            return Some(format!("`stages` is {stages}; it must be 1 to 4"));
+        }
+        // Keys of all stages hold 2 x 2 bytes a column, rows of O 4.
+        if stages * n < m {
+            return Some(format!("`stages` x `n` is {}; the O of {m} rows does not fit there", stages * n));
+        }
+        if tile.q_in_registers {
+            return Some("`q_in_registers` is true; `wgmma` reads Q from shared memory".to_owned());
+        }
+        if tile.copy != CopyPath::Tma {
+            return Some("`copy` is \"cp_async\"; this kernel copies with \"tma\"".to_owned());
+        }
+        if !tile.overlap {
+            return Some("`overlap` is false; this kernel has no other way".to_owned());
+        }
+        if tile.turns != Turns::None {
+            return Some(format!("`turns` is \"{}\"; warpgroups that share rows take none", tile.turns));
+        }
+        if tile.persistent {
+            return Some("`persistent` is true; a block has one query tile".to_owned());
+        }
+        // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
+        let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
+        if rescale_threshold > most {
+            return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
+        }
+        None
+    }
+
+    /// Q; the stages of K and V of each warpgroup, where its O lies at last; maxima and sums of each warpgroup's rows; the
+    /// block's place in the work; and the barriers: that of Q, full and empty of each stage of K and of V.
+    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+        let warpgroups = tile.warps / 4;
+        let stages = warpgroups * tile.stages;
+        let regions = [
+            ("Q", WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET")),
+            ("stages of K and V (then O)", 2 * stages * stage_bytes(variant, tile), Some("STAGES_OFFSET")),
+            ("maxima and sums", warpgroups * WARPGROUP_ROWS * STATE_BYTES, Some("STATES_OFFSET")),
+            ("place", PLACE_BYTES, Some("PLACE_OFFSET")),
+            ("mbarriers", (1 + 4 * stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+        ];
+        Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
+    }
+
+    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a place of its
+    /// own, for the next scores come while it is used.
+    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+        RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
+    }
+
+    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+        TensorCore::Hgmma
+    }
+
+    fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+        HopperForward.portable(variant, tile, target)
+    }
+
+    fn needs_tma(&self) -> bool {
+        true
+    }
+
+    fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
+        // Threads keep what they start with: all multiply.
+        let registers = Limits::of(variant.target).register_cap(tile.warps * 32, tile.min_blocks_per_sm);
+        Some(Hopper {
+            consumers: tile.warps / 4,
+            producer_registers: registers,
+            consumer_registers: registers,
+            q_slots: 1,
+            widths: widths(variant.head_dim, tile.n),
+            part_columns: variant.head_dim,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::{Kind, TileOverride},
+        plan::{Occupancy, Plan, PlanError},
+    };
+    use itertools::Itertools;
+
+    const D64: Variant = Variant { kind: Kind::FwdShort, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+
+    /// The tile these tests compute by hand, whatever the defaults become.
+    fn fixed() -> TileOverride {
+        TileOverride {
+            m: Some(64),
+            n: Some(64),
+            warps: Some(16),
+            stages: Some(2),
+            q_in_registers: Some(false),
+            min_blocks_per_sm: Some(1),
+            rescale_threshold: Some(8),
+            copy: Some(CopyPath::Tma),
+            fp8_mma: None,
+            overlap: Some(true),
+            turns: Some(Turns::None),
+            persistent: Some(false),
+        }
+    }
+
+    fn plan(head_dim: u32, change: &TileOverride) -> Plan {
+        Plan::new(Variant { head_dim, ..D64 }, Some(change)).expect("fits")
+    }
+
+    fn reason(variant: Variant, change: &TileOverride) -> String {
+        Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
+    }
+
+    fn map(plan: &Plan) -> Vec<(&str, u32, u32)> {
+        plan.shared_memory.iter().map(|r| (r.constant.unwrap_or_default(), r.offset, r.bytes)).collect()
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_that_fits() {
+        let dtypes = [Dtype::Fp16, Dtype::Bf16];
+        for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
+            let variant = Variant { head_dim, dtype, causal, ..D64 };
+            let plan = Plan::new(variant, None).expect("a default fits");
+            let hopper = plan.hopper.as_ref().expect("the kernel has `wgmma`");
+            assert_eq!((plan.template, plan.tensor_core), ("fwd_short_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!((plan.tile.m, plan.threads), (64, 128 * hopper.consumers), "{variant}: nobody fetches for others");
+            assert!(plan.registers.total <= hopper.consumer_registers, "{variant}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_head_dim_64_are_exact() {
+        let plan = plan(64, &fixed());
+        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (512, 16, 64));
+        // Four warpgroups with two stages each of K and of V, 64 keys of 128 bytes a stage: 512 keys.
+        let regions = [("Q_OFFSET", 0, 8_192), ("STAGES_OFFSET", 8_192, 131_072), ("STATES_OFFSET", 139_264, 2_048)];
+        assert_eq!(map(&plan)[..3], regions);
+        assert_eq!(map(&plan)[3..], [("PLACE_OFFSET", 141_312, 16), ("BARRIERS_OFFSET", 142_336, 264)]);
+        assert_eq!(plan.shared_memory_bytes, 142_600);
+        assert_eq!((plan.registers.output, plan.registers.scores), (32, 32 + 16), "P beside S");
+        assert_eq!(plan.registers.total, 32 + 32 + 16 + OTHER_REGISTERS);
+        let expected = Hopper {
+            consumers: 4,
+            producer_registers: 128,
+            consumer_registers: 128,
+            q_slots: 1,
+            widths: vec![64],
+            part_columns: 64,
+        };
+        assert_eq!(plan.hopper.as_ref(), Some(&expected));
+        assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 16, limited_by: "registers" });
+    }
+
+    #[test]
+    fn warpgroups_share_all_registers_of_the_blocks_of_a_multiprocessor() {
+        for (warps, blocks, registers) in [(8, 1, 255), (8, 2, 128), (12, 1, 168), (16, 1, 128)] {
+            let change = TileOverride { warps: Some(warps), min_blocks_per_sm: Some(blocks), stages: Some(1), ..fixed() };
+            let plan = plan(32, &change);
+            assert_eq!(plan.hopper.as_ref().map(|hopper| hopper.consumer_registers), Some(registers), "{warps} {blocks}");
+            assert_eq!(plan.occupancy.blocks_per_sm, blocks, "{warps} {blocks}");
+        }
+    }
+
+    #[test]
+    fn each_broken_rule_is_named_with_its_number() {
+        let said = |change: TileOverride| reason(D64, &change);
+        assert!(
+            said(TileOverride { m: Some(128), ..fixed() }).contains("`m` is 128; all warpgroups multiply for the same 64 rows")
+        );
+        for warps in [4, 10, 20] {
+            let words = format!("`warps` is {warps}; two to four warpgroups make it 8, 12 or 16");
+            assert!(said(TileOverride { warps: Some(warps), ..fixed() }).contains(&words));
+        }
+        assert!(said(TileOverride { n: Some(0), ..fixed() }).contains("`n` is 0"));
+        assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
+        assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));
+        assert!(said(TileOverride { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
+        assert!(said(TileOverride { stages: Some(5), ..fixed() }).contains("`stages` is 5; it must be 1 to 4"));
+        let narrow = TileOverride { n: Some(16), stages: Some(3), ..fixed() };
+        assert!(said(narrow).contains("`stages` x `n` is 48; the O of 64 rows does not fit there"));
+        assert!(said(TileOverride { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
+        assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
+        assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
+        assert!(said(TileOverride { overlap: Some(false), ..fixed() }).contains("`overlap` is false"));
+        assert!(said(TileOverride { turns: Some(Turns::Products), ..fixed() }).contains("`turns` is \"products\""));
+        assert!(said(TileOverride { persistent: Some(true), ..fixed() }).contains("`persistent` is true"));
+        let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
+        assert!(said(threshold(15)).contains("fp16 allows at most 14"));
+        assert!(reason(Variant { dtype: Dtype::Bf16, ..D64 }, &threshold(65)).contains("bf16 allows at most 64"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_number() {
+        let error = Plan::new(Variant { head_dim: 128, ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
+        let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
+        assert_eq!((resource, needed, available), ("shared memory", 281_864, 232_448));
+        let one_stage = TileOverride { stages: Some(1), ..fixed() };
+        let error =
+            Plan::new(Variant { head_dim: 128, ..D64 }, Some(&one_stage)).expect_err("64 of O, 48 of S and P").to_string();
+        assert!(error.contains(&format!("registers needs {} of 128 a thread", 64 + 48 + OTHER_REGISTERS)), "{error}");
+    }
+
+    #[test]
+    fn only_sm90_and_16_bit_types_have_it() {
+        for (dtype, target) in [(Dtype::Fp8, Target::Sm90), (Dtype::Fp16, Target::Sm80), (Dtype::Bf16, Target::Sm100)] {
+            let error = Plan::new(Variant { dtype, target, ..D64 }, None).expect_err("no such kernel").to_string();
+            assert!(error.contains("target `sm90`, dtypes `fp16` and `bf16`"), "{error}");
+        }
+        let error = Plan::new(D64, None).expect("fits").to_run_as(Target::Sm100).expect_err("no wgmma").to_string();
+        assert!(error.contains("made of `wgmma`, which `sm100` does not have"), "{error}");
+    }
+}
