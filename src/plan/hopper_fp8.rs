@@ -14,8 +14,8 @@ pub(super) struct HopperFp8Forward;
 /// Registers of a consumer thread beyond O, S or a part of P V, and P: what ptxas gets by with at head dim 256.
 const OTHER_REGISTERS: u32 = 8;
 
-/// The same where P V is added to O itself, under the next scores: what ptxas needs to keep all of these at once.
-const OTHER_REGISTERS_OVERLAPPED: u32 = 16;
+/// The same where P V is added to O itself, under the next scores: with fewer ptxas spills in the loop over keys.
+const OTHER_REGISTERS_OVERLAPPED: u32 = 32;
 
 /// Bytes of an element of the total that O moves to where P V is added to O itself: bf16.
 const TOTAL_BYTES: u32 = 2;
@@ -232,20 +232,59 @@ mod tests {
         // Three warpgroups with two places each for a Q of 64 rows.
         let tile = TileOverride { m: Some(192), n: Some(128), warps: Some(16), ..TileOverride::default() };
         let plan = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Exponentials), ..tile.clone() })).expect("fits");
-        let map = |plan: &Plan| -> Vec<(_, u32, u32)> {
-            plan.shared_memory.iter().map(|r| (r.constant.unwrap_or(""), r.offset, r.bytes)).collect()
-        };
-        assert_eq!(map(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
-        assert_eq!(map(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
+        assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
+        assert_eq!(regions(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
-        assert_eq!(map(&plan)[4..], behind);
+        assert_eq!(regions(&plan)[4..], behind);
         assert_eq!((plan.registers.output, plan.registers.scores), (64, 32 + 32), "S, or P beside the sums of half of P V");
         let hopper = plan.hopper.expect("made of wgmma");
         assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
         assert_eq!(hopper.widths, [64, 128]);
         let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 0), ("BARRIERS_OFFSET", 148_480, 192)];
-        assert_eq!(map(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
+        assert_eq!(regions(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
+    }
+
+    fn overlapped(head_dim: u32, m: u32, n: u32) -> Result<Plan, crate::plan::PlanError> {
+        let tile = TileOverride {
+            m: Some(m),
+            n: Some(n),
+            warps: Some(4 + m / 16),
+            overlap: Some(true),
+            turns: Some(Turns::Products),
+            ..TileOverride::default()
+        };
+        Plan::new(Variant { head_dim, ..D128 }, Some(&tile))
+    }
+
+    fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
+        plan.shared_memory.iter().map(|r| (r.constant.unwrap_or_default(), r.offset, r.bytes)).collect()
+    }
+
+    #[test]
+    fn with_overlap_o_has_a_total_and_v_one_stage_where_no_more_fit() {
+        let plan = overlapped(256, 128, 96).expect("fits");
+        assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 2 * 16_384), ("TOTALS_OFFSET", 32_768, 128 * 256 * 2)]);
+        assert_eq!(regions(&plan)[2..4], [("K_OFFSET", 98_304, 2 * 24_576), ("V_OFFSET", 147_456, 24_576)]);
+        assert_eq!(regions(&plan)[4..6], [("VALUES_OFFSET", 172_032, 2 * 24_576), ("WORK_OFFSET", 221_184, 32)]);
+        assert_eq!(regions(&plan)[6..], [("ZEROS_OFFSET", 222_208, 0), ("BARRIERS_OFFSET", 222_208, 128)]);
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.total), (128, 48 + 12, 220));
+        let hopper = plan.hopper.expect("made of wgmma");
+        assert_eq!((hopper.part_columns, hopper.widths), (256, vec![96, 256]), "P V in one piece");
+
+        let v_bytes = |plan: &Plan| regions(plan)[3].2;
+        assert_eq!(v_bytes(&overlapped(224, 128, 128).expect("fits")), 128 * 224, "a second stage of V does not fit");
+        assert_eq!(v_bytes(&overlapped(192, 128, 128).expect("fits")), 2 * 128 * 192, "a second stage of V fits");
+        let slots = |plan: Plan| plan.hopper.expect("made of wgmma").q_slots;
+        assert_eq!(slots(overlapped(192, 128, 128).expect("fits")), 2, "and leaves no place for the next Q");
+        assert_eq!(slots(overlapped(128, 128, 128).expect("fits")), 4);
+    }
+
+    #[test]
+    fn with_overlap_all_of_o_s_and_p_must_fit() {
+        let refused = |head_dim, m, n| overlapped(head_dim, m, n).expect_err("does not fit").to_string();
+        assert!(refused(256, 128, 128).contains("shared memory needs"), "{}", refused(256, 128, 128));
+        assert!(refused(128, 192, 160).contains("registers needs 196 of 160"), "{}", refused(128, 192, 160));
     }
 
     /// Two warpgroups have 232 registers a thread, three have 160.
