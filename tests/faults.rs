@@ -54,14 +54,8 @@ fn laboratory() -> &'static Laboratory {
             let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
             toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
         };
-        let faults = [
-            list("faults.toml"),
-            list("hopper_faults.toml"),
-            list("short_faults.toml"),
-            list("split_faults.toml"),
-            list("bwd_faults.toml"),
-        ]
-        .concat();
+        let faults = ["faults", "hopper_faults", "fp8_overlap_faults", "short_faults", "cluster_faults", "split_faults", "bwd_faults"];
+        let faults = faults.map(|name| list(&format!("{name}.toml"))).concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
@@ -159,6 +153,23 @@ fn the_work_of_several_groups_of_heads_is_done() {
     for heads in ["2", "3", "5", "params.heads"] {
         let verdict = laboratory.check(*variant, grouped(text, heads).expect("it has groups"), None);
         assert!(verdict.passed(), "{variant}, groups of {heads}: {}", verdict.message);
+    }
+}
+
+/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or twice or more often where that
+/// is due earlier.
+#[test]
+fn o_may_move_to_its_total_after_any_number_of_tiles() {
+    let laboratory = laboratory();
+    let every = |text: &str, tiles: u32| {
+        let found = ["constexpr int FOLD = 4;".to_owned(), format!("constexpr int FOLD = {tiles};")];
+        replace_once(text, &found)
+    };
+    let kernels: Vec<_> = laboratory.kernels.iter().filter(|(_, text)| every(text, 1).is_some()).collect();
+    assert!(!kernels.is_empty(), "a kernel has a total");
+    for ((variant, text), tiles) in itertools::iproduct!(kernels, 1..=3) {
+        let verdict = laboratory.check(*variant, every(text, tiles).expect("it has a total"), None);
+        assert!(verdict.passed(), "{variant}, every {tiles} tiles: {}", verdict.message);
     }
 }
 
@@ -493,6 +504,25 @@ faults! {
     fp8_wgmma_a_warpgroup_keeps_its_turn_at_the_exponentials: "FP8 wgmma: a warpgroup keeps its turn at the exponentials",
     fp8_wgmma_what_is_added_to_exponents_is_not_cleared: "FP8 wgmma: what is added to exponents is not cleared",
     fp8_wgmma_a_run_adds_columns_that_are_there_already: "FP8 wgmma: a run adds columns that are there already",
+    cluster_an_empty_stage_counts_the_warps_of_one_block: "cluster: an empty stage counts the warps of one block",
+    cluster_a_stage_is_released_to_its_own_block_alone: "cluster: a stage is released to its own block alone",
+    cluster_both_blocks_fetch_the_upper_half: "cluster: both blocks fetch the upper half",
+    cluster_blocks_begin_without_each_other: "cluster: blocks begin without each other",
+    cluster_a_block_ends_that_the_other_still_reaches: "cluster: a block ends that the other still reaches",
+    cluster_a_block_without_rows_leaves_its_half_out: "cluster: a block without rows leaves its half out",
+    cluster_what_the_other_block_says_is_waited_for_as_if_it_were_ones_own: "cluster: what the other block says is waited for as if it were one's own",
+    cluster_blocks_begin_at_keys_of_their_own: "cluster: blocks begin at keys of their own",
+    cluster_both_blocks_have_the_diagonal_of_the_first: "cluster: both blocks have the diagonal of the first",
+    cluster_v_of_hidden_tiles_is_not_passed_over: "cluster: V of hidden tiles is not passed over",
+    cluster_both_blocks_take_the_same_query_tile: "cluster: both blocks take the same query tile",
+    fp8_cluster_v_is_released_to_its_own_block_alone: "FP8 cluster: V is released to its own block alone",
+    store_by_tma_o_is_written_without_a_fence_for_the_asynchronous_proxy: "store by TMA: O is written without a fence for the asynchronous proxy",
+    store_by_tma_o_is_put_where_products_still_read_q: "store by TMA: O is put where products still read Q",
+    store_by_tma_a_tile_is_stored_before_all_warps_have_put_their_rows_there: "store by TMA: a tile is stored before all warps have put their rows there",
+    store_by_tma_the_next_q_comes_before_o_has_been_read: "store by TMA: the next Q comes before O has been read",
+    store_by_tma_a_store_is_not_committed: "store by TMA: a store is not committed",
+    store_by_tma_rows_of_the_sequence_before_are_written: "store by TMA: rows of the sequence before are written",
+    store_by_tma_every_lanes_second_row_is_the_first: "store by TMA: every lane's second row is the first",
     short_parts_are_read_before_they_are_there: "short: parts are read before they are there",
     short_o_is_put_where_products_of_other_warps_still_read: "short: O is put where products of other warps still read",
     short_o_is_put_into_the_stages_of_another_warpgroup: "short: O is put into the stages of another warpgroup",
@@ -520,4 +550,28 @@ faults! {
     short_every_warpgroup_masks_as_the_first_does: "short: every warpgroup masks as the first does",
     short_the_place_in_the_work_is_read_before_it_is_there: "short: the place in the work is read before it is there",
     short_the_last_columns_of_an_odd_number_of_chunks_are_not_written: "short: the last columns of an odd number of chunks are not written",
+    fp8_overlap_the_total_keeps_the_old_maximum: "FP8 overlap: the total keeps the old maximum",
+    fp8_overlap_o_keeps_the_old_maximum: "FP8 overlap: O keeps the old maximum",
+    fp8_overlap_the_total_is_written_over: "FP8 overlap: the total is written over",
+    fp8_overlap_the_total_is_left_out_at_the_end: "FP8 overlap: the total is left out at the end",
+    fp8_overlap_what_the_total_takes_stays_in_o: "FP8 overlap: what the total takes stays in O",
+    fp8_overlap_the_totals_factor_is_applied_twice: "FP8 overlap: the total's factor is applied twice",
+    fp8_overlap_the_total_is_read_before_it_is_written: "FP8 overlap: the total is read before it is written",
+    fp8_overlap_o_moves_to_the_total_while_products_add_to_it: "FP8 overlap: O moves to the total while products add to it",
+    fp8_overlap_o_is_rescaled_while_products_add_to_it: "FP8 overlap: O is rescaled while products add to it",
+    fp8_overlap_warpgroups_share_one_total: "FP8 overlap: warpgroups share one total",
+    fp8_overlap_threads_share_a_total: "FP8 overlap: threads share a total",
+    fp8_overlap_p_outgrows_e4m3: "FP8 overlap: P outgrows E4M3",
+    fp8_overlap_nobody_waits_for_transposed_v: "FP8 overlap: nobody waits for transposed V",
+    fp8_overlap_nobody_waits_for_the_last_tile_of_transposed_v: "FP8 overlap: nobody waits for the last tile of transposed V",
+    fp8_overlap_transposed_v_is_released_before_its_products_are_done: "FP8 overlap: transposed V is released before its products are done",
+    fp8_overlap_p_v_does_not_add_to_o: "FP8 overlap: P V does not add to O",
+    fp8_overlap_the_wrong_phase_of_v: "FP8 overlap: the wrong phase of V",
+    fp8_overlap_v_is_released_before_it_is_transposed: "FP8 overlap: V is released before it is transposed",
+    fp8_overlap_v_is_not_released: "FP8 overlap: V is not released",
+    fp8_overlap_v_is_transposed_from_as_many_stages_as_k_has: "FP8 overlap: V is transposed from as many stages as K has",
+    fp8_overlap_v_is_fetched_into_as_many_stages_as_k_has: "FP8 overlap: V is fetched into as many stages as K has",
+    fp8_overlap_v_goes_where_the_last_tile_is_still_transposed: "FP8 overlap: V goes where the last tile is still transposed",
+    fp8_overlap_a_warpgroup_keeps_its_turn_at_the_products: "FP8 overlap: a warpgroup keeps its turn at the products",
+    fp8_overlap_a_warpgroup_keeps_its_turn_at_the_exponentials: "FP8 overlap: a warpgroup keeps its turn at the exponentials",
 }

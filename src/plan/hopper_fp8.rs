@@ -6,12 +6,19 @@ use super::{
     tile::DefaultTiles,
 };
 use crate::grid::{StorePath, Target, Turns, Variant};
+use std::iter::once;
 
 /// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
 
 /// Registers of a consumer thread beyond O, S or a part of P V, and P: what ptxas gets by with at head dim 256.
 const OTHER_REGISTERS: u32 = 8;
+
+/// The same where P V is added to O itself, under the next scores: with fewer ptxas spills in the loop over keys.
+const OTHER_REGISTERS_OVERLAPPED: u32 = 32;
+
+/// Bytes of an element of the total that O moves to where P V is added to O itself: bf16.
+const TOTAL_BYTES: u32 = 2;
 
 /// The K of FP8 products.
 const STEP: u32 = 32;
@@ -40,22 +47,46 @@ fn stage_bytes(variant: Variant, tile: &Tile) -> (u32, u32) {
     (whole(tile.n * row_bytes(variant)), whole(transposed))
 }
 
+/// Bytes of the totals that O moves to, of all warpgroups.
+fn totals_bytes(variant: Variant, tile: &Tile) -> u32 {
+    if tile.overlap { tile.m * variant.head_dim.next_multiple_of(16) * TOTAL_BYTES } else { 0 }
+}
+
+/// Bytes that are left for places of Q and stages of V as it comes.
+fn bytes_for_q_and_v(variant: Variant, tile: &Tile) -> u32 {
+    let (stage, transposed) = stage_bytes(variant, tile);
+    let taken = tile.stages * (stage + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
+    Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
+}
+
+/// Stages of V as it comes. The warps that transpose it use it up long before its products: with overlap, which needs the totals besides,
+/// one is enough where no more fit beside a Q for each warpgroup.
+fn v_stages(variant: Variant, tile: &Tile) -> u32 {
+    if !tile.overlap {
+        return tile.stages;
+    }
+    let (stage, _) = stage_bytes(variant, tile);
+    (bytes_for_q_and_v(variant, tile).saturating_sub(tile.m * row_bytes(variant)) / stage).clamp(1, tile.stages)
+}
+
 fn q_slots(variant: Variant, tile: &Tile) -> u32 {
     let consumers = tile.m / WARPGROUP_ROWS;
     if !tile.persistent {
         return consumers;
     }
-    let (stage, transposed) = stage_bytes(variant, tile);
-    let taken = tile.stages * (2 * stage + transposed) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
-    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken);
+    let (stage, _) = stage_bytes(variant, tile);
+    let available = bytes_for_q_and_v(variant, tile).saturating_sub(v_stages(variant, tile) * stage);
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
 /// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where possible a
 /// divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill: ptxas starts the products
-/// of one before the sums of the last are used up.
+/// of one before the sums of the last are used up. With overlap all columns: P V is added to O itself.
 fn part_columns(variant: Variant, tile: &Tile) -> u32 {
     let columns = variant.head_dim.next_multiple_of(16);
+    if tile.overlap {
+        return columns;
+    }
     let (_, available) = registers_of(tile.m / WARPGROUP_ROWS);
     let fits = |part: &u32| *part <= tile.n && estimate(variant, tile, *part).total <= available;
     let divisors =
@@ -74,8 +105,12 @@ fn registers_of(consumers: u32) -> (u32, u32) {
     }
 }
 
-/// O; S, whose place is taken by P, four to a register, and a run of P V.
+/// O; S, whose place is taken by P, four to a register, and a run of P V. With overlap all of O, the next S and P.
 fn estimate(variant: Variant, tile: &Tile, part: u32) -> RegisterEstimate {
+    if tile.overlap {
+        let output = variant.head_dim.next_multiple_of(16) / 2;
+        return RegisterEstimate::sum(output, tile.n / 2 + tile.n / 8, 0, OTHER_REGISTERS_OVERLAPPED);
+    }
     RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
 }
 
@@ -97,34 +132,35 @@ impl Recipe for HopperFp8Forward {
         if tile.n == 0 || !tile.n.is_multiple_of(STEP) || tile.n > 256 {
             return Some(format!("`n` is {}; it must be a multiple of 32 from 32 to 256", tile.n));
         }
-        if tile.overlap {
-            return Some("`overlap` is true; this kernel sums P V apart, in the place of S".to_owned());
-        }
         if tile.store != StorePath::Direct {
             return Some("`store` is \"tma\"; O, twice as wide as Q, has no room in shared memory".to_owned());
         }
+        // Whole powers of two only: P reaches 2^8 of E4M3's 448.
         if tile.rescale_threshold != 0 {
             let threshold = tile.rescale_threshold;
-            return Some(format!("`rescale_threshold` is {threshold}; O takes every new maximum with each P V, so it must be 0"));
+            return Some(format!(
+                "`rescale_threshold` is {threshold}; P of a maximum twice as large would overflow, so it must be 0"
+            ));
         }
         HopperForward.broken_rule(variant, tile)
     }
 
-    /// Slots of Q, the stages of K, V and V transposed, the announcements of work, and the barriers: full and empty of each slot and
-    /// of each stage.
+    /// Slots of Q, with overlap the totals, the stages of K, V and V transposed, the announcements of work, and the barriers: full and
+    /// empty of each slot and of each stage (of V, as many as there are of K).
     fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (stage, transposed) = stage_bytes(variant, tile);
-        let regions = [
-            ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET")),
+        let totals = tile.overlap.then(|| ("totals of O", totals_bytes(variant, tile), Some("TOTALS_OFFSET")));
+        let slots = ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET"));
+        let behind = [
             ("stages of K", tile.stages * stage, Some("K_OFFSET")),
-            ("stages of V", tile.stages * stage, Some("V_OFFSET")),
+            ("stages of V", v_stages(variant, tile) * stage, Some("V_OFFSET")),
             ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
             ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 6 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
+        Region::lay_out_aligned(once(slots).chain(totals).chain(behind), TMA_TILE_ALIGNMENT)
     }
 
     fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
@@ -199,20 +235,59 @@ mod tests {
         // Three warpgroups with two places each for a Q of 64 rows.
         let tile = TileOverride { m: Some(192), n: Some(128), warps: Some(16), ..TileOverride::default() };
         let plan = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Exponentials), ..tile.clone() })).expect("fits");
-        let map = |plan: &Plan| -> Vec<(_, u32, u32)> {
-            plan.shared_memory.iter().map(|r| (r.constant.unwrap_or(""), r.offset, r.bytes)).collect()
-        };
-        assert_eq!(map(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
-        assert_eq!(map(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
+        assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 6 * 8192), ("K_OFFSET", 49_152, 2 * 16_384)]);
+        assert_eq!(regions(&plan)[2..4], [("V_OFFSET", 81_920, 2 * 16_384), ("VALUES_OFFSET", 114_688, 2 * 16_384)]);
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
-        assert_eq!(map(&plan)[4..], behind);
+        assert_eq!(regions(&plan)[4..], behind);
         assert_eq!((plan.registers.output, plan.registers.scores), (64, 32 + 32), "S, or P beside the sums of half of P V");
         let hopper = plan.hopper.expect("made of wgmma");
         assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
         assert_eq!(hopper.widths, [64, 128]);
         let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 0), ("BARRIERS_OFFSET", 148_480, 192)];
-        assert_eq!(map(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
+        assert_eq!(regions(&other)[4..], behind, "only exponentials that are taken in turns have zeros added");
+    }
+
+    fn overlapped(head_dim: u32, m: u32, n: u32) -> Result<Plan, crate::plan::PlanError> {
+        let tile = TileOverride {
+            m: Some(m),
+            n: Some(n),
+            warps: Some(4 + m / 16),
+            overlap: Some(true),
+            turns: Some(Turns::Products),
+            ..TileOverride::default()
+        };
+        Plan::new(Variant { head_dim, ..D128 }, Some(&tile))
+    }
+
+    fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
+        plan.shared_memory.iter().map(|r| (r.constant.unwrap_or_default(), r.offset, r.bytes)).collect()
+    }
+
+    #[test]
+    fn with_overlap_o_has_a_total_and_v_one_stage_where_no_more_fit() {
+        let plan = overlapped(256, 128, 96).expect("fits");
+        assert_eq!(regions(&plan)[..2], [("Q_OFFSET", 0, 2 * 16_384), ("TOTALS_OFFSET", 32_768, 128 * 256 * 2)]);
+        assert_eq!(regions(&plan)[2..4], [("K_OFFSET", 98_304, 2 * 24_576), ("V_OFFSET", 147_456, 24_576)]);
+        assert_eq!(regions(&plan)[4..6], [("VALUES_OFFSET", 172_032, 2 * 24_576), ("WORK_OFFSET", 221_184, 32)]);
+        assert_eq!(regions(&plan)[6..], [("ZEROS_OFFSET", 222_208, 0), ("BARRIERS_OFFSET", 222_208, 128)]);
+        assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.total), (128, 48 + 12, 220));
+        let hopper = plan.hopper.expect("made of wgmma");
+        assert_eq!((hopper.part_columns, hopper.widths), (256, vec![96, 256]), "P V in one piece");
+
+        let v_bytes = |plan: &Plan| regions(plan)[3].2;
+        assert_eq!(v_bytes(&overlapped(224, 128, 128).expect("fits")), 128 * 224, "a second stage of V does not fit");
+        assert_eq!(v_bytes(&overlapped(192, 128, 128).expect("fits")), 2 * 128 * 192, "a second stage of V fits");
+        let slots = |plan: Plan| plan.hopper.expect("made of wgmma").q_slots;
+        assert_eq!(slots(overlapped(192, 128, 128).expect("fits")), 2, "and leaves no place for the next Q");
+        assert_eq!(slots(overlapped(128, 128, 128).expect("fits")), 4);
+    }
+
+    #[test]
+    fn with_overlap_all_of_o_s_and_p_must_fit() {
+        let refused = |head_dim, m, n| overlapped(head_dim, m, n).expect_err("does not fit").to_string();
+        assert!(refused(256, 128, 128).contains("shared memory needs"), "{}", refused(256, 128, 128));
+        assert!(refused(128, 192, 160).contains("registers needs 196 of 160"), "{}", refused(128, 192, 160));
     }
 
     /// Two warpgroups have 232 registers a thread, three have 160.
@@ -244,7 +319,8 @@ mod tests {
     fn each_broken_rule_is_named_with_its_number() {
         let none = TileOverride::default();
         assert!(reason(&TileOverride { n: Some(48), ..none.clone() }).contains("`n` is 48; it must be a multiple of 32"));
-        assert!(reason(&TileOverride { overlap: Some(true), ..none.clone() }).contains("`overlap` is true"));
+        let one_stage = TileOverride { overlap: Some(true), stages: Some(1), ..none.clone() };
+        assert!(reason(&one_stage).contains("`overlap` is true with one stage"));
         assert!(reason(&TileOverride { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
         assert!(reason(&TileOverride { m: Some(96), ..none }).contains("`m` is 96"));
     }

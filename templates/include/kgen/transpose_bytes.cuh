@@ -17,23 +17,40 @@ KGEN_DEVICE void clear_keys(uint32_t (&words)[4], int key, int first) {
     }
 }
 
-// 16 columns of `From` (a row a key) become 16 rows of `To`, from key 32 * START on.
-template <class From, class To, int START = 0>
-KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int column_group, int first) {
+// 16 columns of `From` (a row a key), number `group` of its panel at PANEL, become 16 rows of `To`, from key 32 * START on.
+template <class From, class To, int PANEL, bool CLEAR, int START = 0>
+KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int group, int first) {
     if constexpr (START < From::rows / 32) {
+        constexpr int width = From::panel_columns(PANEL);
         constexpr int left = From::rows / 32 - START;
         constexpr int count = left < 4 ? left : 4;  // on the way at once
+        const uint32_t lane = (width == 64 ? keys.in_64 : width == 32 ? keys.in_32 : keys.in_16) ^ group * 16;
         uint32_t words[count][4];
         KGEN_UNROLL
-        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], chunk_address<From>(from, keys, (START + i) * 32, column_group));
+        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], from + lane + (From::panel_offset(PANEL) + (START + i) * 32 * width * 2));
         KGEN_UNROLL
         for (int i = 0; i < count; ++i) {
-            if ((START + i) * 32 < first) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
+            if constexpr (CLEAR) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
             const uint32_t parted[4] = {choose_bytes<0x6420>(words[i][0], words[i][1]), choose_bytes<0x7531>(words[i][0], words[i][1]),
                                         choose_bytes<0x6420>(words[i][2], words[i][3]), choose_bytes<0x7531>(words[i][2], words[i][3])};
-            stmatrix_x4(fragment_address<To>(to, columns, column_group * 16, START + i), parted);
+            stmatrix_x4(fragment_address<To>(to, columns, PANEL * 2 + group * 16, START + i), parted);
         }
-        transpose_columns<From, To, START + count>(from, to, keys, columns, column_group, first);
+        transpose_columns<From, To, PANEL, CLEAR, START + count>(from, to, keys, columns, group, first);
+    }
+}
+
+// The columns of `From` from its panel at PANEL on that are `warp`'s: a loop a panel, in which an address is one exclusive or of the
+// lane's own. (Of one loop over all panels most instructions would be addresses.)
+template <class From, class To, int WARPS, bool CLEAR, int PANEL = 0>
+KGEN_DEVICE void transpose_panels(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int warp, int first) {
+    constexpr int left = To::rows / 16 - PANEL / 8;  // groups of 16 columns
+    if constexpr (left > 0) {
+        constexpr int width = From::panel_columns(PANEL);
+        constexpr int groups = left < width / 8 ? left : width / 8;
+        KGEN_ROLLED
+        for (int group = warp; group < groups; group += WARPS) transpose_columns<From, To, PANEL, CLEAR>(from, to, keys, columns, group, first);
+        // The warp that would be next begins with the next panel.
+        transpose_panels<From, To, WARPS, CLEAR, PANEL + width>(from, to, keys, columns, (warp + WARPS - groups % WARPS) % WARPS, first);
     }
 }
 
@@ -49,8 +66,11 @@ template <class From, class To, int WARPS>
 KGEN_DEVICE void transpose_bytes(uint32_t from, uint32_t to, int warp, int first) {
     const lane_offsets keys = lanes_by_key();
     const lane_offsets columns = lanes_by_row(0);
-    KGEN_ROLLED
-    for (int group = warp; group < To::rows / 16; group += WARPS) transpose_columns<From, To>(from, to, keys, columns, group, first);
+    if (first > 0) {
+        transpose_panels<From, To, WARPS, true>(from, to, keys, columns, warp, first);
+    } else {
+        transpose_panels<From, To, WARPS, false>(from, to, keys, columns, warp, first);
+    }
 }
 
 }  // namespace kgen
