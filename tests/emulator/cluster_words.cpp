@@ -13,6 +13,9 @@
 #include "kgen/tile.cuh"
 #include "kgen/tma_tile.cuh"
 #include "kgen/wgmma.cuh"
+
+KGEN_WGMMA_WIDTH(8)
+
 #include "statements.hpp"
 
 namespace {
@@ -225,6 +228,17 @@ void arrivals() {
     expect(report_says("only mbarrier_wait_cluster shows what they have done"), "... which the report says");
     arrives_at_both = false;
     expect(pair_is_faulted("cluster", meet_the_other), "... whoever arrives beside them");
+    expect(pair_is_right([](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
+               mbarrier_wait_cluster(EMPTY, 0);
+               warp_sync();
+               if (thread_index() == 0) mbarrier_arrive(EMPTY);
+               mbarrier_wait(EMPTY, 1);
+               tell(true);
+               close();
+           }),
+           "... but for phases to which the block alone has come");
     expect(pair_is_faulted("cluster", [](int) {
                make_barriers();
                if (thread_index() == 0) mbarrier_arrive_at(shared_of(EMPTY, other()));
@@ -384,6 +398,16 @@ void multicasts() {
            "a barrier counts the bytes of other blocks only behind a fence_mbarrier_init");
     leave_out_fence = false;
 
+    static tile_maps<half_tile> longer;
+    expect(make_tile_maps(longer, {input, 64, 24, 1, 1, 64, 0, 0}, "words", "input") == KGEN_SUCCESS && pair_is_faulted("out of bounds", [](int) {
+               make_barriers();
+               if (thread_index() == 0) mbarrier_arrive_expect_tx(FULL, half_tile::bytes);
+               if (cluster_rank() == 0 && thread_index() == 0) tma_load_multicast(TILE, longer.of_width[0], FULL, 3, 0, 16, 0, 0);
+               mbarrier_wait(FULL, 0);
+               close();
+           }),
+           "reading behind the allocation is reported as for any copy");
+
     const body written_before = [](int) {
         make_barriers();
         store_shared(TILE + thread_index() * 16, words4{});
@@ -503,6 +527,26 @@ void news() {
     expect(is_faulted("race", pass_on, 64, SHARED_BYTES, 3), "... or a block has not been told");
 }
 
+// Products of two warpgroups of different blocks, one of which has one product more: A is all 1 or all 2, B all 1.
+void products() {
+    const body multiply = [](int) {
+        constexpr uint32_t ones = 0x3f803f80, twos = 0x40004000, b_tile = TILE + 2048;
+        const uint32_t a = cluster_rank() == 0 ? ones : twos;
+        store_shared(TILE + thread_index() * 16, words4{a, a, a, a});
+        if (thread_index() < 16) store_shared(b_tile + thread_index() * 16, words4{ones, ones, ones, ones});
+        fence_proxy_async();
+        cluster_sync();
+        float d[1][4] = {};
+        wgmma_fence();
+        for (uint32_t i = 0; i <= cluster_rank(); ++i) wgmma<bf16, 8>(d, matrix_descriptor<16>(TILE, 0, 256), matrix_descriptor<16>(b_tile, 0, 256), true);
+        wgmma_commit();
+        block_sync();
+        wgmma_wait<0>(d);
+        if (thread_index() < 32) tell(d[0][0] == (cluster_rank() == 0 ? 16 : 64) && d[0][3] == d[0][0]);
+    };
+    expect(pair_is_right(multiply, 128), "each block's warpgroups multiply by themselves");
+}
+
 }  // namespace
 
 int main() {
@@ -516,6 +560,7 @@ int main() {
     multicasts();
     pipelines();
     news();
+    products();
     printf("%d false\n", failures);
     return failures == 0 ? 0 : 1;
 }

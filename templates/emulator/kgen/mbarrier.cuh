@@ -8,7 +8,7 @@ namespace kgen {
 // Makes an mbarrier of `arrivals` (1 .. 2^20 - 1) arrivals a phase.
 KGEN_DEVICE void mbarrier_init(uint32_t barrier, uint32_t arrivals, KGEN_AT) { emulator::mbarrier_init(barrier, arrivals, at); }
 
-// Makes the mbarriers that this thread has initialised known to the asynchronous copies.
+// Makes the mbarriers that this thread has initialised known to the asynchronous copies, and to the cluster.
 KGEN_DEVICE void fence_mbarrier_init() { emulator::fence_mbarrier_init(); }
 
 // One arrival.
