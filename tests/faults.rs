@@ -517,7 +517,6 @@ faults! {
     cluster_both_blocks_take_the_same_query_tile: "cluster: both blocks take the same query tile",
     fp8_cluster_v_is_released_to_its_own_block_alone: "FP8 cluster: V is released to its own block alone",
     store_by_tma_o_is_written_without_a_fence_for_the_asynchronous_proxy: "store by TMA: O is written without a fence for the asynchronous proxy",
-    store_by_tma_o_is_put_where_products_still_read_q: "store by TMA: O is put where products still read Q",
     store_by_tma_a_tile_is_stored_before_all_warps_have_put_their_rows_there: "store by TMA: a tile is stored before all warps have put their rows there",
     store_by_tma_the_next_q_comes_before_o_has_been_read: "store by TMA: the next Q comes before O has been read",
     store_by_tma_a_store_is_not_committed: "store by TMA: a store is not committed",
