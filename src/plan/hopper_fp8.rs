@@ -31,7 +31,8 @@ const fn tile(m: u32, n: u32, turns: Turns) -> Tile {
 const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles::same(128, tile(192, 128, Turns::Exponentials)),
     DefaultTiles::same(160, tile(192, 96, Turns::Exponentials)),
-    DefaultTiles::same(192, tile(128, 160, Turns::Exponentials)),
+    DefaultTiles::same(192, Tile { overlap: true, ..tile(128, 128, Turns::Products) }),
+    DefaultTiles::same(224, Tile { overlap: true, ..tile(128, 128, Turns::Exponentials) }),
     DefaultTiles::same(256, tile(128, 128, Turns::Exponentials)),
 ];
 

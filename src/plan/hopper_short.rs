@@ -26,7 +26,7 @@ const fn tile(warpgroups: u32, n: u32, stages: u32) -> Tile {
 /// Default tiles: the first row whose head dim is not below the variant's. Four warpgroups have 128 registers a thread, two 255; of
 /// keys as many are on their way at once as shared memory holds, up to 512.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(64, tile(4, 64, 2)),
+    DefaultTiles::same(64, tile(2, 64, 3)),
     DefaultTiles::same(96, tile(2, 64, 4)),
     DefaultTiles::same(128, tile(2, 64, 3)),
     DefaultTiles::same(192, tile(2, 64, 2)),
