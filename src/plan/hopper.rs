@@ -24,7 +24,7 @@ pub struct Hopper {
     pub q_slots: u32,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
-    /// Columns of P V that are summed before O takes them: FP8 only, elsewhere all.
+    /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
     pub part_columns: u32,
 }
 
