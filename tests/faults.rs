@@ -54,7 +54,8 @@ fn laboratory() -> &'static Laboratory {
             let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
             toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
         };
-        let faults = ["faults", "hopper_faults", "fp8_overlap_faults", "short_faults", "cluster_faults", "split_faults", "bwd_faults"];
+        let faults =
+            ["faults", "hopper_faults", "fp8_overlap_faults", "short_faults", "cluster_faults", "split_faults", "bwd_faults"];
         let faults = faults.map(|name| list(&format!("{name}.toml"))).concat();
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");

@@ -381,6 +381,16 @@ mod tests {
         }
     }
 
+    /// Half a key tile has whole groups of eight rows, after which a swizzle repeats.
+    #[test]
+    fn blocks_of_a_cluster_have_the_same_shared_memory_and_leave_the_fetching_thread_more_registers() {
+        let alone = plan(128, &fixed());
+        let paired = plan(128, &TileOverride { cluster: Some(2), ..fixed() });
+        assert_eq!(paired.shared_memory, alone.shared_memory);
+        let registers = |plan: &Plan| (hopper(plan).producer_registers, hopper(plan).consumer_registers);
+        assert_eq!((registers(&alone), registers(&paired)), ((24, 240), (40, 232)));
+    }
+
     #[test]
     fn without_overlap_p_takes_the_place_of_s() {
         let plan = plan(128, &TileOverride { overlap: Some(false), stages: Some(1), ..fixed() });
@@ -406,6 +416,10 @@ mod tests {
         assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));
         assert!(said(TileOverride { copy: Some(CopyPath::CpAsync), ..fixed() }).contains("this kernel copies with \"tma\""));
         assert!(said(TileOverride { stages: Some(1), ..fixed() }).contains("`overlap` is true with one stage"));
+        for cluster in [0, 3] {
+            let words = format!("`cluster` is {cluster}; it must be 1 or 2");
+            assert!(said(TileOverride { cluster: Some(cluster), ..fixed() }).contains(&words));
+        }
         let one_warpgroup = TileOverride { m: Some(64), warps: Some(8), ..fixed() };
         assert!(said(one_warpgroup.clone()).contains("`turns` is \"products\" with one warpgroup"));
         let of_exponentials = TileOverride { turns: Some(Turns::Exponentials), ..one_warpgroup };

@@ -210,9 +210,10 @@ mod tests {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
-    /// The part of P V that is summed at a time, of a head dim and its default tile.
+    /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
-        let plan = Plan::new(Variant { head_dim, ..D128 }, None).expect("fits");
+        let apart = TileOverride { overlap: Some(false), ..TileOverride::default() };
+        let plan = Plan::new(Variant { head_dim, ..D128 }, Some(&apart)).expect("fits");
         plan.hopper.expect("made of wgmma").part_columns
     }
 
@@ -222,9 +223,13 @@ mod tests {
             let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
             let hopper = plan.hopper.expect("made of wgmma");
             let part = hopper.part_columns;
-            assert!(part.is_multiple_of(16) && (16..=128).contains(&part), "{head_dim}: {part}");
-            assert!(part <= head_dim.next_multiple_of(16), "a run is no wider than O's columns: {head_dim}: {part}");
-            assert!(part <= plan.tile.n, "its sums take the place of S: {head_dim}: {part}");
+            if plan.tile.overlap {
+                assert_eq!(part, head_dim.next_multiple_of(16), "all of O at once");
+            } else {
+                assert!(part.is_multiple_of(16) && (16..=128).contains(&part), "{head_dim}: {part}");
+                assert!(part <= head_dim.next_multiple_of(16), "a run is no wider than O's columns: {head_dim}: {part}");
+                assert!(part <= plan.tile.n, "its sums take the place of S: {head_dim}: {part}");
+            }
             assert!(plan.registers.total <= hopper.consumer_registers, "{head_dim}: {:?}", plan.registers);
             assert_eq!(plan.threads, 128 * (1 + hopper.consumers), "{head_dim}");
             assert_eq!(plan.tensor_core, TensorCore::Qgmma);
@@ -310,8 +315,14 @@ mod tests {
     fn a_head_dim_that_no_part_divides_has_its_last_one_overlap() {
         assert_eq!(default_part(200), 112, "of 208 columns, the second from column 96 on");
         assert_eq!(default_part(176), 96, "the second from column 80 on");
-        let narrow =
-            TileOverride { m: Some(64), n: Some(96), warps: Some(8), turns: Some(Turns::None), ..TileOverride::default() };
+        let narrow = TileOverride {
+            m: Some(64),
+            n: Some(96),
+            warps: Some(8),
+            turns: Some(Turns::None),
+            overlap: Some(false),
+            ..TileOverride::default()
+        };
         let plan = Plan::new(Variant { head_dim: 200, ..D128 }, Some(&narrow)).expect("fits");
         assert_eq!(plan.hopper.expect("made of wgmma").part_columns, 64, "112 is wider than S; the fourth from column 144 on");
     }
@@ -323,6 +334,7 @@ mod tests {
         let one_stage = TileOverride { overlap: Some(true), stages: Some(1), ..none.clone() };
         assert!(reason(&one_stage).contains("`overlap` is true with one stage"));
         assert!(reason(&TileOverride { rescale_threshold: Some(8), ..none.clone() }).contains("must be 0"));
+        assert!(reason(&TileOverride { store: Some(StorePath::Tma), ..none.clone() }).contains("`store` is \"tma\""));
         assert!(reason(&TileOverride { m: Some(96), ..none }).contains("`m` is 96"));
     }
 }

@@ -5,7 +5,7 @@ use super::{
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
+use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns, Variant};
 
 /// The family of `templates/flash/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -19,18 +19,17 @@ const STATE_BYTES: u32 = 8;
 /// The block's query tile, batch entry, head and key head, for all threads to read.
 const PLACE_BYTES: u32 = 16;
 
-const fn tile(warpgroups: u32, n: u32, stages: u32) -> Tile {
-    Tile { m: WARPGROUP_ROWS, n, warps: 4 * warpgroups, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
+const fn tile(n: u32, stages: u32) -> Tile {
+    Tile { m: WARPGROUP_ROWS, n, warps: 8, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
 }
 
-/// Default tiles: the first row whose head dim is not below the variant's. Four warpgroups have 128 registers a thread, two 255; of
-/// keys as many are on their way at once as shared memory holds, up to 512.
+/// Default tiles: the first row whose head dim is not below the variant's. Of keys as many are on their way at once as shared memory
+/// holds, up to 512.
 const DEFAULTS: &[DefaultTiles] = &[
-    DefaultTiles::same(64, tile(2, 64, 3)),
-    DefaultTiles::same(96, tile(2, 64, 4)),
-    DefaultTiles::same(128, tile(2, 64, 3)),
-    DefaultTiles::same(192, tile(2, 64, 2)),
-    DefaultTiles::same(256, tile(2, 48, 2)),
+    DefaultTiles::same(96, tile(64, 4)),
+    DefaultTiles::same(128, tile(64, 3)),
+    DefaultTiles::same(192, tile(64, 2)),
+    DefaultTiles::same(256, tile(48, 2)),
 ];
 
 /// Bytes of a stage of K or V.
@@ -80,6 +79,12 @@ impl Recipe for HopperShort {
         }
         if tile.persistent {
             return Some("`persistent` is true; a block has one query tile".to_owned());
+        }
+        if tile.cluster != 1 {
+            return Some(format!("`cluster` is {}; blocks of this kernel share nothing: 1", tile.cluster));
+        }
+        if tile.store != StorePath::Direct {
+            return Some("`store` is \"tma\"; this kernel stores O from registers".to_owned());
         }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
@@ -162,6 +167,8 @@ mod tests {
             overlap: Some(true),
             turns: Some(Turns::None),
             persistent: Some(false),
+            cluster: Some(1),
+            store: Some(StorePath::Direct),
         }
     }
 
@@ -246,6 +253,8 @@ mod tests {
         assert!(said(TileOverride { overlap: Some(false), ..fixed() }).contains("`overlap` is false"));
         assert!(said(TileOverride { turns: Some(Turns::Products), ..fixed() }).contains("`turns` is \"products\""));
         assert!(said(TileOverride { persistent: Some(true), ..fixed() }).contains("`persistent` is true"));
+        assert!(said(TileOverride { cluster: Some(2), ..fixed() }).contains("`cluster` is 2"));
+        assert!(said(TileOverride { store: Some(StorePath::Tma), ..fixed() }).contains("`store` is \"tma\""));
         let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
         assert!(said(threshold(15)).contains("fp16 allows at most 14"));
         assert!(reason(Variant { dtype: Dtype::Bf16, ..D64 }, &threshold(65)).contains("bf16 allows at most 64"));
