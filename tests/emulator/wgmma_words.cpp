@@ -797,7 +797,7 @@ void transpose_v(int) {
         store_shared(address, words4{words[0], words[1], words[2], words[3]});
     });
     block_sync();
-    transpose_bytes<rows_of_keys, rows_of_columns, TRANSPOSERS>(A_TILE, B_TILE, static_cast<int>(warp_index()), static_cast<int>(first_key));
+    transpose_bytes<rows_of_keys, rows_of_columns, TRANSPOSERS, 2>(A_TILE, B_TILE, static_cast<int>(warp_index()), static_cast<int>(first_key));
     block_sync();
     bool right = true;
     each_chunk<rows_of_columns>(B_TILE, [&](uint32_t address, uint32_t row, uint32_t start) {
