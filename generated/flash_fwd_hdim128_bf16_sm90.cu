@@ -3,11 +3,11 @@
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 128, bf16, every key visible to every query, compute capability 9.0.
 //
-// A block is 2 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first thread fetches (TMA). It takes
-// 128 queries of one head and walks over the keys 128 at a time, from the last visible one to the first. K and V come through
+// A block is 3 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first thread fetches (TMA). It takes
+// 192 queries of one head and walks over the keys 80 at a time, from the last visible one to the first. K and V come through
 // 2 stages each; an mbarrier tells when a stage is full, another when all warps are done with it.
 // While the softmax of one key tile runs, the tensor cores are at P V of the tile before.
-// Warpgroups take turns at the exponentials: when one has nearly done its own, it calls the next.
+// Warpgroups take turns: when one has handed its products to the tensor cores, it calls the next.
 // One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
 //
 // Tiles are counted from the end. The last query tile ends at the last query and the first key tile walked over at the last key
@@ -15,7 +15,7 @@
 // tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
 // or, in a packed tensor, finds the rows of the sequence before.
 //
-// Plan: 198784 bytes of shared memory; O, S and P need about 184 of 240 registers.
+// Plan: 181408 bytes of shared memory; O, S and P need about 148 of 160 registers.
 // Made by kgen 0.1.0 from templates/flash/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim128_bf16_sm90.cu
 
@@ -34,10 +34,10 @@
 #include "kgen/tile.cuh"
 #include "kgen/tma.cuh"
 #include "kgen/tma_tile.cuh"
-#include "kgen/turns.cuh"
 #include "kgen/wgmma.cuh"
 #include "kgen/wgmma_tile.cuh"
 
+KGEN_WGMMA_WIDTH(80)
 KGEN_WGMMA_WIDTH(128)
 
 namespace {
@@ -47,25 +47,25 @@ using element = bf16;
 
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
-constexpr int BLOCK_M = 128;  // queries a block
-constexpr int BLOCK_N = 128;  // keys a step
+constexpr int BLOCK_M = 192;  // queries a block
+constexpr int BLOCK_N = 80;  // keys a step
 constexpr int STAGES = 2;
-constexpr int Q_SLOTS = 4;  // places for the Q of one warpgroup
-constexpr int CONSUMERS = 2;  // warpgroups that multiply
+constexpr int Q_SLOTS = 6;  // places for the Q of one warpgroup
+constexpr int CONSUMERS = 3;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 
 using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: slots of Q at 0 (65536 bytes), stages of K at 65536 (65536 bytes), stages of V at 131072 (65536 bytes), work at 196608 (64 bytes), zeros at 197632 (8 bytes), mbarriers at 198656 (128 bytes).
+// Shared memory: slots of Q at 0 (98304 bytes), stages of K at 98304 (40960 bytes), stages of V at 139264 (40960 bytes), work at 180224 (96 bytes), zeros at 181248 (0 bytes), mbarriers at 181248 (160 bytes).
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t K_OFFSET = 65536;
-constexpr uint32_t V_OFFSET = 131072;
-constexpr uint32_t WORK_OFFSET = 196608;
-constexpr uint32_t ZEROS_OFFSET = 197632;
-constexpr uint32_t BARRIERS_OFFSET = 198656;
-constexpr uint32_t SHARED_BYTES = 198784;
+constexpr uint32_t K_OFFSET = 98304;
+constexpr uint32_t V_OFFSET = 139264;
+constexpr uint32_t WORK_OFFSET = 180224;
+constexpr uint32_t ZEROS_OFFSET = 181248;
+constexpr uint32_t BARRIERS_OFFSET = 181248;
+constexpr uint32_t SHARED_BYTES = 181408;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
@@ -113,7 +113,6 @@ struct ring_place {
         }
     }
 };
-
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
@@ -140,16 +139,21 @@ struct work_place {
     }
 
     KGEN_DEVICE uint32_t head(const parameters& given) const { return piece(given) / query_tiles(given.call); }
-    KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) % query_tiles(given.call); }
+
+    // Each head begins with another tile: else, with as many blocks as whole heads have tiles, some would have nothing but those tiles that
+    // are not whole.
+    KGEN_DEVICE uint32_t tile(const parameters& given) const { return (piece(given) + head(given)) % query_tiles(given.call); }
 };
 
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
-    const int batch = place_head / p.num_heads;
-    const int head = place_head % p.num_heads;
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
     const int from_end = tile * BLOCK_M;
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
+}
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
 // A key tile of a piece of work, as those see it that multiply.
@@ -453,9 +457,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     weights weight;
     float factor[2];
     const auto take_exponentials = [&](const scores& s) {
-        float zeros[2];
-        await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
-        exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+        exponentiate(weight, s, state, log2_scale, {0.0f, 0.0f}, [](uint32_t) {});
     };
 
     while (next_piece(at)) {
@@ -464,7 +466,9 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         {
             scores s;
             await_k();
+            await_turn();
             multiply_q_k(s);
+            pass_turn();
             wgmma_wait<0>(s);
             done_with_k();
             if (at.is_last()) done_with_q();
@@ -476,9 +480,11 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             at.next();
             scores s;
             await_k();
+            await_turn();
             multiply_q_k(s);
             await_v();
             multiply_p_v(o, weight);
+            pass_turn();
             wgmma_wait<1>(s);
             done_with_k();
             if (at.is_last()) done_with_q();
@@ -505,8 +511,6 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     const uint32_t shared = shared_base();
     const barriers barrier = {shared + BARRIERS_OFFSET};
     if (thread_index() == 0) {
-        store_shared(shared + ZEROS_OFFSET, 0u);
-        store_shared(shared + ZEROS_OFFSET + 4, 0u);
         for (int slot = 0; slot < Q_SLOTS; ++slot) {
             mbarrier_init(barrier.q_full(slot), 1);
             mbarrier_init(barrier.q_empty(slot), 4);
@@ -524,10 +528,10 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
-        release_registers<24>();
+        release_registers<32>();
         if (thread_index() == 0) fetch(given, shared, barrier);
     } else {
-        claim_registers<240>();
+        claim_registers<160>();
         attend(given, shared, barrier, warpgroup - 1);
     }
 }

@@ -115,7 +115,6 @@ struct ring_place {
         }
     }
 };
-
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
@@ -142,16 +141,21 @@ struct work_place {
     }
 
     KGEN_DEVICE uint32_t head(const parameters& given) const { return piece(given) / query_tiles(given.call); }
-    KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) % query_tiles(given.call); }
+
+    // Each head begins with another tile: else, with as many blocks as whole heads have tiles, some would have nothing but those tiles that
+    // are not whole.
+    KGEN_DEVICE uint32_t tile(const parameters& given) const { return (piece(given) + head(given)) % query_tiles(given.call); }
 };
 
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
-    const int batch = place_head / p.num_heads;
-    const int head = place_head % p.num_heads;
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
     const int from_end = tile * BLOCK_M;
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
+}
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
 // A key tile of a piece of work, as those see it that multiply.

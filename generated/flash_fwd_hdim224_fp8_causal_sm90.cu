@@ -8,7 +8,8 @@
 // keys 128 at a time, from the last visible one to the first. K, V and V transposed come through stages; an mbarrier tells when a stage
 // is full, another when all warps are done with it.
 //
-// Each tile's P V is summed by itself and added to O in fp32: the tensor cores keep fewer bits of FP8 products than fp32 has.
+// While the softmax of one key tile runs, the tensor cores add P V of the tile before to O. They keep fewer bits of FP8 products than
+// fp32 has, so every few tiles O moves to a total in shared memory and they go on with what little of it bf16 does not hold.
 // Warpgroups take turns at the exponentials: when one has nearly done its own, it calls the next.
 // One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
 //
@@ -17,7 +18,7 @@
 // tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
 // or, in a packed tensor, finds the rows of the sequence before.
 //
-// Plan: 231584 bytes of shared memory; O, S and P need about 208 of 232 registers.
+// Plan: 231552 bytes of shared memory; O, S and P need about 224 of 232 registers.
 // Made by kgen 0.1.0 from templates/flash/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim224_fp8_causal_sm90.cu
 
@@ -44,8 +45,8 @@
 #include "kgen/wgmma_tile.cuh"
 #include "kgen/work_groups.cuh"
 
-KGEN_WGMMA_WIDTH_FP8(112)
 KGEN_WGMMA_WIDTH_FP8(128)
+KGEN_WGMMA_WIDTH_FP8(224)
 
 namespace {
 
@@ -57,28 +58,33 @@ constexpr int HEAD_DIM_PADDED = 224;
 constexpr int BLOCK_M = 128;  // queries a block
 constexpr int BLOCK_N = 128;  // keys a step
 constexpr int STAGES = 2;
-constexpr int Q_SLOTS = 4;  // places for the Q of one warpgroup
+constexpr int Q_SLOTS = 2;  // places for the Q of one warpgroup
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 constexpr int TRANSPOSERS = 3;  // warps
-constexpr int PART = 112;  // columns of P V that are summed at a time
+constexpr int TRANSPOSED_AT_ONCE = 4;  // pieces of V that a transposing warp has on the way
+constexpr int FOLD = 4;  // key tiles at most whose P V the tensor cores add up before O moves to the total
 
 using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
 using value_tile = byte_tile<(HEAD_DIM + 15) / 16 * 16, BLOCK_N>;  // V transposed
 
-// Shared memory: slots of Q at 0 (57344 bytes), stages of K at 57344 (57344 bytes), stages of V at 114688 (57344 bytes), stages of V transposed at 172032 (57344 bytes), work at 229376 (64 bytes), zeros at 230400 (8 bytes), mbarriers at 231424 (160 bytes).
+// Shared memory: slots of Q at 0 (28672 bytes), totals of O at 28672 (57344 bytes), stages of K at 86016 (57344 bytes), stages of V at 143360 (28672 bytes), stages of V transposed at 172032 (57344 bytes), work at 229376 (32 bytes), zeros at 230400 (8 bytes), mbarriers at 231424 (128 bytes).
 constexpr uint32_t Q_OFFSET = 0;
-constexpr uint32_t K_OFFSET = 57344;
-constexpr uint32_t V_OFFSET = 114688;
+constexpr uint32_t TOTALS_OFFSET = 28672;
+constexpr uint32_t K_OFFSET = 86016;
+constexpr uint32_t V_OFFSET = 143360;
 constexpr uint32_t VALUES_OFFSET = 172032;
 constexpr uint32_t WORK_OFFSET = 229376;
 constexpr uint32_t ZEROS_OFFSET = 230400;
 constexpr uint32_t BARRIERS_OFFSET = 231424;
-constexpr uint32_t SHARED_BYTES = 231584;
+constexpr uint32_t SHARED_BYTES = 231552;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
+constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as it comes, which is used up when it is transposed; the barriers of others stay unused
+constexpr uint32_t TOTAL_BYTES = (K_OFFSET - TOTALS_OFFSET) / CONSUMERS;
+static_assert(TOTAL_BYTES == WARPGROUP_ROWS * value_tile::rows * sizeof(element), "a total is as large as O");
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
 // P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
@@ -128,7 +134,6 @@ struct ring_place {
         }
     }
 };
-
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
@@ -174,13 +179,15 @@ struct work_place {
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
 };
 
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
-    const int batch = place_head / p.num_heads;
-    const int head = place_head % p.num_heads;
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
     const int from_end = tile * BLOCK_M;
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
+}
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
 // A key tile of a piece of work, as those see it that multiply.
@@ -202,7 +209,8 @@ constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     ring_place<Q_SLOTS> q_place;
-    ring_place<STAGES> k_place, v_place;
+    ring_place<STAGES> k_place;
+    ring_place<V_STAGES> v_place;
     work_place place;
     // Says to the next slot's warpgroup what the work is. Its Q must follow, or a mere arrival.
     const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
@@ -241,8 +249,8 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             q_place.next();
         }
         for (int tile = 0; tile < tiles; ++tile) {
-            fetch_v(tile);
             if (tile + 1 < tiles) fetch_k(tile + 1);
+            fetch_v(tile);
         }
     }
     for (int w = 0; w < CONSUMERS; ++w) {
@@ -257,25 +265,28 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()) - 1;
     ring_place<STAGES> place_of_tile;
+    ring_place<V_STAGES> place_of_v;
     work_place place;
     while (place.next(given)) {
         const assignment work = assigned_work(p, place.head(given), place.tile(given));
         if (work.is_empty()) continue;
         for (int tile = 0; tile < work.tiles(); ++tile) {
             const uint32_t stage = place_of_tile.stage;
-            mbarrier_wait(barrier.v_full(stage), place_of_tile.parity);
+            const uint32_t v_stage = place_of_v.stage;
+            mbarrier_wait(barrier.v_full(v_stage), place_of_v.parity);
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
             // What lies before the sequence is the sequence before's, and must be zeros: 0 * NaN is NaN.
             const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.end : 0;
-            transpose_bytes<key_tile, value_tile, TRANSPOSERS>(shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
+            transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + v_stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
                                                                warp, first);
             fence_proxy_async();
             warp_sync();
             if (lane_index() == 0) {
                 mbarrier_arrive(barrier.values_full(stage));
-                mbarrier_arrive(barrier.v_empty(stage));
+                mbarrier_arrive(barrier.v_empty(v_stage));
             }
             place_of_tile.next();
+            place_of_v.next();
         }
     }
 }
@@ -364,26 +375,76 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
     }
 }
 
-// O = factor O + P V, a run of PART columns after the other. Where they do not divide O the last run begins earlier and is as
-// wide as the others, though some of its columns are there already: with two widths ptxas spills.
-template <int START = 0, class Wait>
-KGEN_DEVICE void add_p_v(output& o, const float (&factor)[2], const weights& weight, uint32_t values, const Wait& await_v) {
-    if constexpr (START < value_tile::rows) {
-        constexpr int first = START + PART <= value_tile::rows ? START : value_tile::rows - PART;
-        float sums[PART / 8][4];
-        await_v();
-        wgmma_fence();
-        multiply_by_keys<e4m3, value_tile, first, PART>(sums, weight, values);
-        wgmma_commit();
-        wgmma_wait<0>(sums);
+KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
+    KGEN_UNROLL
+    for (int j = 0; j < value_tile::rows / 8; ++j) {
         KGEN_UNROLL
-        for (int j = (START - first) / 8; j < PART / 8; ++j) {
-            KGEN_UNROLL
-            for (int e = 0; e < 4; ++e) o[first / 8 + j][e] = fused_multiply_add(o[first / 8 + j][e], factor[e / 2], sums[j][e]);
-        }
-        add_p_v<START + PART>(o, factor, weight, values, await_v);
+        for (int e = 0; e < 4; ++e) o[j][e] *= factor[e / 2];
     }
 }
+
+// The warpgroup's total of O, in bf16: of each 16 columns a thread's eight numbers are 16 bytes. A thread finds there what it has left
+// itself, and nobody else reads it: threads need not wait for each other.
+struct total_of_o {
+    uint32_t address;  // of the thread's first 16 bytes
+    float factor[2];   // by which O has been rescaled since it was last written
+    int tiles;         // whose P V has been added to O since then
+    bool written;      // for this piece of work
+
+    KGEN_DEVICE void start() {
+        factor[0] = factor[1] = 1.0f;
+        tiles = 0;
+        written = false;
+    }
+    // Whether O moves before the next P V; behind that of the tile before the last one it has no other chance.
+    KGEN_DEVICE bool is_due(bool next_to_last) const { return tiles == FOLD || (next_to_last && tiles == FOLD - 1); }
+    KGEN_DEVICE void rescale(const float (&by)[2]) {
+        factor[0] *= by[0];
+        factor[1] *= by[1];
+    }
+
+    // O += the total, in fp32.
+    KGEN_DEVICE void add_to(output& o) const {
+        KGEN_UNROLL
+        for (int group = 0; group < value_tile::rows / 16; ++group) {
+            const words4 held = load_shared(address + group * 128 * sizeof(words4));
+            const uint32_t words[4] = {held.x, held.y, held.z, held.w};
+            KGEN_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                float(&pair)[4] = o[group * 2 + i / 2];
+                const int h = i % 2;
+                float low, high;
+                unpack<element>(words[i], low, high);
+                pair[2 * h] = fused_multiply_add(low, factor[h], pair[2 * h]);
+                pair[2 * h + 1] = fused_multiply_add(high, factor[h], pair[2 * h + 1]);
+            }
+        }
+    }
+
+    // Moves O here. What bf16 does not hold of it, exactly, stays in the accumulators: at most 2^-9 of it, so that the products that
+    // come next lose no more bits to it than to each other.
+    KGEN_DEVICE void take(output& o) {
+        if (written) add_to(o);
+        KGEN_UNROLL
+        for (int group = 0; group < value_tile::rows / 16; ++group) {
+            uint32_t words[4];
+            KGEN_UNROLL
+            for (int i = 0; i < 4; ++i) {
+                float(&pair)[4] = o[group * 2 + i / 2];
+                const int h = i % 2;
+                words[i] = pack<element>(pair[2 * h], pair[2 * h + 1]);
+                float low, high;
+                unpack<element>(words[i], low, high);
+                pair[2 * h] -= low;
+                pair[2 * h + 1] -= high;
+            }
+            store_shared(address + group * 128 * sizeof(words4), words4{words[0], words[1], words[2], words[3]});
+        }
+        factor[0] = factor[1] = 1.0f;
+        tiles = 0;
+        written = true;
+    }
+};
 
 // The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
 // `warp_row` is the warp's first row in the tile.
@@ -444,7 +505,8 @@ KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, 
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
-    const int warp_row = warpgroup_row + warp_index() % 4 * 16;
+    // (Of warp_index(), which ptxas keeps rather than asks for again, registers spill.)
+    const int warp_row = warpgroup_row + thread_index() % 128 / 32 * 16;
     const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
 
     ring_place<Q_SLOTS, CONSUMERS> q_place;
@@ -471,6 +533,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
     const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
     if (warpgroup == CONSUMERS - 1) pass_turn();
+    const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
     // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
     // left.
@@ -482,7 +545,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (said.x == NO_WORK) return false;
             const int end = said.z;
             const int first_query = said.w;
-            at = {said.x, said.y, BLOCK_N - end, BLOCK_N - BLOCK_M + 1};
+            at = {said.x, said.y, BLOCK_N - end, first_diagonal};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
             if (end > 0 && has_rows) return true;
             done_with_q();
@@ -518,7 +581,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto pass_over_v = [&](const tile_of_piece& to) {
-        for (int diagonal = BLOCK_N - BLOCK_M + 1; diagonal < to.diagonal; diagonal += BLOCK_N) {
+        for (int diagonal = first_diagonal; diagonal < to.diagonal; diagonal += BLOCK_N) {
             await_v();
             done_with_v();
         }
@@ -529,6 +592,14 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                                                                           shared + K_OFFSET + k_place.stage * STAGE_BYTES);
         wgmma_commit();
     };
+    const auto multiply_p_v = [&](output& o, const weights& weight) {
+        wgmma_fence();
+        multiply_by_keys<e4m3, value_tile, 0, value_tile::rows, true>(o, weight, shared + VALUES_OFFSET + v_place.stage * VALUE_STAGE_BYTES);
+        wgmma_commit();
+    };
+
+    total_of_o total;
+    total.address = shared + TOTALS_OFFSET + warpgroup * TOTAL_BYTES + thread_index() % 128 * sizeof(words4);
 
     tile_of_piece at;
     while (next_piece(at)) {
@@ -540,34 +611,59 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         const float log2_scale = maximum(p.softmax_scale * descale_of(p.q_descale, work.batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                                              descale_of(p.k_descale, work.batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride) * LOG2_E,
                                          1e-30f);
+        weights weight;
+        float factor[2];
+        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        const auto take_exponentials = [&](const scores& s) {
+            float zeros[2];
+            await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
+            exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
+        };
         output o;
         clear(o);
-        row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
-        for (bool last = false; !last; at.next()) {
-            last = at.is_last();
-            weights weight;
-            float factor[2];
+        total.start();
+        {
             scores s;
             await_k();
             multiply_q_k(s);
             wgmma_wait<0>(s);
             done_with_k();
-            if (last) done_with_q();
+            if (at.is_last()) done_with_q();
             mask_tile(s, at);
-            // P reaches E4M3's largest numbers, so every growth of a maximum counts.
-            if (!raise_maximum(s, state, factor, log2_scale, 0.0f)) factor[0] = factor[1] = 1.0f;
-            // Warpgroups take turns at the exponentials, of which the multiprocessor has one unit in four parts: while one
-            // computes them, the others are at their products.
-            float zeros[2];
-            await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
-            exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
-            add_p_v(o, factor, weight, shared + VALUES_OFFSET + v_place.stage * VALUE_STAGE_BYTES, await_v);
-            done_with_v();
+            raise_maximum(s, state, factor, log2_scale, 0.0f);
+            take_exponentials(s);
         }
-        // (With `warp_row`, which would have to be kept for it, ptxas spills.)
-        float closing[2];
-        close_rows(closing, state, given, work, warpgroup_row + warp_index() % 4 * 16, log2_scale);
-        write_output(o, closing, given, work, warpgroup_row + warp_index() % 4 * 16);
+        while (!at.is_last()) {
+            at.next();
+            scores s;
+            await_k();
+            multiply_q_k(s);
+            if (total.is_due(at.is_last())) total.take(o);  // while Q K^T runs
+            ++total.tiles;
+            await_v();
+            multiply_p_v(o, weight);
+            wgmma_wait<1>(s);
+            done_with_k();
+            if (at.is_last()) done_with_q();
+            mask_tile(s, at);
+            // Every growth of a maximum counts: the largest P is then a power of two, and not rounded.
+            const bool outgrown = raise_maximum(s, state, factor, log2_scale, 0.0f);
+            wgmma_wait<0>(o);
+            done_with_v();
+            if (outgrown) {
+                rescale(o, factor);
+                total.rescale(factor);
+            }
+            take_exponentials(s);
+        }
+        await_v();
+        multiply_p_v(o, weight);
+        wgmma_wait<0>(o);
+        done_with_v();
+        if (total.written) total.add_to(o);
+        const assignment done = assigned_work(p, at.head, at.tile);  // rather than kept over the key loop
+        close_rows(factor, state, given, done, warp_row, log2_scale);
+        write_output(o, factor, given, done, warp_row);
     }
     if (warpgroup == 0) await_turn();  // the turn nobody has taken
 }

@@ -116,7 +116,6 @@ struct ring_place {
         }
     }
 };
-
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
@@ -162,13 +161,15 @@ struct work_place {
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
 };
 
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
-    const int batch = place_head / p.num_heads;
-    const int head = place_head % p.num_heads;
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
     const int from_end = tile * BLOCK_M;
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
+}
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
 // A key tile of a piece of work, as those see it that multiply.
@@ -422,6 +423,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             barrier_wait(8, threads);
         }
     };
+    const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
     // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
     // left.
@@ -433,7 +435,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (said.x == NO_WORK) return false;
             const int end = said.z;
             const int first_query = said.w;
-            at = {said.x, said.y, BLOCK_N - end, BLOCK_N - BLOCK_M + 1};
+            at = {said.x, said.y, BLOCK_N - end, first_diagonal};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
             without_rows = max(0, -first_query) / WARPGROUP_ROWS;
             if (end > 0 && has_rows) return true;
@@ -470,7 +472,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto pass_over_v = [&](const tile_of_piece& to) {
-        for (int diagonal = BLOCK_N - BLOCK_M + 1; diagonal < to.diagonal; diagonal += BLOCK_N) {
+        for (int diagonal = first_diagonal; diagonal < to.diagonal; diagonal += BLOCK_N) {
             await_v();
             done_with_v();
         }

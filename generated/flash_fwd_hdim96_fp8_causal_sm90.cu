@@ -62,6 +62,7 @@ constexpr int CONSUMERS = 3;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 constexpr int TRANSPOSERS = 3;  // warps
+constexpr int TRANSPOSED_AT_ONCE = 4;  // pieces of V that a transposing warp has on the way
 constexpr int PART = 96;  // columns of P V that are summed at a time
 
 using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
@@ -128,7 +129,6 @@ struct ring_place {
         }
     }
 };
-
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
@@ -174,13 +174,15 @@ struct work_place {
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
 };
 
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
-    const int batch = place_head / p.num_heads;
-    const int head = place_head % p.num_heads;
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
     const int from_end = tile * BLOCK_M;
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
+}
+
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
+    return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
 // A key tile of a piece of work, as those see it that multiply.
@@ -267,7 +269,7 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
             // What lies before the sequence is the sequence before's, and must be zeros: 0 * NaN is NaN.
             const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.end : 0;
-            transpose_bytes<key_tile, value_tile, TRANSPOSERS>(shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
+            transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
                                                                warp, first);
             fence_proxy_async();
             warp_sync();
@@ -471,6 +473,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
     const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
     if (warpgroup == CONSUMERS - 1) pass_turn();
+    const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
     // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
     // left.
@@ -482,7 +485,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (said.x == NO_WORK) return false;
             const int end = said.z;
             const int first_query = said.w;
-            at = {said.x, said.y, BLOCK_N - end, BLOCK_N - BLOCK_M + 1};
+            at = {said.x, said.y, BLOCK_N - end, first_diagonal};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
             if (end > 0 && has_rows) return true;
             done_with_q();
@@ -518,7 +521,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto pass_over_v = [&](const tile_of_piece& to) {
-        for (int diagonal = BLOCK_N - BLOCK_M + 1; diagonal < to.diagonal; diagonal += BLOCK_N) {
+        for (int diagonal = first_diagonal; diagonal < to.diagonal; diagonal += BLOCK_N) {
             await_v();
             done_with_v();
         }
@@ -554,7 +557,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             done_with_k();
             if (last) done_with_q();
             mask_tile(s, at);
-            // P reaches E4M3's largest numbers, so every growth of a maximum counts.
+            // Every growth of a maximum counts: the largest P is then a power of two, and not rounded.
             if (!raise_maximum(s, state, factor, log2_scale, 0.0f)) factor[0] = factor[1] = 1.0f;
             // Warpgroups take turns at the exponentials, of which the multiprocessor has one unit in four parts: while one
             // computes them, the others are at their products.

@@ -1,4 +1,4 @@
-// Q, K and V of a forward pass as TMA sees them. Host code.
+// Q, K, V and O of a forward pass as TMA sees them. Host code.
 #pragma once
 
 #include "kgen.h"
@@ -31,6 +31,16 @@ inline attention_tensor fwd_queries(const kgen_fwd_params& p) {
     tensor.row_stride = p.q_row_stride;
     tensor.head_stride = p.q_head_stride;
     tensor.batch_stride = p.q_batch_stride;
+    return tensor;
+}
+
+// O has the shape of Q.
+inline attention_tensor fwd_outputs(const kgen_fwd_params& p) {
+    attention_tensor tensor = fwd_queries(p);
+    tensor.base = p.o;
+    tensor.row_stride = p.o_row_stride;
+    tensor.head_stride = p.o_head_stride;
+    tensor.batch_stride = p.o_batch_stride;
     return tensor;
 }
 

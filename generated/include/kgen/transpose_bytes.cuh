@@ -17,40 +17,61 @@ KGEN_DEVICE void clear_keys(uint32_t (&words)[4], int key, int first) {
     }
 }
 
-// 16 columns of `From` (a row a key) become 16 rows of `To`, from key 32 * START on.
-template <class From, class To, int START = 0>
-KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int column_group, int first) {
+// 16 columns of `From` (a row a key), number `group` of its panel at PANEL, become 16 rows of `To`, from key 32 * START on.
+template <class From, class To, int AT_ONCE, int PANEL, bool CLEAR, int START = 0>
+KGEN_DEVICE void transpose_columns(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int group, int first) {
     if constexpr (START < From::rows / 32) {
+        constexpr int width = From::panel_columns(PANEL);
         constexpr int left = From::rows / 32 - START;
-        constexpr int count = left < 4 ? left : 4;  // on the way at once
+        constexpr int count = left < AT_ONCE ? left : AT_ONCE;
+        const uint32_t lane = (width == 64 ? keys.in_64 : width == 32 ? keys.in_32 : keys.in_16) ^ group * 16;
         uint32_t words[count][4];
         KGEN_UNROLL
-        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], chunk_address<From>(from, keys, (START + i) * 32, column_group));
+        for (int i = 0; i < count; ++i) ldmatrix_x4_transposed(words[i], from + lane + (From::panel_offset(PANEL) + (START + i) * 32 * width * 2));
         KGEN_UNROLL
         for (int i = 0; i < count; ++i) {
-            if ((START + i) * 32 < first) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
+            if constexpr (CLEAR) clear_keys(words[i], (START + i) * 32 + lane_index() % 4 * 2, first);
             const uint32_t parted[4] = {choose_bytes<0x6420>(words[i][0], words[i][1]), choose_bytes<0x7531>(words[i][0], words[i][1]),
                                         choose_bytes<0x6420>(words[i][2], words[i][3]), choose_bytes<0x7531>(words[i][2], words[i][3])};
-            stmatrix_x4(fragment_address<To>(to, columns, column_group * 16, START + i), parted);
+            stmatrix_x4(fragment_address<To>(to, columns, PANEL * 2 + group * 16, START + i), parted);
         }
-        transpose_columns<From, To, START + count>(from, to, keys, columns, column_group, first);
+        transpose_columns<From, To, AT_ONCE, PANEL, CLEAR, START + count>(from, to, keys, columns, group, first);
     }
 }
 
-// Writes `From` (a row a key) transposed into `To` (a row a column of V), by WARPS warps of which this one is number `warp`. The keys
-// before `first` become zeros; columns that `From` does not have, up to a multiple of 16, are zeros there already.
+// The columns of `From` from its panel at PANEL on that are `warp`'s: a loop a panel, in which an address is one exclusive or of the
+// lane's own. (Of one loop over all panels most instructions would be addresses.)
+template <class From, class To, int WARPS, int AT_ONCE, bool CLEAR, int PANEL = 0>
+KGEN_DEVICE void transpose_panels(uint32_t from, uint32_t to, lane_offsets keys, lane_offsets columns, int warp, int first) {
+    constexpr int left = To::rows / 16 - PANEL / 8;  // groups of 16 columns
+    if constexpr (left > 0) {
+        constexpr int width = From::panel_columns(PANEL);
+        constexpr int groups = left < width / 8 ? left : width / 8;
+        KGEN_ROLLED
+        for (int group = warp; group < groups; group += WARPS) transpose_columns<From, To, AT_ONCE, PANEL, CLEAR>(from, to, keys, columns, group, first);
+        // The warp that would be next begins with the next panel.
+        transpose_panels<From, To, WARPS, AT_ONCE, CLEAR, PANEL + width>(from, to, keys, columns, (warp + WARPS - groups % WARPS) % WARPS, first);
+    }
+}
+
+// Writes `From` (a row a key) transposed into `To` (a row a column of V), by WARPS warps of which this one is number `warp`, each with
+// AT_ONCE pieces of 32 keys and 16 columns on the way. The keys before `first` become zeros; columns that `From` does not have, up to
+// a multiple of 16, are zeros there already.
 //
 // ldmatrix transposes pairs of bytes: a lane then has two keys of two columns side by side. prmt parts the columns, and stmatrix
 // stores each as it stands. Both sides keep the order that this gives:
 // - Of each 16 keys the lane that holds P's keys 2q, 2q + 1, 2q + 8 and 2q + 9 wants those side by side: they are stored as 4q to 4q + 3.
 // - Of each 16 columns the even ones are rows 0 to 7 and the odd ones rows 8 to 15, so that eight rows that are stored together lie
 //   in different banks. A lane of P V then holds columns 4q to 4q + 3: 2q and 2q + 1 of the first eight, and of the second.
-template <class From, class To, int WARPS>
+template <class From, class To, int WARPS, int AT_ONCE>
 KGEN_DEVICE void transpose_bytes(uint32_t from, uint32_t to, int warp, int first) {
     const lane_offsets keys = lanes_by_key();
     const lane_offsets columns = lanes_by_row(0);
-    KGEN_ROLLED
-    for (int group = warp; group < To::rows / 16; group += WARPS) transpose_columns<From, To>(from, to, keys, columns, group, first);
+    if (first > 0) {
+        transpose_panels<From, To, WARPS, AT_ONCE, true>(from, to, keys, columns, warp, first);
+    } else {
+        transpose_panels<From, To, WARPS, AT_ONCE, false>(from, to, keys, columns, warp, first);
+    }
 }
 
 }  // namespace kgen

@@ -30,7 +30,9 @@ template <int ROW_BYTES>
 KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride) {
     static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
     constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
-    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + address / 16);
+    // In a cluster the addresses of all blocks but the first have bits above the field's. Where `leading` is used they must not fall into it.
+    const uint32_t start = leading == 0 ? address / 16 : address / 16 % (1u << 14);
+    return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + start);
 }
 
 // The same for panels of WIDTH 16-bit columns.

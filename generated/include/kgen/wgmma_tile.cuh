@@ -48,15 +48,16 @@ KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t 
     for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
 }
 
-// D = W X for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements, with W (64 rows) in registers.
-template <class Element, class X, int START, int COLUMNS, int STEP = 0, int TILES>
+// D = W X, or D += W X where ADD says so, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements, with W
+// (64 rows) in registers.
+template <class Element, class X, int START, int COLUMNS, bool ADD = false, int STEP = 0, int TILES>
 KGEN_DEVICE void multiply_by_keys(float (&d)[TILES][4], const uint32_t (&w)[X::columns / 16][4], uint32_t x_tile) {
     if constexpr (STEP < X::columns / 16) {
         constexpr int start = X::panel_start(STEP * 16);
         constexpr int width = X::panel_columns(start);
         const uint64_t x = advance(panel_descriptor<width>(x_tile), X::panel_offset(start) + START * width * 2 + (STEP * 16 - start) * 2);
-        wgmma_registers<Element, COLUMNS>(d, w[STEP], x, STEP > 0);
-        multiply_by_keys<Element, X, START, COLUMNS, STEP + 1>(d, w, x_tile);
+        wgmma_registers<Element, COLUMNS>(d, w[STEP], x, ADD || STEP > 0);
+        multiply_by_keys<Element, X, START, COLUMNS, ADD, STEP + 1>(d, w, x_tile);
     }
 }
 
