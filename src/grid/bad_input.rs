@@ -66,6 +66,8 @@ const CASES: &[Case] = &[
     case("\"Ampere\"", "80", "wrong type", 4, "description = 80", "write `\"80\"`"),
     case("n = 64", "n = -64", "wrong type", 20, "n = -64", "whole number"),
     case("n = 64", "n = 64\nq_in_registers = 1", "wrong type", 21, "q_in_registers = 1", "`true` or `false`"),
+    case("n = 64", "n = 64\nturns = \"both\"", "unknown value `both`", 21, "\"both\"", "one of `\"none\"`, `\"products\"`"),
+    case("n = 64", "n = 64\nstore = \"tam\"", "unknown value `tam`", 21, "\"tam\"", "did you mean `tma`?"),
     case("[[family]]", "[family]", "wrong type: table", 6, "[family]", "write `[[family]]`"),
     case("[64, 128]", "[64, 128", "not TOML", 9, "dtype = ", "correct the TOML"),
     case("mask = ", "kind = ", "twice", 10, "kind = [\"full\"", "keep one"),

@@ -1,6 +1,7 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
 use super::{CopyPath, Fp8Mma, StorePath, Turns, finding::Finding, words};
+use itertools::Itertools;
 use serde::Deserialize;
 use std::{collections::BTreeMap, ops::Range};
 use toml::Spanned;
@@ -119,6 +120,12 @@ fn explain(message: &str, span: Range<usize>, text: &str) -> Finding {
             .replace("i64", "a whole number");
         let title = format!("wrong type: {found}");
         return Finding::new(title, span, format!("expected {expected}"), mend(&expected, source));
+    }
+    if message.starts_with("unknown variant") {
+        let (unknown, known) = (names.first().copied().unwrap_or_default(), names.get(1..).unwrap_or_default());
+        let listed = format!("write one of {}", known.iter().map(|word| format!("`\"{word}\"`")).join(", "));
+        let help = words::suggestion(unknown, known).map_or(listed.clone(), |meant| format!("{meant} {listed}"));
+        return Finding::new(format!("unknown value `{unknown}`"), span, "not a value of this key", help);
     }
     if message.starts_with("duplicate key") {
         return Finding::new(
