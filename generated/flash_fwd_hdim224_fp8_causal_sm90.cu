@@ -82,7 +82,7 @@ constexpr uint32_t BARRIERS_OFFSET = 231424;
 constexpr uint32_t SHARED_BYTES = 231552;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
-constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as it comes, which is used up when it is transposed; the barriers of others stay unused
+constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as it comes, which is used up when it is transposed; barriers of further ones stay unused
 constexpr uint32_t TOTAL_BYTES = (K_OFFSET - TOTALS_OFFSET) / CONSUMERS;
 static_assert(TOTAL_BYTES == WARPGROUP_ROWS * value_tile::rows * sizeof(element), "a total is as large as O");
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
@@ -396,8 +396,8 @@ struct total_of_o {
         tiles = 0;
         written = false;
     }
-    // Whether O moves before the next P V; behind that of the tile before the last one it has no other chance.
-    KGEN_DEVICE bool is_due(bool next_to_last) const { return tiles == FOLD || (next_to_last && tiles == FOLD - 1); }
+    // Whether O moves before the next P V, behind which one more follows without another chance to move, if `one_more_follows`.
+    KGEN_DEVICE bool is_due(bool one_more_follows) const { return tiles == FOLD || (one_more_follows && tiles == FOLD - 1); }
     KGEN_DEVICE void rescale(const float (&by)[2]) {
         factor[0] *= by[0];
         factor[1] *= by[1];
@@ -638,7 +638,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             scores s;
             await_k();
             multiply_q_k(s);
-            if (total.is_due(at.is_last())) total.take(o);  // while Q K^T runs
+            if (total.is_due(at.is_last())) total.take(o);  // while Q K^T runs; `at` is a tile ahead of P V
             ++total.tiles;
             await_v();
             multiply_p_v(o, weight);

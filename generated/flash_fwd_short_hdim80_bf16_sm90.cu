@@ -356,7 +356,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
             state.sum[h] += shuffle_xor(state.sum[h], 2);
             if (lane_index() % 4 == 0) store_shared(state_of(warpgroup, lane_row + h * 8), state.max[h], state.sum[h]);
         }
-        barrier_wait(barrier.meeting, 128);  // products of other warps may still read V, where O goes now
+        barrier_wait(barrier.meeting, 128);  // products of other warps may still read the stages where O goes now
         KGEN_UNROLL
         for (int j = 0; j < CHUNKS; ++j) {
             if (j / SHARE == warpgroup) {

@@ -36,7 +36,8 @@ KGEN_DEVICE uint32_t shared_of(uint32_t address, uint32_t rank) {
 }
 
 // One arrival at a barrier that shared_of() has named, which may be one's own. It says that this thread's reads are done, and publishes
-// nothing it has written (relaxed): a release at the scope of the cluster is a MEMBAR.GPU, which costs a warp hundreds of clocks.
+// nothing it has written (relaxed): a release at the scope of the cluster is a MEMBAR.GPU, which costs a warp hundreds of clocks. What the
+// thread itself has written there may be overwritten by a copy as well, where products have read it since (behind fence_proxy_async).
 KGEN_DEVICE void mbarrier_arrive_at(uint32_t barrier_of_cluster) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_of_cluster) : "memory");
 }

@@ -10,7 +10,8 @@ namespace kgen {
 // write or read.
 KGEN_DEVICE void await_earlier_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-// From here on, when all blocks have come here, blocks of the next kernel may start where there is room; it waits itself.
+// From here on, when all blocks have come here, blocks of the next kernel may start where there is room; it waits itself. May stand before
+// await_earlier_kernels() if every thread comes to that before it ends: the next kernel waits for this one, and so for those before.
 KGEN_DEVICE void let_later_kernels_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 }  // namespace kgen
