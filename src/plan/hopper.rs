@@ -26,6 +26,9 @@ pub struct Hopper {
     pub widths: Vec<u32>,
     /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
     pub part_columns: u32,
+    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its rows: K and V of each
+    /// by turns, where such tiles may be more than there are stages, instead of all K first, which lets it begin sooner.
+    pub passes_by_turns: bool,
 }
 
 /// Rows of one `wgmma`.
@@ -179,8 +182,15 @@ impl Recipe for HopperForward {
             q_slots,
             widths: widths(variant.head_dim, tile.n),
             part_columns: variant.head_dim,
+            passes_by_turns: passes_by_turns(tile),
         })
     }
+}
+
+/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, and the blocks of a cluster walk over
+/// the same keys.
+pub(super) fn passes_by_turns(tile: &Tile) -> bool {
+    tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
 }
 
 /// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).
@@ -327,6 +337,7 @@ mod tests {
             q_slots: 4,
             widths: vec![128],
             part_columns: 128,
+            passes_by_turns: false,
         };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
@@ -390,6 +401,18 @@ mod tests {
         assert_eq!(paired.shared_memory, alone.shared_memory);
         let registers = |plan: &Plan| (hopper(plan).producer_registers, hopper(plan).consumer_registers);
         assert_eq!((registers(&alone), registers(&paired)), ((24, 240), (40, 232)));
+    }
+
+    #[test]
+    fn hidden_tiles_are_passed_over_by_turns_where_they_may_be_more_than_the_stages() {
+        let by_turns = |m, n, stages, cluster| passes_by_turns(&Tile { m, n, stages, cluster, ..HOPPER });
+        assert!(!by_turns(192, 64, 2, 1), "two of 64 keys before row 64");
+        assert!(!by_turns(192, 48, 2, 1), "two of 48");
+        assert!(by_turns(192, 32, 2, 1), "four of 32");
+        assert!(!by_turns(192, 32, 4, 1), "four of 32, and four stages");
+        assert!(by_turns(128, 16, 2, 1), "four of 16");
+        assert!(!by_turns(64, 16, 1, 1), "none");
+        assert!(by_turns(128, 128, 2, 2), "the second block's, besides");
     }
 
     #[test]

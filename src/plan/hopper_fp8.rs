@@ -2,7 +2,9 @@
 
 use super::{
     ByteTransposition, Fp8Choices, Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, zeros_bytes},
+    hopper::{
+        HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, passes_by_turns, zeros_bytes,
+    },
     tile::DefaultTiles,
 };
 use crate::grid::{StorePath, Target, Turns, Variant};
@@ -191,7 +193,15 @@ impl Recipe for HopperFp8Forward {
         let mut widths = vec![tile.n, part_columns];
         widths.sort_unstable();
         widths.dedup();
-        Some(Hopper { consumers, producer_registers, consumer_registers, q_slots: q_slots(variant, tile), widths, part_columns })
+        Some(Hopper {
+            consumers,
+            producer_registers,
+            consumer_registers,
+            q_slots: q_slots(variant, tile),
+            widths,
+            part_columns,
+            passes_by_turns: passes_by_turns(tile),
+        })
     }
 }
 

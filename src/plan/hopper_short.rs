@@ -137,6 +137,7 @@ impl Recipe for HopperShort {
             q_slots: 1,
             widths: widths(variant.head_dim, tile.n),
             part_columns: variant.head_dim,
+            passes_by_turns: false,
         })
     }
 }
@@ -215,6 +216,7 @@ mod tests {
             q_slots: 1,
             widths: vec![64],
             part_columns: 64,
+            passes_by_turns: false,
         };
         assert_eq!(plan.hopper.as_ref(), Some(&expected));
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 16, limited_by: "registers" });
