@@ -2,7 +2,7 @@
 //! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
 
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Tiling, Verdict, run},
     device::EmulatorKit,
     grid::{Dtype, Grid, Kind, Variant},
     plan::Plan,
@@ -40,7 +40,7 @@ struct Faults {
 struct Laboratory {
     templates: Templates,
     /// One kernel of each shape of the template that `kernels.toml` declares.
-    kernels: Vec<(Variant, String)>,
+    kernels: Vec<(Plan, String)>,
     faults: Vec<Fault>,
     kit: EmulatorKit,
     cache: PathBuf,
@@ -63,7 +63,8 @@ fn laboratory() -> &'static Laboratory {
         let one_a_shape = |v: &&Variant| v.kind != Kind::Fwd || v.causal && v.dtype != Dtype::Bf16;
         let kernels = grid.variants().iter().filter(one_a_shape).map(|variant| {
             let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
-            (*variant, renderer.kernel(&plan).expect("it renders").text)
+            let text = renderer.kernel(&plan).expect("it renders").text;
+            (plan, text)
         });
         let kernels = kernels.collect();
         let host = host_compiler().expect("a host compiler");
@@ -81,7 +82,7 @@ fn replace_once(text: &str, [find, replace]: &[String; 2]) -> Option<String> {
 }
 
 impl Laboratory {
-    fn check(&self, variant: Variant, text: String, case: Option<&str>) -> Verdict {
+    fn check(&self, plan: &Plan, text: String, case: Option<&str>) -> Verdict {
         let options = CheckOptions {
             level: Level::Smoke,
             filter: case.map(str::to_owned),
@@ -95,9 +96,13 @@ impl Laboratory {
             gpu: None,
             program: PathBuf::from(env!("CARGO_BIN_EXE_kgen")),
         };
-        run(&[CheckRequest { variant, compiled_for: variant.target, kernel: Kernel::Source(text) }], &options, &())
-            .pop()
-            .expect("one verdict")
+        let request = CheckRequest {
+            variant: plan.variant,
+            tiling: Tiling::of(plan),
+            compiled_for: plan.compiled_for(),
+            kernel: Kernel::Source(text),
+        };
+        run(&[request], &options, &()).pop().expect("one verdict")
     }
 
     /// The kernel with the fault in it; `None` where the fault does not concern it. A fault in a header is planted in
@@ -118,13 +123,14 @@ impl Laboratory {
     /// Asserts that the check rejects the first kernel that the fault concerns, and rejects it as expected.
     fn assert_caught(&self, name: &str) {
         let fault = self.faults.iter().find(|fault| fault.name == name).expect("faults.toml holds it");
-        let asked = |variant: &Variant| fault.kernel.as_ref().is_none_or(|part| variant.name().contains(part));
-        let kernels = self.kernels.iter().filter(|(variant, _)| asked(variant));
-        let concerned = kernels.into_iter().find_map(|(variant, text)| Some((variant, self.plant(fault, text)?)));
-        let (variant, text) = concerned.expect("the fault concerns a kernel: its `find` occurs once");
+        let asked = |plan: &Plan| fault.kernel.as_ref().is_none_or(|part| plan.variant.name().contains(part));
+        let kernels = self.kernels.iter().filter(|(plan, _)| asked(plan));
+        let concerned = kernels.into_iter().find_map(|(plan, text)| Some((plan, self.plant(fault, text)?)));
+        let (plan, text) = concerned.expect("the fault concerns a kernel: its `find` occurs once");
         // "steep" asks for logits whose maximum grows with every tile, "low" for such far below zero.
         let case = fault.layout.as_ref().map(|layout| if layout == "low" { " low" } else { "falling" });
-        let verdict = self.check(*variant, text, case);
+        let verdict = self.check(plan, text, case);
+        let variant = plan.variant;
         assert_eq!(verdict.status, Status::Fail, "{variant}: {}", verdict.message);
         let sign = match fault.expect.as_str() {
             "wrong numbers" => "elements are wrong".to_owned(),
@@ -137,9 +143,9 @@ impl Laboratory {
 #[test]
 fn unharmed_kernels_pass() {
     let laboratory = laboratory();
-    for (variant, text) in &laboratory.kernels {
-        let verdict = laboratory.check(*variant, text.clone(), None);
-        assert!(verdict.passed(), "{variant}: {}", verdict.message);
+    for (plan, text) in &laboratory.kernels {
+        let verdict = laboratory.check(plan, text.clone(), None);
+        assert!(verdict.passed(), "{}: {}", plan.variant, verdict.message);
     }
 }
 
@@ -150,10 +156,10 @@ fn the_work_of_several_groups_of_heads_is_done() {
     let all = "heads_a_group(p, params.blocks, static_cast<uint32_t>(m_blocks))".to_owned();
     let grouped = |text: &str, heads: &str| replace_once(text, &[all.clone(), heads.to_owned()]);
     let stays = laboratory.kernels.iter().find(|(_, text)| grouped(text, "1").is_some());
-    let (variant, text) = stays.expect("a kernel whose blocks stay for all work");
+    let (plan, text) = stays.expect("a kernel whose blocks stay for all work");
     for heads in ["2", "3", "5", "params.heads"] {
-        let verdict = laboratory.check(*variant, grouped(text, heads).expect("it has groups"), None);
-        assert!(verdict.passed(), "{variant}, groups of {heads}: {}", verdict.message);
+        let verdict = laboratory.check(plan, grouped(text, heads).expect("it has groups"), None);
+        assert!(verdict.passed(), "{}, groups of {heads}: {}", plan.variant, verdict.message);
     }
 }
 
@@ -168,9 +174,9 @@ fn o_may_move_to_its_total_after_any_number_of_tiles() {
     };
     let kernels: Vec<_> = laboratory.kernels.iter().filter(|(_, text)| every(text, 1).is_some()).collect();
     assert!(!kernels.is_empty(), "a kernel has a total");
-    for ((variant, text), tiles) in itertools::iproduct!(kernels, 1..=3) {
-        let verdict = laboratory.check(*variant, every(text, tiles).expect("it has a total"), None);
-        assert!(verdict.passed(), "{variant}, every {tiles} tiles: {}", verdict.message);
+    for ((plan, text), tiles) in itertools::iproduct!(kernels, 1..=3) {
+        let verdict = laboratory.check(plan, every(text, tiles).expect("it has a total"), None);
+        assert!(verdict.passed(), "{}, every {tiles} tiles: {}", plan.variant, verdict.message);
     }
 }
 
@@ -452,8 +458,10 @@ faults! {
     wgmma_a_warpgroup_without_rows_keeps_v: "wgmma: a warpgroup without rows keeps V",
     wgmma_a_warpgroup_without_rows_does_not_wait_for_v: "wgmma: a warpgroup without rows does not wait for V",
     wgmma_a_warpgroup_without_rows_keeps_q: "wgmma: a warpgroup without rows keeps Q",
-    wgmma_warpgroups_without_rows_are_waited_for_where_foreign_rows_of_v_are_cleared:
-        "wgmma: warpgroups without rows are waited for where foreign rows of V are cleared",
+    wgmma_a_warpgroup_without_rows_does_not_come_where_foreign_rows_of_v_are_cleared:
+        "wgmma: a warpgroup without rows does not come where foreign rows of V are cleared",
+    wgmma_how_many_threads_clear_foreign_rows_of_v_depends_on_the_piece_of_work:
+        "wgmma: how many threads clear foreign rows of V depends on the piece of work",
     wgmma_a_warpgroup_of_one_row_is_taken_for_one_without_rows: "wgmma: a warpgroup of one row is taken for one without rows",
     wgmma_the_first_query_is_announced_a_warpgroup_too_early: "wgmma: the first query is announced a warpgroup too early",
     wgmma_a_warpgroup_keeps_its_turn_at_the_exponentials: "wgmma: a warpgroup keeps its turn at the exponentials",
