@@ -4,7 +4,7 @@ mod support;
 
 use assert_cmd::Command;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Tiling, Verdict, run},
     device::DeviceKind,
     grid::{Dtype, Kind, Target, Variant},
 };
@@ -41,6 +41,7 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
     assert!(status.success());
     CheckRequest {
         variant: VARIANT,
+        tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, cluster: 1, persistent: false },
         compiled_for: VARIANT.target,
         kernel: Kernel::Library { device: DeviceKind::Emulator, path },
     }

@@ -374,7 +374,7 @@ mod tests {
         outputs.retain(|output| !(scratch && output.name == "workspace"));
         let inputs = layout.inputs(0).iter().map(|(name, bytes)| (*name, image(name, bytes))).collect();
         let poisoned = outputs.iter().map(|output| (output.name, image(output.name, &vec![0xff; output.bytes]))).collect();
-        let call = Call { inputs, outputs: poisoned, scratch, params: layout.params() };
+        let call = Call { inputs, outputs: poisoned, scratch, multiprocessors: None, params: layout.params() };
         let left = emulator.run(&call, 1).expect("it runs");
         let bytes = |output: &Output| {
             let image = left.get(output.name).expect("every output is there");

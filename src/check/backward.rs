@@ -3,7 +3,7 @@
 use super::{
     Level, cases,
     compare::{Comparison, Tally},
-    exam::{Case, Drawn},
+    exam::{Case, Drawn, Subject},
     gradients::{Gradients, Inputs},
     numbers::Number,
     place::Side,
@@ -49,11 +49,11 @@ struct BackwardCase {
 }
 
 /// The cases of a backward variant.
-pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
-    let Variant { head_dim, dtype, causal, .. } = variant;
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let Variant { head_dim, dtype, causal, .. } = subject.variant;
     let number = Number::of(dtype);
     let case = |asked| BackwardCase { asked, number, head_dim: head_dim as usize, causal };
-    cases::backward(level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
+    cases::backward(subject, level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
 }
 
 impl Case for BackwardCase {
@@ -110,6 +110,7 @@ impl BackwardCase {
             inputs: tensors.into_iter().chain(lengths(problem)).collect(),
             outputs: vec![("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))],
             scratch: true,
+            multiprocessors: problem.multiprocessors,
             params: Params::Bwd(BwdParams {
                 strides: std::array::from_fn(|tensor| place(tensor).strides),
                 lse_strides: [place_lse.strides.batch, place_lse.strides.head],

@@ -2,10 +2,14 @@
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
 use super::{
+    Tiling,
     backward::BackwardProblem,
     descale::Descales,
+    exam::Subject,
+    place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
+use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
 
 /// How much is checked.
@@ -28,23 +32,23 @@ impl Level {
     }
 }
 
-/// Problems of forward attention, in order. They do not depend on the variant; its mask gives them their last meaning.
-pub fn forward(level: Level) -> Vec<Problem> {
+/// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
+pub fn forward(subject: &Subject, level: Level) -> Vec<Problem> {
     match level {
         Level::Smoke => smoke(),
-        Level::Thorough => thorough(),
+        Level::Thorough => thorough().into_iter().chain(batches(subject, level)).collect(),
     }
 }
 
 /// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
 /// as they can be, which fp16 holds only of a P that is kept small.
-pub fn forward_fp8(level: Level) -> Vec<Problem> {
-    in_fp8(forward(level))
+pub fn forward_fp8(subject: &Subject, level: Level) -> Vec<Problem> {
+    in_fp8(forward(subject, level))
 }
 
 /// The same of what kernels that read by TMA alone are given.
-pub fn forward_fp8_tma(level: Level) -> Vec<Problem> {
-    in_fp8(forward_tma(level))
+pub fn forward_fp8_tma(subject: &Subject, level: Level) -> Vec<Problem> {
+    in_fp8(forward_tma(subject, level))
 }
 
 fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
@@ -57,8 +61,11 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
 
 /// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and fetch whole
 /// tiles, with the rows of others in them.
-pub fn forward_tma(level: Level) -> Vec<Problem> {
-    let mut cases = forward(level);
+pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
+    let mut cases = forward(subject, level);
+    if level == Level::Smoke {
+        cases.extend(batches(subject, level));
+    }
     cases.extend([
         // Many pieces a block; under a causal mask those of no key stand between the others.
         Problem::new(&[(203, 17)], 24, 4).layout(Layout::Bhsd),
@@ -67,6 +74,66 @@ pub fn forward_tma(level: Level) -> Vec<Problem> {
     ]);
     cases
 }
+
+/// Batches as they come in use: packed sequences of unlike lengths, which give a block one unlike piece of work after the other.
+/// Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and more than there are stages, and
+/// tiles with foreign rows and without follow each other; on a GPU there is work for all of its multiprocessors.
+fn batches(subject: &Subject, level: Level) -> Vec<Problem> {
+    let Tiling { m, n, stages, .. } = subject.tiling;
+    let group = subject.tiling.group_rows();
+    let alike: Vec<_> = [3, group + 1, 1, m + 1, n, 17, 0, group].map(|rows| (rows, rows)).into();
+    let unlike = [
+        (1, (stages + 1) * n + 1),
+        (group + 1, n),
+        (m, 5),
+        (2, 0),
+        (15, 5),
+        (88, 15),
+        (0, 9),
+        (group, n + 1),
+        (m + 3, 2 * n),
+        (1, 1),
+        (group + 2, stages * n + 3),
+    ];
+    let packed = |sequences: &[(usize, usize)], heads, heads_k, lengths| {
+        let problem = Problem::new(sequences, heads, heads_k).lengths(lengths);
+        let pieces = subject.tiling.pieces(problem.rows(Side::Query).bound, heads, sequences.len());
+        let times = if subject.device == DeviceKind::Gpu { PIECES_ON_A_GPU.div_ceil(pieces) } else { 1 };
+        problem.repeated(times)
+    };
+    let mut cases = vec![packed(&alike, 3, 3, Lengths::Packed), packed(&unlike, 2, 1, Lengths::Packed)];
+    if subject.device == DeviceKind::Gpu {
+        cases.extend([Problem::encoder(64, 4, 128, 12, 12), Problem::encoder(32, 4, 400, 8, 2)]);
+    } else {
+        cases.push(Problem::encoder(12, 4, 128, 2, 2));
+    }
+    if level == Level::Thorough {
+        let backwards: Vec<_> = unlike.iter().rev().copied().collect();
+        cases.extend([
+            packed(&backwards, 4, 2, Lengths::PackedUsed),
+            packed(&unlike, 2, 2, Lengths::Used).layout(Layout::Padded),
+            packed(&backwards, 2, 1, Lengths::PackedQuery).layout(Layout::Bhsd),
+            // Heads of few tiles on many multiprocessors are dealt out in groups.
+            Problem::new(&[(m, 2 * n); 4], 16, 4).on(16),
+            Problem::encoder(24, 1, m + 1, 4, 1).on(16),
+            Problem::encoder(30, 4, 200, 2, 1).on(2),
+        ]);
+        if subject.device == DeviceKind::Gpu {
+            cases.extend([
+                Problem::encoder(512, 4, 128, 2, 1),
+                Problem::encoder(256, 4, 128, 4, 4),
+                Problem::encoder(100, 4, 100, 16, 16),
+                Problem::encoder(40, 4, 300, 10, 2),
+                Problem::encoder(48, 4, 250, 16, 4),
+                Problem::encoder(64, 4, 200, 16, 16),
+            ]);
+        }
+    }
+    cases
+}
+
+/// Pieces of work that give each multiprocessor of the largest Hopper GPU (132) four, at least.
+const PIECES_ON_A_GPU: usize = 600;
 
 /// Lengths whose pairs `--thorough` runs.
 const LENGTHS: [usize; 9] = [1, 17, 64, 113, 128, 203, 257, 512, 1023];
@@ -146,7 +213,7 @@ fn thorough() -> Vec<Problem> {
 }
 
 /// Problems of backward attention, in order.
-pub fn backward(level: Level) -> Vec<BackwardProblem> {
+pub fn backward(subject: &Subject, level: Level) -> Vec<BackwardProblem> {
     let plain = |problem| BackwardProblem { problem, deterministic: false, total_q: false };
     let deterministic = |problem| BackwardProblem { deterministic: true, ..plain(problem) };
     let mut cases = vec![
@@ -177,12 +244,21 @@ pub fn backward(level: Level) -> Vec<BackwardProblem> {
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
+    // What an encoder is trained on.
+    cases.push(plain(match subject.device {
+        DeviceKind::Gpu => Problem::encoder(64, 4, 128, 4, 2),
+        DeviceKind::Emulator => Problem::encoder(5, 4, 90, 2, 1),
+    }));
     // One part of one tensor unaligned: the launcher has to look at each. One block shows it.
     for (tensor, part) in itertools::iproduct!(0..8, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         let (batch, heads) = (if part == Part::Batch { 2 } else { 1 }, if part == Part::Head { 2 } else { 1 });
         cases.push(plain(Problem::new(&[(17, 17)].repeat(batch), heads, heads).layout(Layout::UnalignedPart(tensor, part))));
     }
     if level == Level::Thorough {
+        if subject.device == DeviceKind::Gpu {
+            cases.push(plain(Problem::encoder(512, 4, 128, 2, 1)));
+            cases.push(deterministic(Problem::encoder(100, 4, 200, 4, 4)));
+        }
         cases.extend(
             thorough_backward().into_iter().map(|(problem, deterministic)| BackwardProblem { deterministic, ..plain(problem) }),
         );
@@ -231,21 +307,30 @@ fn thorough_backward() -> Vec<(Problem, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::{Dtype, Kind, Target, Variant};
     use std::collections::HashSet;
+
+    fn subject(device: DeviceKind) -> Subject {
+        let variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
+        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, cluster: 1, persistent: true };
+        Subject { variant, tiling, device }
+    }
 
     #[test]
     fn every_case_of_a_level_has_its_own_name() {
         for level in [Level::Smoke, Level::Thorough] {
-            let mut names = HashSet::new();
-            for case in forward_tma(level) {
-                assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
+            for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
+                let mut names = HashSet::new();
+                for case in forward_tma(&subject(device), level) {
+                    assert!(names.insert(case.name(true)), "`{}` is there twice", case.name(true));
+                }
             }
         }
     }
 
     #[test]
     fn every_case_in_fp8_has_its_own_name_and_every_way_of_giving_descales_is_there() {
-        let cases = forward_fp8(Level::Thorough);
+        let cases = forward_fp8(&subject(DeviceKind::Emulator), Level::Thorough);
         let names: HashSet<String> = cases.iter().map(|case| case.name(false)).collect();
         assert_eq!(names.len(), cases.len());
         for descales in [Descales::Uniform, Descales::ByHead] {

@@ -1,11 +1,23 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
 
-use super::{Level, backward, combine, compare::Comparison, forward, scheduler, split};
+use super::{Level, Tiling, backward, combine, compare::Comparison, forward, scheduler, split};
 use crate::{
-    device::{Call, Outputs},
+    device::{Call, DeviceKind, Outputs},
     grid::{Kind, Variant},
 };
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
+
+/// A kernel, as far as the choice of its cases depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Its identity.
+    pub variant: Variant,
+    /// How it cuts its work.
+    pub tiling: Tiling,
+    /// Where it runs: a GPU has many multiprocessors and is given work for all of them.
+    pub device: DeviceKind,
+}
 
 /// One case of one variant.
 pub trait Case: Debug {
@@ -31,20 +43,21 @@ pub struct Drawn {
     pub may_differ: &'static [&'static str],
 }
 
-/// The cases of a variant at a level, in order.
-pub fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
+/// The cases of a kernel at a level, in order.
+pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let variant = subject.variant;
     match variant.kind {
-        Kind::Fwd | Kind::FwdShort => forward::cases(variant, level),
+        Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
         Kind::FwdSplit => split::cases(variant, level),
         Kind::FwdCombine => combine::cases(level),
         Kind::PrepareScheduler => scheduler::cases(level),
-        Kind::Bwd => backward::cases(variant, level),
+        Kind::Bwd => backward::cases(subject, level),
     }
 }
 
 /// Those whose name contains `part`.
-pub fn selected_cases(variant: Variant, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
-    let mut cases = cases(variant, level);
+pub fn selected_cases(subject: &Subject, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
+    let mut cases = cases(subject, level);
     cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));
     cases
 }

@@ -1,11 +1,11 @@
 //! Forward attention: its cases, each with the reference that judges it.
 
 use super::{
-    Level,
+    Level, Tiling,
     arithmetic::Arithmetic,
     cases,
     compare::{Comparison, Tally},
-    exam::{Case, Drawn},
+    exam::{Case, Drawn, Subject},
     numbers::Number,
     place::Side,
     problem::Problem,
@@ -18,6 +18,9 @@ use crate::{
     plan,
 };
 
+/// Multiprocessors of an emulated device at most: as many as make the launcher form groups of several heads.
+const MOST_MULTIPROCESSORS: usize = 16;
+
 /// One problem, for one variant.
 #[derive(Debug)]
 struct ForwardCase {
@@ -27,20 +30,22 @@ struct ForwardCase {
     causal: bool,
     /// The kernel reads Q, K and V by TMA alone.
     needs_tma: bool,
+    tiling: Tiling,
 }
 
 /// The cases of a forward variant.
-pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
-    let Variant { head_dim, dtype, causal, .. } = variant;
-    let arithmetic = Arithmetic::of(variant);
-    let needs_tma = plan::needs_tma(variant);
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let Variant { head_dim, dtype, causal, .. } = subject.variant;
+    let arithmetic = Arithmetic::of(subject.variant);
+    let needs_tma = plan::needs_tma(subject.variant);
     let problems = match (dtype == Dtype::Fp8, needs_tma) {
-        (true, true) => cases::forward_fp8_tma(level),
-        (true, false) => cases::forward_fp8(level),
-        (false, true) => cases::forward_tma(level),
-        (false, false) => cases::forward(level),
+        (true, true) => cases::forward_fp8_tma(subject, level),
+        (true, false) => cases::forward_fp8(subject, level),
+        (false, true) => cases::forward_tma(subject, level),
+        (false, false) => cases::forward(subject, level),
     };
-    let case = |problem| ForwardCase { problem, arithmetic, head_dim: head_dim as usize, causal, needs_tma };
+    let case =
+        |problem| ForwardCase { problem, arithmetic, head_dim: head_dim as usize, causal, needs_tma, tiling: subject.tiling };
     problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()
 }
 
@@ -53,7 +58,8 @@ impl Case for ForwardCase {
         let Self { ref problem, arithmetic, head_dim, causal, .. } = *self;
         let number = arithmetic.number;
         let tensors = Tensors::draw(problem, head_dim, number, seed);
-        let call = tensors.call(problem, head_dim, number, causal);
+        let mut call = tensors.call(problem, head_dim, number, causal);
+        call.multiprocessors = call.multiprocessors.or_else(|| self.multiprocessors(seed));
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
@@ -64,6 +70,16 @@ impl Case for ForwardCase {
 
     fn refusal(&self) -> Option<String> {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
+    }
+}
+
+impl ForwardCase {
+    /// Multiprocessors on which blocks that stay for all work take 3 to 20 pieces each, as the seed decides; 1 to 16.
+    fn multiprocessors(&self, seed: u64) -> Option<usize> {
+        let Self { ref problem, ref tiling, .. } = *self;
+        let pieces = tiling.pieces(problem.rows(Side::Query).bound, problem.heads, problem.sequences.len());
+        let each = 3 + (seed % 18) as usize;
+        tiling.persistent.then(|| pieces.div_ceil(each).clamp(tiling.cluster, MOST_MULTIPROCESSORS))
     }
 }
 

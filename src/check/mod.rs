@@ -20,17 +20,19 @@ mod run;
 mod scheduler;
 mod split;
 mod tensors;
+mod tiling;
 mod tolerance;
 mod verdict;
 mod verdict_cache;
 mod worker;
 
 pub use cases::Level;
-pub use exam::{Case, selected_cases};
+pub use exam::{Case, Subject, selected_cases};
 pub use numbers::Number;
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
 pub(crate) use split::merge as merge_splits;
 pub(crate) use tensors::fill_normal;
+pub use tiling::Tiling;
 pub use verdict::{Status, Verdict, Worst};
 pub use worker::serve as serve_worker;
 

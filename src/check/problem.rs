@@ -2,6 +2,8 @@
 //! in them.
 
 use super::descale::Descales;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
 /// How Q, K, V and O lie in memory. The four tensors get different strides wherever the layout leaves that open, so
@@ -143,6 +145,23 @@ pub struct Problem {
     pub lse: bool,
     /// FP8 only: Q, K and V have elements of one byte, and these factors.
     pub fp8: Option<Descales>,
+    /// How often the first of `sequences` are repeated to make all of them.
+    pub times: usize,
+    /// Where the lengths of `sequences` come from, if they were drawn.
+    pub drawn: Option<DrawnLengths>,
+    /// Multiprocessors of an emulated device, where the case depends on them.
+    pub multiprocessors: Option<usize>,
+}
+
+/// Lengths of many sequences, drawn evenly from a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawnLengths {
+    /// The shortest.
+    pub low: usize,
+    /// The longest.
+    pub high: usize,
+    /// Draws them.
+    pub seed: u64,
 }
 
 impl Problem {
@@ -159,7 +178,30 @@ impl Problem {
             scale: Scale::Usual,
             lse: true,
             fp8: None,
+            times: 1,
+            drawn: None,
+            multiprocessors: None,
         }
+    }
+
+    /// What an encoder is given: packed sequences that attend to themselves, of lengths drawn from a range.
+    pub fn encoder(sequences: usize, low: usize, high: usize, heads: usize, heads_k: usize) -> Self {
+        let drawn = DrawnLengths { low, high, seed: sequences as u64 };
+        let mut rng = ChaCha8Rng::seed_from_u64(drawn.seed);
+        let lengths: Vec<_> = (0..sequences).map(|_| rng.random_range(low..=high)).map(|rows| (rows, rows)).collect();
+        Self { drawn: Some(drawn), ..Self::new(&lengths, heads, heads_k).lengths(Lengths::Packed) }
+    }
+
+    /// The same sequences, several times over.
+    #[must_use]
+    pub fn repeated(self, times: usize) -> Self {
+        Self { sequences: self.sequences.repeat(times), times: self.times * times, ..self }
+    }
+
+    /// The same on an emulated device of so many multiprocessors.
+    #[must_use]
+    pub fn on(self, multiprocessors: usize) -> Self {
+        Self { multiprocessors: Some(multiprocessors), ..self }
     }
 
     /// The same with another layout.
@@ -200,13 +242,19 @@ impl Problem {
     /// The stable name of the case for a variant's mask: `b2 h8/2 sq113 sk203 causal bshd normal`.
     pub fn name(&self, causal: bool) -> String {
         let list = |pick: fn(&(usize, usize)) -> usize| {
-            let all: Vec<usize> = self.sequences.iter().map(pick).collect();
+            let all: Vec<usize> = self.sequences[..self.sequences.len() / self.times].iter().map(pick).collect();
             let uniform = self.lengths == Lengths::Uniform;
             let shown = if uniform { &all[..all.len().min(1)] } else { &all[..] };
             shown.iter().map(usize::to_string).collect::<Vec<_>>().join("+")
         };
-        let mut name =
-            format!("b{} h{}/{} sq{} sk{}", self.sequences.len(), self.heads, self.heads_k, list(|s| s.0), list(|s| s.1));
+        let mut name = format!("b{} h{}/{} ", self.sequences.len(), self.heads, self.heads_k);
+        name += &match self.drawn {
+            Some(DrawnLengths { low, high, seed }) => format!("s{low}..{high}#{seed}"),
+            None => format!("sq{} sk{}", list(|s| s.0), list(|s| s.1)),
+        };
+        if self.times > 1 {
+            name += &format!(" x{}", self.times);
+        }
         name += if causal { " causal" } else { " full" };
         name += match self.lengths {
             Lengths::Uniform => "",
@@ -219,7 +267,8 @@ impl Problem {
         if !self.lse {
             name += " no-lse";
         }
-        name + self.fp8.map_or("", Descales::word)
+        name += self.fp8.map_or("", Descales::word);
+        name + &self.multiprocessors.map_or_else(String::new, |count| format!(" on{count}"))
     }
 
     /// The softmax scale for a head dim, as the kernel receives it.
@@ -255,6 +304,11 @@ mod tests {
         assert_eq!(plain.name(true), "b2 h8/2 sq113 sk203 causal bshd normal");
         let packed = Problem::new(&[(1, 203), (64, 17)], 2, 2).lengths(Lengths::Packed).inputs(Inputs::Constant, Scale::Zero);
         assert_eq!(packed.name(false), "b2 h2/2 sq1+64 sk203+17 full cu_seqlens bshd constant scale0");
+        let repeated = Problem::new(&[(3, 5), (0, 2)], 1, 1).lengths(Lengths::Packed).repeated(3).on(16);
+        assert_eq!(repeated.name(true), "b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16");
+        let drawn = Problem::encoder(64, 4, 128, 12, 4);
+        assert_eq!(drawn.name(false), "b64 h12/4 s4..128#64 full cu_seqlens bshd normal");
+        assert!(drawn.sequences.iter().all(|&(q, k)| q == k && (4..=128).contains(&q)));
         let fp8 = Problem::new(&[(5, 7)], 1, 1).in_fp8(Descales::ByHead);
         assert_eq!(fp8.name(false), "b1 h1/1 sq5 sk7 full bshd normal descale-by-head");
     }

@@ -2,7 +2,7 @@
 //! worker that hangs is killed at its time limit; one that dies leaves a verdict too; the others carry on.
 
 use super::{
-    Level, Status, Verdict,
+    Level, Status, Subject, Tiling, Verdict,
     verdict_cache::VerdictCache,
     worker::{Event, PROTOCOL, Request},
 };
@@ -24,6 +24,8 @@ use std::{
 pub struct CheckRequest {
     /// The kernel's identity.
     pub variant: Variant,
+    /// How it cuts its work.
+    pub tiling: Tiling,
     /// The GPU it was compiled for; on the emulator, the one to be emulated.
     pub compiled_for: Target,
     /// The kernel itself.
@@ -126,9 +128,8 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
     let device = request.device();
     let mut message = Request {
         version: PROTOCOL,
-        variant: request.variant,
+        subject: Subject { variant: request.variant, tiling: request.tiling, device },
         compiled_for: request.compiled_for,
-        device,
         library: PathBuf::new(),
         level: options.level,
         filter: options.filter.clone(),
@@ -208,7 +209,7 @@ fn supervise(
     without_result: &dyn Fn(Status, String) -> Verdict,
 ) -> Verdict {
     let begun = Instant::now();
-    let name = request.variant.name();
+    let name = request.subject.variant.name();
     let limit = Duration::from_secs_f64(request.time_limit_seconds);
     let worker = Worker { program, task: "check", limit, interrupted: &|| observer.interrupted() };
     let mut heard = Heard::default();

@@ -84,6 +84,7 @@ impl Case for ScheduleCase {
             inputs: lengths(problem).collect(),
             outputs: vec![("split_counts", counts)],
             scratch: false,
+            multiprocessors: None,
             params: Params::Fwd(FwdParams {
                 strides: [Strides::default(); 4],
                 lse_strides: [0; 2],

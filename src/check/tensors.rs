@@ -99,6 +99,7 @@ impl Tensors {
             inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
             scratch: false,
+            multiprocessors: problem.multiprocessors,
             params: Params::Fwd(FwdParams {
                 strides: places.map(|place| place.strides),
                 lse_strides: [place_lse.strides.batch, place_lse.strides.head],

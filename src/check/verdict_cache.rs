@@ -30,13 +30,12 @@ impl VerdictCache {
         hasher.field("judge", JUDGE);
         hasher.field("level", request.level.word());
         hasher.field("seed", request.seed.to_le_bytes());
-        hasher.field("variant", request.variant.name());
-        hasher.field("device", request.device.word());
+        hasher.field("subject", format!("{:?}", request.subject));
         for part in kernel {
             hasher.field("kernel", part);
         }
         // A variant without cases never passes, so it needs no key of its own.
-        for case in selected_cases(request.variant, request.level, request.filter.as_deref()) {
+        for case in selected_cases(&request.subject, request.level, request.filter.as_deref()) {
             hasher.field("case", format!("{case:?}"));
         }
         hasher.finish()

@@ -6,12 +6,12 @@
 use super::{
     cases::Level,
     compare::Distance,
-    exam::{Case, Drawn, selected_cases},
+    exam::{Case, Drawn, Subject, selected_cases},
     verdict::{Status, Verdict, Worst},
 };
 use crate::{
     device::{Call, Device, DeviceError, DeviceKind, ERROR_UNSUPPORTED, Emulator, Gpu, Image, Outputs},
-    grid::{Target, Variant},
+    grid::Target,
     isolate,
 };
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use std::{
 };
 
 /// Version of the messages between parent and worker.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// What a worker is to do: one line of JSON on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,12 +30,10 @@ pub const PROTOCOL: u32 = 2;
 pub struct Request {
     /// [`PROTOCOL`].
     pub version: u32,
-    /// What is checked.
-    pub variant: Variant,
+    /// What is checked, and where.
+    pub subject: Subject,
     /// The GPU it was compiled for.
     pub compiled_for: Target,
-    /// Where.
-    pub device: DeviceKind,
     /// Shared library that holds the variant's launcher.
     pub library: PathBuf,
     /// Which cases.
@@ -90,8 +88,8 @@ pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), St
 
 /// Opens the request's device.
 fn open(request: &Request) -> Result<Box<dyn Device>, DeviceError> {
-    let name = request.variant.name();
-    Ok(match request.device {
+    let name = request.subject.variant.name();
+    Ok(match request.subject.device {
         DeviceKind::Emulator => Box::new(Emulator::open(&request.library, &name, request.compiled_for.compute_capability())?),
         DeviceKind::Gpu => Box::new(Gpu::open(&request.library, &name)?),
     })
@@ -101,9 +99,9 @@ fn open(request: &Request) -> Result<Box<dyn Device>, DeviceError> {
 fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) -> io::Result<Verdict> {
     let begun = Instant::now();
     let mut verdict = Verdict {
-        name: request.variant.name(),
-        device: request.device.word().to_owned(),
-        kind: request.device,
+        name: request.subject.variant.name(),
+        device: request.subject.device.word().to_owned(),
+        kind: request.subject.device,
         level: request.level,
         seed: request.seed,
         status: Status::Pass,
@@ -117,7 +115,7 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
     match open(request) {
         Err(error) => fail(&mut verdict, Status::Error, error.to_string()),
         Ok(mut device) => {
-            let cases = selected_cases(request.variant, request.level, request.filter.as_deref());
+            let cases = selected_cases(&request.subject, request.level, request.filter.as_deref());
             verdict.device = device.name();
             report(&Event::Device { name: device.name() })?;
             for (index, case) in cases.iter().enumerate() {
@@ -190,7 +188,7 @@ fn run_case(request: &Request, case: &dyn Case, index: u64, device: &mut dyn Dev
     if let Some(complaint) = comparison.complaint {
         return fail(complaint);
     }
-    if request.device == DeviceKind::Gpu || request.level == Level::Thorough {
+    if request.subject.device == DeviceKind::Gpu || request.level == Level::Thorough {
         let again = match launch(device, &call, !seed) {
             Ok(outputs) => outputs,
             Err(outcome) => return outcome,
@@ -220,14 +218,20 @@ fn launch(device: &mut dyn Device, call: &Call, seed: u64) -> Result<Outputs, Ou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Kind};
+    use crate::{
+        check::Tiling,
+        grid::{Dtype, Kind, Variant},
+    };
 
     fn request() -> Request {
         Request {
             version: PROTOCOL,
-            variant: Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 },
+            subject: Subject {
+                variant: Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 },
+                tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, cluster: 1, persistent: false },
+                device: DeviceKind::Emulator,
+            },
             compiled_for: Target::Sm80,
-            device: DeviceKind::Emulator,
             library: PathBuf::from("no-such-library.so"),
             level: Level::Smoke,
             filter: None,
@@ -259,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_filter_keeps_the_cases_whose_name_contains_it() {
-        let kept = selected_cases(request().variant, Level::Smoke, Some("one-hot"));
+        let kept = selected_cases(&request().subject, Level::Smoke, Some("one-hot"));
         assert!(!kept.is_empty() && kept.iter().all(|case| case.name().contains("one-hot")));
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     build::Unit,
-    check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict},
+    check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Tiling, Verdict},
     device::{DeviceChoice, DeviceKind},
     plan::Plan,
     toolchain::Cancel,
@@ -81,7 +81,7 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
             None if place.only_gpu => return None,
             _ => Kernel::Source(unit.text.clone()),
         };
-        Some(CheckRequest { variant: plan.variant, compiled_for: plan.compiled_for(), kernel })
+        Some(CheckRequest { variant: plan.variant, tiling: Tiling::of(plan), compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).filter_map(compiled).collect();
     let how = How {

@@ -9,7 +9,7 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict},
+    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Tiling, Verdict},
     device::{DeviceChoice, DeviceKind, GpuInfo},
     grid::Target,
     plan::Plan,
@@ -98,9 +98,12 @@ impl CheckArgs {
     }
 
     /// Refuses a `--case` that names nothing, before anything is compiled for it.
-    fn refuse_unknown_case(&self, plans: &[Plan]) -> Result<(), CliError> {
+    fn refuse_unknown_case(&self, plans: &[Plan], place: &Place) -> Result<(), CliError> {
         let (level, part) = (self.level(), self.case.as_deref());
-        let named = |plan: &Plan, part| check::selected_cases(plan.variant, level, part);
+        let named = |plan: &Plan, part| {
+            let device = place.device_of(plan);
+            check::selected_cases(&Subject { variant: plan.variant, tiling: Tiling::of(plan), device }, level, part)
+        };
         if part.is_none() || plans.iter().any(|plan| !named(plan, part).is_empty()) {
             return Ok(());
         }
@@ -155,18 +158,23 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let cancel = ui::cancel_on_ctrl_c();
     let workshop = Workshop::new(global)?;
     let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;
-    check.refuse_unknown_case(&plans)?;
     let place = check.place(&library, run_as)?;
+    check.refuse_unknown_case(&plans, &place)?;
     // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
     let kernel = |plan: &Plan| {
-        if place.takes(plan.compiled_for(), true) {
+        if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })
         } else {
             workshop.renderer.kernel(plan).map(|source| Kernel::Source(source.text))
         }
     };
     let request = |plan: &Plan| {
-        kernel(plan).map(|kernel| CheckRequest { variant: plan.variant, compiled_for: plan.compiled_for(), kernel })
+        kernel(plan).map(|kernel| CheckRequest {
+            variant: plan.variant,
+            tiling: Tiling::of(plan),
+            compiled_for: plan.compiled_for(),
+            kernel,
+        })
     };
     let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
     let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);

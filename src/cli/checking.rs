@@ -5,7 +5,7 @@ use crate::{
     check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
     device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo},
     grid::Target,
-    plan,
+    plan::{self, Plan},
     render::Templates,
     toolchain::{Cancel, HostCompiler, cache_dir},
 };
@@ -42,6 +42,11 @@ impl Place {
                 Ok(Self::EMULATOR)
             }
         }
+    }
+
+    /// Where a kernel of a library goes, which is taken to carry PTX where it can.
+    pub fn device_of(&self, plan: &Plan) -> DeviceKind {
+        if self.takes(plan.compiled_for(), true) { DeviceKind::Gpu } else { DeviceKind::Emulator }
     }
 
     /// Whether kernels for `target`, built with or without `ptx`, go to the GPU.

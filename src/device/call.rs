@@ -2,6 +2,9 @@
 
 use super::{Image, Params};
 
+/// Multiprocessors of an emulated device unless a call says otherwise: fewer than most calls have tiles.
+pub const DEFAULT_MULTIPROCESSORS: usize = 5;
+
 /// One call of a launcher: the tensors by value, so that each run starts from the same memory.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -12,6 +15,8 @@ pub struct Call {
     /// Whether the device asks the kernel (`<name>_workspace`) how much memory it needs and hands it that much. Without,
     /// a workspace is one of the outputs or NULL.
     pub scratch: bool,
+    /// How many multiprocessors an emulated device has; [`DEFAULT_MULTIPROCESSORS`] where the call leaves it open. A GPU has its own.
+    pub multiprocessors: Option<usize>,
     /// Everything that is no tensor.
     pub params: Params,
 }

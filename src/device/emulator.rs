@@ -1,7 +1,7 @@
 //! The emulator: runs a launcher whose kernel was compiled by the host compiler against `templates/emulator/`.
 #![allow(unsafe_code)]
 
-use super::{Call, Device, DeviceError, Image, Outputs, library::KernelLibrary};
+use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Outputs, library::KernelLibrary};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     path::Path,
@@ -12,6 +12,7 @@ type Reset = unsafe extern "C" fn(u64);
 type DeclareTensor = unsafe extern "C" fn(*const c_char, *mut c_void, usize, *const u8, usize, c_int);
 type Report = unsafe extern "C" fn() -> *const c_char;
 type SetCapability = unsafe extern "C" fn(c_int);
+type SetMultiprocessors = unsafe extern "C" fn(c_int);
 
 /// A kernel loaded into this process. A hanging or crashing kernel takes the process with it: use a worker.
 pub struct Emulator {
@@ -19,6 +20,7 @@ pub struct Emulator {
     reset: Reset,
     tensor: DeclareTensor,
     report: Report,
+    set_multiprocessors: SetMultiprocessors,
 }
 
 impl Emulator {
@@ -36,6 +38,7 @@ impl Emulator {
             reset: library.function("kgen_emulator_reset")?,
             tensor: library.function("kgen_emulator_tensor")?,
             report: library.function("kgen_emulator_report")?,
+            set_multiprocessors: library.function("kgen_emulator_multiprocessors")?,
             library,
         })
     }
@@ -81,8 +84,12 @@ impl Device for Emulator {
             .find(|(name, _)| *name == "workspace")
             .map_or(0, |(_, i)| i.span_bytes());
 
-        // SAFETY: the function takes any seed.
-        unsafe { (self.reset)(seed) };
+        let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
+        // SAFETY: the functions take any seed and any number.
+        unsafe {
+            (self.reset)(seed);
+            (self.set_multiprocessors)(multiprocessors as c_int);
+        }
         let mut origins = Vec::new();
         for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true), (&mut scratch, true)] {
             for (name, image) in tensors {

@@ -14,7 +14,7 @@ mod nvml;
 mod stopwatch;
 
 pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
-pub use call::{Call, Outputs};
+pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
 pub use gpu::{Gpu, GpuFacts, GpuInfo};

@@ -1,0 +1,46 @@
+//! What cases need to know of a kernel's plan: lengths chosen by it reach every stage, tile border and warpgroup.
+
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+/// How a kernel cuts its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tiling {
+    /// Query rows of a tile.
+    pub m: usize,
+    /// Keys of a tile.
+    pub n: usize,
+    /// Key tiles in flight.
+    pub stages: usize,
+    /// Parts of the query rows that walk over the keys at a pace of their own: warpgroups on Hopper, otherwise 1.
+    pub row_groups: usize,
+    /// Blocks of a cluster.
+    pub cluster: usize,
+    /// A block takes one piece of work after another.
+    pub persistent: bool,
+}
+
+impl Tiling {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let tile = &plan.tile;
+        Self {
+            m: tile.m as usize,
+            n: tile.n as usize,
+            stages: tile.stages as usize,
+            row_groups: plan.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize),
+            cluster: tile.cluster as usize,
+            persistent: tile.persistent,
+        }
+    }
+
+    /// Pieces of work of a call: query tiles of all heads and sequences, the empty ones of short sequences included.
+    pub fn pieces(&self, longest_query: usize, heads: usize, batch: usize) -> usize {
+        longest_query.div_ceil(self.m * self.cluster) * self.cluster * heads * batch
+    }
+
+    /// Query rows of one row group.
+    pub fn group_rows(&self) -> usize {
+        self.m / self.row_groups
+    }
+}
