@@ -460,6 +460,8 @@ faults! {
     wgmma_a_warpgroup_without_rows_keeps_q: "wgmma: a warpgroup without rows keeps Q",
     wgmma_a_warpgroup_without_rows_does_not_come_where_foreign_rows_of_v_are_cleared:
         "wgmma: a warpgroup without rows does not come where foreign rows of V are cleared",
+    wgmma_the_barrier_where_foreign_rows_of_v_are_cleared_belongs_to_no_stage:
+        "wgmma: the barrier where foreign rows of V are cleared belongs to no stage",
     wgmma_how_many_threads_clear_foreign_rows_of_v_depends_on_the_piece_of_work:
         "wgmma: how many threads clear foreign rows of V depends on the piece of work",
     wgmma_a_warpgroup_of_one_row_is_taken_for_one_without_rows: "wgmma: a warpgroup of one row is taken for one without rows",
