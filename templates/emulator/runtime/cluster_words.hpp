@@ -37,10 +37,9 @@ inline void remember_arrival(const far_arrival& arrival) {
     }
 }
 
-void mbarrier_arrive_at(uint32_t address, source at) {
+inline void arrive_from_afar(uint32_t address, const use& used) {
     device_thread& me = this_thread();
     warp& mine = warp_of(me);
-    const use used = {word::mbarrier_arrive_at, at};
     const uint32_t from = self.rank;
     if (!is_of_cluster(address)) {
         return complain_of_mbarrier("cluster", used, "shared memory offset " + std::to_string(address - SHARED_BASE) + " is not a place that shared_of has named");
@@ -61,6 +60,11 @@ void mbarrier_arrive_at(uint32_t address, source at) {
     remember_arrival(arrival);
     --b->pending;
     end_phase_if_complete(*b);
+}
+
+void mbarrier_arrive_at(uint32_t address, source at) {
+    arrive_from_afar(address, {word::mbarrier_arrive_at, at});
+    take_step();
 }
 
 // An arrival must lie behind the end of the block that it reaches: some thread there has waited for it, or for what follows it.
@@ -98,6 +102,7 @@ void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t ba
         const access by = to == from ? own : visiting_access(knows, from, barrier, used);
         if (mbarrier* b = mbarrier_for(by)) start_copy(*c, box, destination, *b, by);
     }
+    take_step();
 }
 
 }  // namespace kgen::emulator

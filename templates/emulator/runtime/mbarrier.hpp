@@ -119,6 +119,7 @@ inline void end_phase_if_complete(mbarrier& b) {
         if (t.waits_for != index + 1 || !has_ended(b, t.parity)) continue;
         t.waits_for = 0;
         warp_of(t).ready |= 1u << t.position;
+        self.order.wake();
     }
 }
 
@@ -159,11 +160,18 @@ inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
     end_phase_if_complete(*b);
 }
 
-void mbarrier_arrive(uint32_t barrier, source at) { arrive(barrier, 0, {word::mbarrier_arrive, at}); }
+void mbarrier_arrive(uint32_t barrier, source at) {
+    arrive(barrier, 0, {word::mbarrier_arrive, at});
+    take_step();
+}
 
-void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) { arrive(barrier, bytes, {word::mbarrier_arrive_expect_tx, at}); }
+void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) {
+    arrive(barrier, bytes, {word::mbarrier_arrive_expect_tx, at});
+    take_step();
+}
 
-// Lets others run; this thread may go on at any time.
+// Lets others run; this thread may go on at any time. A warp that polls stands back behind all others: the one that it waits for may have
+// a lower priority.
 inline void yield_turn(device_thread& me) {
     warp& w = warp_of(me);
     const uint32_t others = w.ready & ~(1u << me.position);
@@ -172,11 +180,20 @@ inline void yield_turn(device_thread& me) {
         const auto position = static_cast<uint32_t>(__builtin_ctz(above != 0 ? above : others));
         resume(me.place, self.threads[me.warp * LANES + (position ^ w.order)]);
     } else {
+        if (self.order.by_priority()) self.order.lower(number_of(self, me.warp));
         kgen_emulator_switch(&me.place, &self.scheduler);
     }
 }
 
 void land_a_copy(mbarrier& b);
+
+constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // that fail before a late copy lands
+
+// Whether a copy lands that a poll has just asked for.
+inline bool poll_lands_a_copy(const mbarrier& b) {
+    if (b.copies.empty()) return false;
+    return self.order.copies == landing::late ? self.polls > POLLS_WITHOUT_COPY : self.random.below(4) == 0;
+}
 
 enum class patience { none, some, endless };
 
@@ -193,7 +210,7 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
         me.waiting = used;
         if (how == patience::none || (how == patience::some && self.random.below(4) == 0)) {
             ++self.polls;
-            if (!b->copies.empty() && self.random.below(4) == 0) land_a_copy(*b);
+            if (poll_lands_a_copy(*b)) land_a_copy(*b);
             yield_turn(me);
         } else {
             me.waits_for = static_cast<uint32_t>(index) + 1;

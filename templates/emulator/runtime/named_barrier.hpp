@@ -26,6 +26,7 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
         join_details(b.details, mine.details);
     }
     if (b.arrived < static_cast<uint32_t>(threads)) return;
+    self.order.wake();
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         if (!b.waits[i]) continue;
         warp& w = self.warps[i];
@@ -38,11 +39,16 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
 }
 
 void barrier_arrive(int barrier, int threads, source at) {
-    if (meet(word::barrier_arrive, at)) come(barrier, threads, false, {word::barrier_arrive, at});
+    if (!meet(word::barrier_arrive, at)) return;
+    come(barrier, threads, false, {word::barrier_arrive, at});
+    take_step();
 }
 
 void barrier_wait(int barrier, int threads, source at) {
-    if (meet(word::barrier_wait, at)) come(barrier, threads, true, {word::barrier_wait, at});
+    if (meet(word::barrier_wait, at)) {
+        come(barrier, threads, true, {word::barrier_wait, at});
+        take_step();
+    }
     device_thread& me = this_thread();
     me.waiting = {word::barrier_wait, at};
     while (warp_of(me).held) leave(me, warp_of(me));
