@@ -88,6 +88,9 @@ struct named_barrier {
     bool waits[MAX_WARPS];
     uint32_t knows[MAX_WARPS];  // what the warps that have come knew then, and did
     std::vector<uint32_t> details;  // ... in a block with mbarriers
+    uint32_t came[MAX_WARPS];       // the step of each warp when it did; 0: it has not
+    uint32_t before[MAX_WARPS];     // ... to the use that was completed last
+    use used[MAX_WARPS];            // by what each came last
 };
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's

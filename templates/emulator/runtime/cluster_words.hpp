@@ -49,8 +49,9 @@ inline void arrive_from_afar(uint32_t address, const use& used) {
     clock told = empty_clock();
     publish(me, mine, told);
     const visit there(rank_of(address));
-    mbarrier* b = mbarrier_for(visiting_access(told, from, own_address(address), used));
-    if (b == nullptr || !takes_arrival(*b, used)) return;
+    const access by = visiting_access(told, from, own_address(address), used);
+    mbarrier* b = mbarrier_for(by);
+    if (b == nullptr || !takes_arrival(*b, by)) return;
     if (!b->fenced) {
         complain_of_mbarrier("proxy", used, text_of(*b) + " counts arrivals from afar, and no fence_mbarrier_init has followed " + text_of(self.uses[b->made.used]));
     }

@@ -64,14 +64,17 @@ inline mbarrier* mbarrier_for(const access& a) {
     return &*found;
 }
 
+inline access mbarrier_access(const device_thread& me, uint32_t address, const use& used) {
+    return {address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
+}
+
 // The same at an address of the running thread's.
 inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
     if (is_of_cluster(address)) {
         complain_of_mbarrier("cluster", used, beyond_reach(address));
         return nullptr;
     }
-    const device_thread& me = this_thread();
-    return mbarrier_for({address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used});
+    return mbarrier_for(mbarrier_access(this_thread(), address, used));
 }
 
 void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
@@ -137,22 +140,28 @@ inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clo
     if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
 }
 
-// False, with a report, if the phase lacks no arrival.
-inline bool takes_arrival(const mbarrier& b, const use& used) {
+// False, with a report, if the phase lacks no arrival. Whoever arrives must know that the phase before has ended, by having waited for it or
+// from somebody who has: else, under another schedule, it arrives in that one.
+inline bool takes_arrival(const mbarrier& b, const access& by) {
+    const auto index = static_cast<uint32_t>(&b - mbarriers.data());
+    if (b.phase > 0 && !knows_in_detail(by, TMA, index, 0, b.phase - 1)) {
+        complain_of_mbarrier("mbarrier", by.used, "an arrival in phase " + std::to_string(b.phase) + " of " + text_of(b) +
+                                                      " that nothing orders behind the end of the phase before: it may come in that one");
+    }
     if (b.pending != 0) return true;
-    complain_of_mbarrier("mbarrier", used, "one arrival too many at " + text_of(b) + ", which takes " + std::to_string(b.arrivals) + " a phase, in phase " +
+    complain_of_mbarrier("mbarrier", by.used, "one arrival too many at " + text_of(b) + ", which takes " + std::to_string(b.arrivals) + " a phase, in phase " +
                                                std::to_string(b.phase));
     return false;
 }
 
 inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
+    device_thread& me = this_thread();
     mbarrier* b = mbarrier_at(barrier, used);
     if (b == nullptr) return;
     if (bytes > MOST_ARRIVALS || b->bytes + bytes > MOST_ARRIVALS) {
         return complain_of_mbarrier("mbarrier", used, text_of(*b) + " would expect " + std::to_string(b->bytes + bytes) + " bytes; it counts to 2^20 - 1");
     }
-    if (!takes_arrival(*b, used)) return;
-    device_thread& me = this_thread();
+    if (!takes_arrival(*b, mbarrier_access(me, barrier, used))) return;
     publish(me, warp_of(me), b->arriving);
     publish_epoch(me, warp_of(me), b->lanes[self.rank * self.warp_count + me.warp], b->arriving);
     b->bytes += bytes;
