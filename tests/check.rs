@@ -52,6 +52,7 @@ fn options(cache: &Path) -> CheckOptions {
         level: Level::Smoke,
         filter: Some(CASE.to_owned()),
         seed: DEFAULT_SEED,
+        schedule: None,
         jobs: 1,
         gpu_jobs: 1,
         time_limit: Duration::from_secs(30),

@@ -87,6 +87,7 @@ impl Laboratory {
             level: Level::Smoke,
             filter: case.map(str::to_owned),
             seed: DEFAULT_SEED,
+            schedule: None,
             jobs: 1,
             gpu_jobs: 1,
             time_limit: Duration::from_secs(60),

@@ -324,7 +324,7 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::{
-        device::{Call, Device, Element, Emulator, EmulatorKit, Image},
+        device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
         grid::Target,
         plan::Plan,
         render::{Renderer, Templates},
@@ -375,7 +375,7 @@ mod tests {
         let inputs = layout.inputs(0).iter().map(|(name, bytes)| (*name, image(name, bytes))).collect();
         let poisoned = outputs.iter().map(|output| (output.name, image(output.name, &vec![0xff; output.bytes]))).collect();
         let call = Call { inputs, outputs: poisoned, scratch, multiprocessors: None, params: layout.params() };
-        let left = emulator.run(&call, 1).expect("it runs");
+        let left = emulator.run(&call, Schedule::shuffled(1)).expect("it runs");
         let bytes = |output: &Output| {
             let image = left.get(output.name).expect("every output is there");
             let width = image.element().bytes();

@@ -18,6 +18,7 @@ mod problem;
 mod reference;
 mod run;
 mod scheduler;
+mod schedules;
 mod split;
 mod tensors;
 mod tiling;

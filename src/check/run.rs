@@ -7,7 +7,7 @@ use super::{
     worker::{Event, PROTOCOL, Request},
 };
 use crate::{
-    device::{DeviceKind, EmulatorKit, GpuInfo},
+    device::{DeviceKind, EmulatorKit, GpuInfo, Order},
     grid::{Target, Variant},
     isolate::{End, Worker},
 };
@@ -65,6 +65,8 @@ pub struct CheckOptions {
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
+    /// On the emulator, the order of threads that each case runs under after its first run; none for the usual ones.
+    pub schedule: Option<Order>,
     /// Workers at a time on the emulator.
     pub jobs: usize,
     /// Workers at a time on a GPU: what they spend most time on, the reference, is computed on the host.
@@ -134,6 +136,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         level: options.level,
         filter: options.filter.clone(),
         seed: options.seed,
+        schedule: options.schedule,
         threads: reference_threads(device, options),
         time_limit_seconds: options.time_limit.as_secs_f64(),
     };

@@ -7,10 +7,11 @@ use super::{
     cases::Level,
     compare::Distance,
     exam::{Case, Drawn, Subject, selected_cases},
+    schedules,
     verdict::{Status, Verdict, Worst},
 };
 use crate::{
-    device::{Call, Device, DeviceError, DeviceKind, ERROR_UNSUPPORTED, Emulator, Gpu, Image, Outputs},
+    device::{Call, Device, DeviceError, DeviceKind, ERROR_UNSUPPORTED, Emulator, Gpu, Image, Order, Outputs, Schedule},
     grid::Target,
     isolate,
 };
@@ -42,6 +43,8 @@ pub struct Request {
     pub filter: Option<String>,
     /// Seed of the inputs and of the order of threads.
     pub seed: u64,
+    /// On the emulator, the order of threads that each case runs under after its first run; none for the usual ones.
+    pub schedule: Option<Order>,
     /// Threads of the reference computation.
     pub threads: usize,
     /// The parent's time limit.
@@ -121,13 +124,18 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
             for (index, case) in cases.iter().enumerate() {
                 let name = case.name();
                 report(&Event::Case { number: index + 1, of: cases.len(), name: name.clone() })?;
-                let outcome = run_case(request, case.as_ref(), index as u64, device.as_mut());
+                let outcome = run_case(request, case.as_ref(), device.as_mut());
                 verdict.cases_run += 1;
                 if let Some(distance) = outcome.distance {
                     consider(&mut verdict, &name, distance);
                 }
-                if let Some((status, message)) = outcome.failure {
-                    fail(&mut verdict, status, format!("case `{name}`: {message}"));
+                if let Some(Failure { status, order, message }) = outcome.failure {
+                    let seed = request.seed;
+                    let schedule = match request.subject.device {
+                        DeviceKind::Emulator => format!(", schedule `{order}`"),
+                        DeviceKind::Gpu => String::new(),
+                    };
+                    fail(&mut verdict, status, format!("case `{name}`, seed {seed}{schedule}: {message}"));
                     break;
                 }
             }
@@ -154,64 +162,74 @@ fn consider(verdict: &mut Verdict, case: &str, distance: Distance) {
 struct Outcome {
     /// Of the outputs from the reference, where there were outputs.
     distance: Option<Distance>,
-    /// What went wrong, and whom to blame.
-    failure: Option<(Status, String)>,
+    /// The first thing that went wrong.
+    failure: Option<Failure>,
 }
 
-impl Outcome {
-    fn failed(status: Status, message: String) -> Self {
-        Self { distance: None, failure: Some((status, message)) }
-    }
+/// What went wrong in a run.
+struct Failure {
+    /// Whom to blame.
+    status: Status,
+    /// The run's order of threads.
+    order: Order,
+    message: String,
 }
 
-/// Draws the case, runs it, compares it with the reference, and runs it again where that may tell: a GPU must give the
-/// same bits twice, the emulator the same bits whatever the order of its threads.
-fn run_case(request: &Request, case: &dyn Case, index: u64, device: &mut dyn Device) -> Outcome {
-    let seed = request.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index);
+/// Draws the case, runs it, compares it with the reference, and runs it again: a GPU must give the same bits twice, the
+/// emulator the same bits whatever the order of its threads.
+fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outcome {
+    let seed = seed_of(request.seed, &case.name());
     let Drawn { call, judge, may_differ } = case.draw(seed);
+    let shuffled = Schedule::shuffled(seed);
+    let mut outcome = Outcome { distance: None, failure: None };
+    let blame = |schedule: Schedule, message| Some(Failure { status: Status::Fail, order: schedule.order, message });
     if let Some(words) = case.refusal() {
-        return match device.run(&call, seed) {
-            Err(DeviceError::Launcher { code: ERROR_UNSUPPORTED, message, .. }) if message.contains(&words) => {
-                Outcome { distance: None, failure: None }
-            }
-            Err(error) => Outcome::failed(Status::Fail, format!("the launcher must say `{words}`, but {error}")),
-            Ok(_) => Outcome::failed(Status::Fail, "the launcher took tensors that it must refuse".to_owned()),
+        outcome.failure = match device.run(&call, shuffled) {
+            Err(DeviceError::Launcher { code: ERROR_UNSUPPORTED, message, .. }) if message.contains(&words) => None,
+            Err(error) => blame(shuffled, format!("the launcher must say `{words}`, but {error}")),
+            Ok(_) => blame(shuffled, "the launcher took tensors that it must refuse".to_owned()),
         };
+        return outcome;
     }
-    let launched = match launch(device, &call, seed) {
+    let first = match launch(device, &call, shuffled) {
         Ok(outputs) => outputs,
-        Err(outcome) => return outcome,
+        Err(failure) => return Outcome { failure: Some(failure), ..outcome },
     };
-    let comparison = judge(&launched);
-    let distance = Some(comparison.worst);
-    let fail = |complaint| Outcome { distance, failure: Some((Status::Fail, complaint)) };
-    if let Some(complaint) = comparison.complaint {
-        return fail(complaint);
-    }
-    if request.subject.device == DeviceKind::Gpu || request.level == Level::Thorough {
-        let again = match launch(device, &call, !seed) {
-            Ok(outputs) => outputs,
-            Err(outcome) => return outcome,
-        };
-        let differs = |((name, first), (_, second)): &(&(&'static str, Image), &(&'static str, Image))| {
-            !may_differ.contains(name) && first != second
-        };
-        if let Some(((name, _), _)) = launched.0.iter().zip(&again.0).find(differs) {
-            return fail(format!("a second run of the same inputs gave other bits in `{name}`: threads race"));
+    let comparison = judge(&first);
+    outcome.distance = Some(comparison.worst);
+    outcome.failure = comparison.complaint.and_then(|complaint| blame(shuffled, complaint));
+    let differs =
+        |((name, one), (_, other)): &(&(&'static str, Image), &(&'static str, Image))| !may_differ.contains(name) && one != other;
+    for schedule in schedules::further(request.subject.device, request.level, request.schedule, seed, device.order_matters()) {
+        if outcome.failure.is_some() {
+            break;
         }
-        if again != launched
-            && let Some(complaint) = judge(&again).complaint
-        {
-            return fail(format!("in a second run: {complaint}"));
-        }
+        outcome.failure = match launch(device, &call, schedule) {
+            Err(failure) => Some(failure),
+            Ok(again) => match first.0.iter().zip(&again.0).find(differs) {
+                Some(((name, _), _)) => {
+                    blame(schedule, format!("another run of the same inputs gave other bits in `{name}`: threads race"))
+                }
+                None if again == first => None,
+                None => judge(&again).complaint.and_then(|complaint| blame(schedule, complaint)),
+            },
+        };
     }
-    Outcome { distance, failure: None }
+    outcome
 }
 
-fn launch(device: &mut dyn Device, call: &Call, seed: u64) -> Result<Outputs, Outcome> {
-    device.run(call, seed).map_err(|error| {
-        let status = if error.blames_kernel() { Status::Fail } else { Status::Error };
-        Outcome::failed(status, error.to_string())
+/// The seed of a case: the same whichever other cases run.
+fn seed_of(seed: u64, case: &str) -> u64 {
+    let hash = blake3::hash(case.as_bytes());
+    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn launch(device: &mut dyn Device, call: &Call, schedule: Schedule) -> Result<Outputs, Failure> {
+    device.run(call, schedule).map_err(|error| Failure {
+        status: if error.blames_kernel() { Status::Fail } else { Status::Error },
+        order: schedule.order,
+        message: error.to_string(),
     })
 }
 
@@ -236,6 +254,7 @@ mod tests {
             level: Level::Smoke,
             filter: None,
             seed: 1,
+            schedule: None,
             threads: 1,
             time_limit_seconds: 5.0,
         }

@@ -88,6 +88,7 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
         level: Level::Smoke,
         filter: None,
         seed: DEFAULT_SEED,
+        schedule: None,
         time_limit: None,
         fresh: false,
         jobs: args.jobs(),

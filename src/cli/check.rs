@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Tiling, Verdict},
-    device::{DeviceChoice, DeviceKind, GpuInfo},
+    device::{DeviceChoice, DeviceKind, GpuInfo, Order},
     grid::Target,
     plan::Plan,
     toolchain::host_compiler,
@@ -32,6 +32,8 @@ Examples:
   kgen check --head-dim 64 --thorough every case: lengths, layouts, contents
   kgen check --head-dim 64 --case one-hot --seed 7
                                       cases by name, other inputs
+  kgen check --head-dim 64 --target sm90 --device emulator --case one-hot --schedule priorities:3
+                                      under a schedule that a failure names
   kgen check --device gpu --library build/lib/libkgen.so
                                       what `kgen build` has made
   kgen check --device gpu --run-as sm90 --target sm120
@@ -81,6 +83,11 @@ struct CheckArgs {
     /// Draws the inputs, and on the emulator the order of threads.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
+
+    /// The emulator's order of threads, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run) where warps run by
+    /// priorities of which N fall [default: both, N by turns].
+    #[arg(long, value_name = "ORDER")]
+    schedule: Option<Order>,
 
     /// Longest one variant may take, in seconds [default: 60, thorough 600].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
@@ -139,6 +146,7 @@ impl CheckArgs {
             level: self.level(),
             filter: self.case.clone(),
             seed: self.seed,
+            schedule: self.schedule,
             time_limit: self.time_limit.map(Duration::from_secs),
             fresh: self.fresh,
             jobs,
@@ -160,6 +168,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;
     let place = check.place(&library, run_as)?;
     check.refuse_unknown_case(&plans, &place)?;
+    if check.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
+        return Err(CliError::Usage("`--schedule` is for the emulator, a GPU has its own; add `--device emulator`".to_owned()));
+    }
     // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
     let kernel = |plan: &Plan| {
         if place.device_of(plan) == DeviceKind::Gpu {

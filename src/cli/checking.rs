@@ -3,7 +3,7 @@
 use super::{CliError, Format, ui, ui::Progress};
 use crate::{
     check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
-    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo},
+    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, Order},
     grid::Target,
     plan::{self, Plan},
     render::Templates,
@@ -63,6 +63,8 @@ pub(super) struct How {
     pub filter: Option<String>,
     /// Seed of inputs and thread order.
     pub seed: u64,
+    /// The order of threads on the emulator, where it is not the usual ones.
+    pub schedule: Option<Order>,
     /// Longest one variant may take; `None` for the usual limit of the level.
     pub time_limit: Option<Duration>,
     /// Run even what passed before.
@@ -97,11 +99,12 @@ pub(super) fn run(
         kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
     }
     let own = std::env::current_exe();
-    let How { level, filter, seed, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
+    let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
     let options = CheckOptions {
         level,
         filter,
         seed,
+        schedule,
         jobs,
         gpu_jobs,
         time_limit: time_limit.unwrap_or_else(|| check::default_time_limit(level)),

@@ -1,7 +1,7 @@
 //! The emulator: runs a launcher whose kernel was compiled by the host compiler against `templates/emulator/`.
 #![allow(unsafe_code)]
 
-use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Outputs, library::KernelLibrary};
+use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Order, Outputs, Schedule, library::KernelLibrary};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     path::Path,
@@ -9,6 +9,8 @@ use std::{
 };
 
 type Reset = unsafe extern "C" fn(u64);
+type SetPriorities = unsafe extern "C" fn(u32);
+type Steps = unsafe extern "C" fn() -> u64;
 type DeclareTensor = unsafe extern "C" fn(*const c_char, *mut c_void, usize, *const u8, usize, c_int);
 type Report = unsafe extern "C" fn() -> *const c_char;
 type SetCapability = unsafe extern "C" fn(c_int);
@@ -18,6 +20,8 @@ type SetMultiprocessors = unsafe extern "C" fn(c_int);
 pub struct Emulator {
     library: KernelLibrary,
     reset: Reset,
+    set_priorities: SetPriorities,
+    steps: Steps,
     tensor: DeclareTensor,
     report: Report,
     set_multiprocessors: SetMultiprocessors,
@@ -36,6 +40,8 @@ impl Emulator {
         unsafe { set_capability(capability.cast_signed()) };
         Ok(Self {
             reset: library.function("kgen_emulator_reset")?,
+            set_priorities: library.function("kgen_emulator_priorities")?,
+            steps: library.function("kgen_emulator_steps")?,
             tensor: library.function("kgen_emulator_tensor")?,
             report: library.function("kgen_emulator_report")?,
             set_multiprocessors: library.function("kgen_emulator_multiprocessors")?,
@@ -49,6 +55,16 @@ impl Emulator {
         // SAFETY: `memory` and the map have the sizes given and outlive the launch; the emulator copies the name.
         unsafe {
             (self.tensor)(name.as_ptr(), memory, image.bytes(), image.map().as_ptr(), image.element().bytes(), writable.into());
+        }
+    }
+
+    /// Forgets what the last run declared, and goes on by the schedule.
+    fn reset(&self, schedule: Schedule) {
+        // SAFETY: the function takes any seed.
+        unsafe { (self.reset)(schedule.seed) };
+        if let Order::Priorities { depth } = schedule.order {
+            // SAFETY: the function takes any depth.
+            unsafe { (self.set_priorities)(depth) };
         }
     }
 
@@ -69,7 +85,7 @@ impl Device for Emulator {
         "emulator".to_owned()
     }
 
-    fn run(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError> {
+    fn run(&mut self, call: &Call, schedule: Schedule) -> Result<Outputs, DeviceError> {
         // Inputs are copied too, so that a kernel that writes to one is caught and cannot spoil the next run.
         let (mut inputs, mut outputs) = (call.inputs.clone(), call.outputs.clone());
         let mut scratch = Vec::new();
@@ -84,12 +100,10 @@ impl Device for Emulator {
             .find(|(name, _)| *name == "workspace")
             .map_or(0, |(_, i)| i.span_bytes());
 
+        self.reset(schedule);
         let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
-        // SAFETY: the functions take any seed and any number.
-        unsafe {
-            (self.reset)(seed);
-            (self.set_multiprocessors)(multiprocessors as c_int);
-        }
+        // SAFETY: the function takes any number.
+        unsafe { (self.set_multiprocessors)(multiprocessors as c_int) };
         let mut origins = Vec::new();
         for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true), (&mut scratch, true)] {
             for (name, image) in tensors {
@@ -117,5 +131,10 @@ impl Device for Emulator {
             }
         }
         Ok(Outputs(outputs))
+    }
+
+    fn order_matters(&self) -> bool {
+        // SAFETY: the function only reads a number.
+        unsafe { (self.steps)() > 0 }
     }
 }

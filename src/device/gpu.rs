@@ -2,7 +2,9 @@
 //! the launch through the launcher in a library of kernels, on the default stream of the device's primary context.
 #![allow(unsafe_code)]
 
-use super::{Call, Device, DeviceError, DeviceMemory, Image, Outputs, Params, library::KernelLibrary, stopwatch::Launch};
+use super::{
+    Call, Device, DeviceError, DeviceMemory, Image, Outputs, Params, Schedule, library::KernelLibrary, stopwatch::Launch,
+};
 use cudarc::driver::{
     result::{self, DriverError},
     sys::{self, CUdevice_attribute},
@@ -162,7 +164,7 @@ impl Device for Gpu {
         self.info.to_string()
     }
 
-    fn run(&mut self, call: &Call, _seed: u64) -> Result<Outputs, DeviceError> {
+    fn run(&mut self, call: &Call, _schedule: Schedule) -> Result<Outputs, DeviceError> {
         let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceMemory::of(image.memory())?));
         let mut tensors = call.inputs.iter().chain(&call.outputs).map(copied).collect::<Result<Vec<_>, DeviceError>>()?;
         let given = call.outputs.iter().chain(&call.inputs).find(|(name, _)| *name == "workspace");

@@ -11,6 +11,7 @@ mod image;
 mod library;
 mod memory;
 mod nvml;
+mod schedule;
 mod stopwatch;
 
 pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
@@ -22,6 +23,7 @@ pub use image::{Element, Image, POISON};
 pub use library::launchers_in;
 pub use memory::DeviceMemory;
 pub use nvml::{CardState, Nvml};
+pub use schedule::{Order, Schedule};
 pub use stopwatch::{Launch, RoundTimes, TimingPlan};
 
 use serde::{Deserialize, Serialize};
@@ -32,12 +34,17 @@ pub trait Device {
     /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;
 
-    /// Runs the kernel once, on fresh copies of the call's tensors, and waits for it. `seed` chooses the order
+    /// Runs the kernel once, on fresh copies of the call's tensors, and waits for it. The schedule is the order
     /// in which threads take turns where the device leaves that open (the emulator); a GPU ignores it.
     ///
     /// # Errors
     /// [`DeviceError`]: the launcher refused, the device faulted, or the emulator saw a rule of the machine broken.
-    fn run(&mut self, call: &Call, seed: u64) -> Result<Outputs, DeviceError>;
+    fn run(&mut self, call: &Call, schedule: Schedule) -> Result<Outputs, DeviceError>;
+
+    /// Whether another schedule may have made a difference to the last run, but for the order of atomic additions.
+    fn order_matters(&self) -> bool {
+        true
+    }
 }
 
 /// Which kind of device.

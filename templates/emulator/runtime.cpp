@@ -11,9 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 // How fibers are switched: KGEN_EMULATOR_UCONTEXT asks for the portable way where there is a faster one.
@@ -31,6 +34,7 @@
 #pragma GCC visibility push(hidden)
 #include "runtime/context.hpp"
 #include "runtime/report.hpp"
+#include "runtime/schedule.hpp"
 #include "runtime/block.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/named_barrier.hpp"

@@ -13,6 +13,8 @@ static size_t output_bytes;
 static const uint8_t* output_map;
 
 extern "C" void kgen_emulator_reset(uint64_t) {}
+extern "C" void kgen_emulator_priorities(uint32_t) {}
+extern "C" uint64_t kgen_emulator_steps(void) { return 0; }
 extern "C" void kgen_emulator_multiprocessors(int) {}
 extern "C" void kgen_emulator_device(int) {}
 extern "C" void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* map, size_t, int) {

@@ -10,8 +10,18 @@
 // The interface for whoever drives the emulator (kgen's worker process); exported by every emulated kernel's library.
 extern "C" {
 
-// Forgets the registered tensors and the report. `seed` decides the order in which warps and lanes run.
+// Forgets the registered tensors and the report. `seed` decides the order in which warps and lanes run, and when copies land: at random
+// unless kgen_emulator_priorities says otherwise.
 void kgen_emulator_reset(uint64_t seed);
+
+// Until the next reset, of the warps (or warpgroups) that can go on the one with the highest priority does. Priorities are drawn from the
+// seed for each block, and at `depth` moments of its run that of the running warp falls below all others. Those moments are drawn over the
+// steps that the longest block of the same kernel took when it last ran without priorities: run it so first.
+void kgen_emulator_priorities(uint32_t depth);
+
+// The steps that all blocks have taken since the last reset: what warps do that others may wait for, block_sync aside. 0: whatever the
+// schedule, a kernel without a race does the same.
+uint64_t kgen_emulator_steps(void);
 
 // Makes `bytes` bytes from `base` known as tensor `name`: a kernel may touch nothing else in device memory.
 // `element_map`, if not NULL, has one byte for each `element_bytes` bytes: 1 is an element, 0 a gap that must not be

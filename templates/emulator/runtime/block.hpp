@@ -2,7 +2,7 @@
 //
 // A warp's lanes run one after another until each has come to the next word at which they meet; the last to come does
 // the work of that word for all. When no lane of a warp can go on (a block barrier, or an end), the scheduler picks
-// another warp at random, from the seed. When no thread of the block can go on, nor of those that run with it (cluster.hpp), that is
+// another warp (schedule.hpp). When no thread of the block can go on, nor of those that run with it (cluster.hpp), that is
 // a deadlock.
 #pragma once
 
@@ -81,17 +81,6 @@ struct warp : clock {
     uint32_t epoch;  // times that all 32 lanes have arrived at an mbarrier
 };
 
-struct random_numbers {
-    uint64_t state;
-    uint32_t next() {  // splitmix64
-        uint64_t z = state += 0x9e3779b97f4a7c15u;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-        return static_cast<uint32_t>((z ^ z >> 31) >> 32);
-    }
-    uint32_t below(uint32_t bound) { return next() % bound; }
-};
-
 // A barrier of some of the block's warps, as it fills.
 struct named_barrier {
     uint32_t arrived;  // threads
@@ -99,6 +88,9 @@ struct named_barrier {
     bool waits[MAX_WARPS];
     uint32_t knows[MAX_WARPS];  // what the warps that have come knew then, and did
     std::vector<uint32_t> details;  // ... in a block with mbarriers
+    uint32_t came[MAX_WARPS];       // the step of each warp when it did; 0: it has not
+    uint32_t before[MAX_WARPS];     // ... to the use that was completed last
+    use used[MAX_WARPS];            // by what each came last
 };
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
@@ -134,6 +126,7 @@ struct machine : block_state {
     context scheduler = {};
     stack_pool stacks;
     random_numbers random = {0};
+    schedule order;
     use_table uses;
     report violations;
     void (*enter)(const void*) = nullptr;
@@ -163,6 +156,16 @@ inline void leave(device_thread& me, warp& w) {
     const uint32_t rotated = w.ready >> start | w.ready << (LANES - start) % LANES;
     const uint32_t position = (start + static_cast<uint32_t>(__builtin_ctz(rotated))) % LANES;
     resume(me.place, self.threads[me.warp * LANES + (position ^ w.order)]);
+}
+
+// A warp's number among those of all blocks that run together.
+inline uint32_t number_of(const block_state& block, uint32_t warp_index) { return block.rank * block.warp_count + warp_index; }
+
+// The running thread has taken a step of the schedule (schedule.hpp), and all that belongs to it is done. Returns when its turn has come
+// again.
+inline void take_step() {
+    device_thread& me = this_thread();
+    if (self.order.step(number_of(self, me.warp))) kgen_emulator_switch(&me.place, &self.scheduler);
 }
 
 // The warp meets. True in the lane that comes last, which must do the work for all before it uses another word; in the
@@ -323,19 +326,40 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
     }
 }
 
-// Lets the block do something, a warp of it or a copy; false if it cannot go on by itself.
-inline bool go_on() {
-    uint32_t runnable[MAX_WARPS];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < self.warp_count; ++i) {
-        if (self.warps[i].ready != 0) runnable[count++] = i;
+// The warps of a block that can go on, or of those the ones with the highest priority.
+struct runnable_warps {
+    explicit runnable_warps(const block_state& block) {
+        if (block.polls > MOST_POLLS) return;
+        for (uint32_t i = 0; i < block.warp_count; ++i) {
+            if (block.warps[i].ready == 0) continue;
+            const int32_t priority = self.order.by_priority() ? self.order.priority(number_of(block, i)) : 0;
+            if (count == 0 || priority > highest) {
+                count = 0;
+                highest = priority;
+            }
+            if (priority == highest) numbers[count++] = i;
+        }
     }
-    if (count == 0 ? land_an_awaited_copy() : self.detailed && self.random.below(4) == 0 && land_an_awaited_copy()) return true;
-    if (count == 0 || self.polls > MOST_POLLS) return false;
-    const uint32_t chosen = runnable[self.random.below(count)];
+    uint32_t numbers[MAX_WARPS];
+    uint32_t count = 0;
+    int32_t highest = 0;
+};
+
+// Lets one of the running block's warps go on.
+inline void run_one_of(const runnable_warps& runnable) {
+    const uint32_t chosen = runnable.numbers[self.random.below(runnable.count)];
     const warp& w = self.warps[chosen];
     const auto position = static_cast<uint32_t>(__builtin_ctz(w.ready));
     resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
+}
+
+// Lets the block do something, a warp of it or a copy; false if it cannot go on by itself.
+inline bool go_on() {
+    const runnable_warps runnable(self);
+    const bool by_chance = self.detailed && self.order.copies != landing::late && self.random.below(4) == 0;
+    if ((runnable.count == 0 || by_chance) && land_an_awaited_copy()) return true;
+    if (runnable.count == 0) return false;
+    run_one_of(runnable);
     return true;
 }
 

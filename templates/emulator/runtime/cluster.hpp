@@ -95,6 +95,7 @@ inline void check_warps_are_whole() {
 inline void pass_block() {
     ++self.interval;
     self.polls = 0;
+    self.order.wake();
     for (uint32_t i = 0; i < self.warp_count; ++i) ++self.warps[i].step;
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         for (uint32_t u = 0; u < self.warp_count; ++u) self.warps[i].known[u] = self.warps[u].step;
@@ -138,8 +139,28 @@ void cluster_sync(source at) {
     me.waiting.which = word::none;
 }
 
+// A copy may land late only when no warp of any block can go on.
+inline bool block_of_highest_priority_goes_on() {
+    uint32_t chosen = self.cluster_size;
+    int32_t highest = 0;
+    for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
+        const runnable_warps runnable(rank == self.rank ? static_cast<const block_state&>(self) : resting[rank].state);
+        if (runnable.count == 0 || (chosen != self.cluster_size && runnable.highest < highest)) continue;
+        chosen = rank;
+        highest = runnable.highest;
+    }
+    if (chosen != self.cluster_size) {
+        switch_to(chosen);
+        return go_on();
+    }
+    bool landed = false;
+    each_block([&] { landed = landed || land_an_awaited_copy(); });
+    return landed;
+}
+
 inline bool some_block_goes_on() {
     if (self.cluster_size == 1) return go_on();
+    if (self.order.by_priority()) return block_of_highest_priority_goes_on();
     const uint32_t first = self.random.below(self.cluster_size);
     for (uint32_t i = 0; i < self.cluster_size; ++i) {
         switch_to((first + i) % self.cluster_size);
@@ -159,7 +180,7 @@ inline void report_deadlock() {
 }
 
 // Runs the blocks of one cluster to their end, or until they can go no further; what is left then is simply forgotten.
-inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes) {
+inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes, int32_t depth, uint32_t expected_steps) {
     self.alive = self.cluster_size * thread_count;
     self.at_cluster_sync = 0;
     each_block([&] {
@@ -172,6 +193,8 @@ inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t sh
         start_block(first_block + self.rank, thread_count);
         if (self.cluster_size > 1) start_details();
     });
+    const uint32_t warps = self.cluster_size * self.warp_count;
+    self.order.begin(self.random, depth, expected_steps, warps, WARPS_OF_GROUP);
     while (self.alive > 0 && some_block_goes_on()) {
     }
     if (self.alive > 0) report_deadlock();

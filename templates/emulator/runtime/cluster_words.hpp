@@ -37,10 +37,9 @@ inline void remember_arrival(const far_arrival& arrival) {
     }
 }
 
-void mbarrier_arrive_at(uint32_t address, source at) {
+inline void arrive_from_afar(uint32_t address, const use& used) {
     device_thread& me = this_thread();
     warp& mine = warp_of(me);
-    const use used = {word::mbarrier_arrive_at, at};
     const uint32_t from = self.rank;
     if (!is_of_cluster(address)) {
         return complain_of_mbarrier("cluster", used, "shared memory offset " + std::to_string(address - SHARED_BASE) + " is not a place that shared_of has named");
@@ -50,8 +49,9 @@ void mbarrier_arrive_at(uint32_t address, source at) {
     clock told = empty_clock();
     publish(me, mine, told);
     const visit there(rank_of(address));
-    mbarrier* b = mbarrier_for(visiting_access(told, from, own_address(address), used));
-    if (b == nullptr || !takes_arrival(*b, used)) return;
+    const access by = visiting_access(told, from, own_address(address), used);
+    mbarrier* b = mbarrier_for(by);
+    if (b == nullptr || !takes_arrival(*b, by)) return;
     if (!b->fenced) {
         complain_of_mbarrier("proxy", used, text_of(*b) + " counts arrivals from afar, and no fence_mbarrier_init has followed " + text_of(self.uses[b->made.used]));
     }
@@ -61,6 +61,11 @@ void mbarrier_arrive_at(uint32_t address, source at) {
     remember_arrival(arrival);
     --b->pending;
     end_phase_if_complete(*b);
+}
+
+void mbarrier_arrive_at(uint32_t address, source at) {
+    arrive_from_afar(address, {word::mbarrier_arrive_at, at});
+    take_step();
 }
 
 // An arrival must lie behind the end of the block that it reaches: some thread there has waited for it, or for what follows it.
@@ -98,6 +103,7 @@ void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t ba
         const access by = to == from ? own : visiting_access(knows, from, barrier, used);
         if (mbarrier* b = mbarrier_for(by)) start_copy(*c, box, destination, *b, by);
     }
+    take_step();
 }
 
 }  // namespace kgen::emulator

@@ -5,9 +5,15 @@ extern "C" {
 
 void kgen_emulator_reset(uint64_t seed) {
     kgen::emulator::settings.seed = seed;
+    kgen::emulator::settings.depth = kgen::emulator::SHUFFLED;
+    kgen::emulator::settings.steps = 0;
     kgen::emulator::tensors.clear();
     kgen::emulator::self.violations.clear();
 }
+
+void kgen_emulator_priorities(uint32_t depth) { kgen::emulator::settings.depth = static_cast<int32_t>(std::min(depth, kgen::emulator::MOST_FALLS)); }
+
+uint64_t kgen_emulator_steps(void) { return kgen::emulator::settings.steps; }
 
 void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable) {
     kgen::emulator::tensors.add({name, reinterpret_cast<uintptr_t>(base), bytes, element_map, element_bytes == 0 ? 1 : element_bytes, writable != 0});

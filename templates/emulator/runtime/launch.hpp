@@ -5,6 +5,9 @@ namespace kgen::emulator {
 
 struct session {
     uint64_t seed = 0;
+    int32_t depth = SHUFFLED;
+    uint64_t steps = 0;                                        // of all launches since the last reset
+    std::map<void (*)(const void*), uint32_t> expected_steps;  // of each kernel: those of the longest block of its last shuffled launch
     int capability = 80;
     int multiprocessors = 5;
     std::mutex one_launch;
@@ -47,8 +50,14 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     self.enter = enter;
     self.call = call;
     self.random = {settings.seed};
-    uint32_t block = 0;
-    for (; block < blocks && self.violations.empty(); block += cluster) run_cluster(block, threads, shared_bytes);
+    const uint32_t expected_steps = settings.expected_steps[enter];
+    uint32_t longest = 0, block = 0;
+    for (; block < blocks && self.violations.empty(); block += cluster) {
+        run_cluster(block, threads, shared_bytes, settings.depth, expected_steps);
+        longest = std::max(longest, self.order.steps_taken());
+        settings.steps += self.order.steps_taken();
+    }
+    if (settings.depth == SHUFFLED) settings.expected_steps[enter] = longest;
     current = nullptr;
     write_late_stores();
     if (self.violations.empty()) return nullptr;

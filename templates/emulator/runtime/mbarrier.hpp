@@ -64,14 +64,17 @@ inline mbarrier* mbarrier_for(const access& a) {
     return &*found;
 }
 
+inline access mbarrier_access(const device_thread& me, uint32_t address, const use& used) {
+    return {address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
+}
+
 // The same at an address of the running thread's.
 inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
     if (is_of_cluster(address)) {
         complain_of_mbarrier("cluster", used, beyond_reach(address));
         return nullptr;
     }
-    const device_thread& me = this_thread();
-    return mbarrier_for({address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used});
+    return mbarrier_for(mbarrier_access(this_thread(), address, used));
 }
 
 void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
@@ -119,6 +122,7 @@ inline void end_phase_if_complete(mbarrier& b) {
         if (t.waits_for != index + 1 || !has_ended(b, t.parity)) continue;
         t.waits_for = 0;
         warp_of(t).ready |= 1u << t.position;
+        self.order.wake();
     }
 }
 
@@ -136,22 +140,28 @@ inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clo
     if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
 }
 
-// False, with a report, if the phase lacks no arrival.
-inline bool takes_arrival(const mbarrier& b, const use& used) {
+// False, with a report, if the phase lacks no arrival. Whoever arrives must know that the phase before has ended, by having waited for it or
+// from somebody who has: else, under another schedule, it arrives in that one.
+inline bool takes_arrival(const mbarrier& b, const access& by) {
+    const auto index = static_cast<uint32_t>(&b - mbarriers.data());
+    if (b.phase > 0 && !knows_in_detail(by, TMA, index, 0, b.phase - 1)) {
+        complain_of_mbarrier("mbarrier", by.used, "an arrival in phase " + std::to_string(b.phase) + " of " + text_of(b) +
+                                                      " that nothing orders behind the end of the phase before: it may come in that one");
+    }
     if (b.pending != 0) return true;
-    complain_of_mbarrier("mbarrier", used, "one arrival too many at " + text_of(b) + ", which takes " + std::to_string(b.arrivals) + " a phase, in phase " +
+    complain_of_mbarrier("mbarrier", by.used, "one arrival too many at " + text_of(b) + ", which takes " + std::to_string(b.arrivals) + " a phase, in phase " +
                                                std::to_string(b.phase));
     return false;
 }
 
 inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
+    device_thread& me = this_thread();
     mbarrier* b = mbarrier_at(barrier, used);
     if (b == nullptr) return;
     if (bytes > MOST_ARRIVALS || b->bytes + bytes > MOST_ARRIVALS) {
         return complain_of_mbarrier("mbarrier", used, text_of(*b) + " would expect " + std::to_string(b->bytes + bytes) + " bytes; it counts to 2^20 - 1");
     }
-    if (!takes_arrival(*b, used)) return;
-    device_thread& me = this_thread();
+    if (!takes_arrival(*b, mbarrier_access(me, barrier, used))) return;
     publish(me, warp_of(me), b->arriving);
     publish_epoch(me, warp_of(me), b->lanes[self.rank * self.warp_count + me.warp], b->arriving);
     b->bytes += bytes;
@@ -159,11 +169,18 @@ inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
     end_phase_if_complete(*b);
 }
 
-void mbarrier_arrive(uint32_t barrier, source at) { arrive(barrier, 0, {word::mbarrier_arrive, at}); }
+void mbarrier_arrive(uint32_t barrier, source at) {
+    arrive(barrier, 0, {word::mbarrier_arrive, at});
+    take_step();
+}
 
-void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) { arrive(barrier, bytes, {word::mbarrier_arrive_expect_tx, at}); }
+void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) {
+    arrive(barrier, bytes, {word::mbarrier_arrive_expect_tx, at});
+    take_step();
+}
 
-// Lets others run; this thread may go on at any time.
+// Lets others run; this thread may go on at any time. A warp that polls stands back behind all others: the one that it waits for may have
+// a lower priority.
 inline void yield_turn(device_thread& me) {
     warp& w = warp_of(me);
     const uint32_t others = w.ready & ~(1u << me.position);
@@ -172,11 +189,20 @@ inline void yield_turn(device_thread& me) {
         const auto position = static_cast<uint32_t>(__builtin_ctz(above != 0 ? above : others));
         resume(me.place, self.threads[me.warp * LANES + (position ^ w.order)]);
     } else {
+        if (self.order.by_priority()) self.order.lower(number_of(self, me.warp));
         kgen_emulator_switch(&me.place, &self.scheduler);
     }
 }
 
 void land_a_copy(mbarrier& b);
+
+constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // that fail before a late copy lands
+
+// Whether a copy lands that a poll has just asked for.
+inline bool poll_lands_a_copy(const mbarrier& b) {
+    if (b.copies.empty()) return false;
+    return self.order.copies == landing::late ? self.polls > POLLS_WITHOUT_COPY : self.random.below(4) == 0;
+}
 
 enum class patience { none, some, endless };
 
@@ -193,7 +219,7 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
         me.waiting = used;
         if (how == patience::none || (how == patience::some && self.random.below(4) == 0)) {
             ++self.polls;
-            if (!b->copies.empty() && self.random.below(4) == 0) land_a_copy(*b);
+            if (poll_lands_a_copy(*b)) land_a_copy(*b);
             yield_turn(me);
         } else {
             me.waits_for = static_cast<uint32_t>(index) + 1;

@@ -1,7 +1,20 @@
 // Barriers of some of a block's warps: bar.arrive and bar.sync with a number and a count of threads.
+//
+// A barrier completes again and again, and nothing tells its uses apart but who comes when. So whoever comes must know that it has been
+// completed before, by having waited or from somebody who has: else, under another schedule, it comes to that earlier use.
 #pragma once
 
 namespace kgen::emulator {
+
+// Whether the warp knows that all who came to the barrier's last use have come.
+inline void check_last_use_is_known(const named_barrier& b, int barrier, const warp& mine, const use& used) {
+    for (uint32_t u = 0; u < self.warp_count; ++u) {
+        if (u == current->warp || b.before[u] <= mine.known[u]) continue;
+        if (!self.violations.is_news("barrier", used, b.used[u])) return;
+        return self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": nothing orders this behind the last completion of barrier " +
+                                    std::to_string(barrier) + ", to which warp " + std::to_string(u) + " has come by " + text_of(b.used[u]));
+    }
+}
 
 // The running warp has come, all lanes of it; the last lane does this for all.
 inline void come(int barrier, int threads, bool waits, const use& used) {
@@ -15,17 +28,21 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
                              " threads; numbers go from 1 to 15, counts are whole warps, and all who come name the same");
         return;
     }
+    if (self.detailed) share_details_in_warp(current->warp);
+    check_last_use_is_known(b, barrier, mine, used);
     b.threads = threads;
     b.arrived += LANES;
+    b.came[current->warp] = mine.step;
+    b.used[current->warp] = used;
     b.waits[current->warp] = waits;
     mine.held = waits;
     for (uint32_t u = 0; u < self.warp_count; ++u) b.knows[u] = std::max(b.knows[u], u == current->warp ? mine.step : mine.known[u]);
     if (self.detailed) {
-        share_details_in_warp(current->warp);
         b.details.resize(detail_count());
         join_details(b.details, mine.details);
     }
     if (b.arrived < static_cast<uint32_t>(threads)) return;
+    self.order.wake();
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         if (!b.waits[i]) continue;
         warp& w = self.warps[i];
@@ -34,15 +51,23 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
         for (uint32_t u = 0; u < self.warp_count; ++u) w.known[u] = std::max(w.known[u], b.knows[u]);
         if (self.detailed) join_details(w.details, b.details);
     }
-    b = {};
+    named_barrier next = {};
+    std::copy_n(b.came, MAX_WARPS, next.before);
+    std::copy_n(b.used, MAX_WARPS, next.used);
+    b = std::move(next);
 }
 
 void barrier_arrive(int barrier, int threads, source at) {
-    if (meet(word::barrier_arrive, at)) come(barrier, threads, false, {word::barrier_arrive, at});
+    if (!meet(word::barrier_arrive, at)) return;
+    come(barrier, threads, false, {word::barrier_arrive, at});
+    take_step();
 }
 
 void barrier_wait(int barrier, int threads, source at) {
-    if (meet(word::barrier_wait, at)) come(barrier, threads, true, {word::barrier_wait, at});
+    if (meet(word::barrier_wait, at)) {
+        come(barrier, threads, true, {word::barrier_wait, at});
+        take_step();
+    }
     device_thread& me = this_thread();
     me.waiting = {word::barrier_wait, at};
     while (warp_of(me).held) leave(me, warp_of(me));

@@ -1,5 +1,5 @@
 // Copies by TMA: a box lands when somebody waits for the mbarrier that counts its bytes, at a moment and in an order that
-// the seed decides, and not before. Until then its destination is NaN.
+// the seed decides, and not before; until then its destination is NaN. Where the schedule lets copies land early, it does at once.
 #pragma once
 
 namespace kgen::emulator {
@@ -81,6 +81,8 @@ inline bool box_is_in_shared_memory(uint32_t address, uint32_t bytes, const use&
     return shared.at(address + bytes - CHUNK, CHUNK, used, warp_index, lane) != nullptr;
 }
 
+void land(mbarrier& b, size_t chosen);
+
 // Starts a copy into the running block, counted by its mbarrier `b`. `by` is who asks for it.
 inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint32_t destination, mbarrier& b, const access& by) {
     const use& used = by.used;
@@ -95,6 +97,7 @@ inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint3
         memset(shared.at(destination + i, CHUNK, used, by.warp, by.lane), POISON, CHUNK);
     }
     b.copies.push_back(copy);
+    if (self.order.copies == landing::early) land(b, b.copies.size() - 1);
 }
 
 void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at) {
@@ -105,11 +108,11 @@ void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, con
     if (c == nullptr || b == nullptr) return;
     check_box_is_readable(*c, box, used);
     start_copy(*c, box, destination, *b, access_of(me, destination, CHUNK, used));
+    take_step();
 }
 
-// One of the copies whose bytes the mbarrier counts, at random.
-void land_a_copy(mbarrier& b) {
-    const size_t chosen = self.random.below(static_cast<uint32_t>(b.copies.size()));
+// One of the copies whose bytes the mbarrier counts.
+void land(mbarrier& b, size_t chosen) {
     const pending_tile copy = b.copies[chosen];
     b.copies.erase(b.copies.begin() + static_cast<std::ptrdiff_t>(chosen));
     const uint32_t width = row_bytes(copy.map);
@@ -127,6 +130,9 @@ void land_a_copy(mbarrier& b) {
     b.bytes -= copy.bytes;
     end_phase_if_complete(b);
 }
+
+// ... at random.
+void land_a_copy(mbarrier& b) { land(b, self.random.below(static_cast<uint32_t>(b.copies.size()))); }
 
 // Lets one copy land that a waiting thread's mbarrier counts. False if there is none.
 bool land_an_awaited_copy() {

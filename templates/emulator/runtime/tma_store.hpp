@@ -33,8 +33,13 @@ inline void write_box(const pending_store& store) {
     }
 }
 
+// Whether a store gets on at the first moment at which it may, rather than the last.
+inline bool stores_early() {
+    return self.order.copies == landing::random ? self.random.below(2) == 0 : self.order.copies == landing::early;
+}
+
 inline void write_now_or_later(pending_store&& store) {
-    if (self.random.below(2) == 0) {
+    if (stores_early()) {
         write_box(store);
     } else {
         late_stores.push_back(std::move(store));
@@ -54,8 +59,9 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
         if (r.bytes != 0 && !tensors.allows(r.from, r.bytes, true, used, c->element_bytes)) return;
     }
     each_source_chunk(store, [&](uint32_t chunk, uint32_t) { races.proxy_reads(access_of(me, chunk, CHUNK, used)); });
-    if (self.random.below(2) == 0) read_source(store);
+    if (stores_early()) read_source(store);
     me.stores.push_back(std::move(store));
+    take_step();
 }
 
 void tma_store_commit() { ++this_thread().open_store_group; }
