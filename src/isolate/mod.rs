@@ -136,7 +136,8 @@ impl Worker<'_> {
 /// Whether `child` has ended; it stays unreaped.
 fn has_ended(child: &Child) -> io::Result<bool> {
     loop {
-        let looked = waitid(WaitId::Pid(Pid::from_child(child)), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+        let looked =
+            waitid(WaitId::Pid(Pid::from_child(child)), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
         match looked {
             Err(Errno::INTR) => {}
             other => return Ok(other?.is_some()),
