@@ -18,6 +18,7 @@ pub mod device;
 pub mod files;
 pub mod grid;
 pub mod isolate;
+pub mod jobs;
 pub mod plan;
 pub mod render;
 pub mod toolchain;

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match kgen::cli::run(kgen::cli::Cli::from_environment()) {
+    let cli = kgen::cli::Cli::from_environment();
+    let format = cli.global.format;
+    match kgen::cli::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(),
+        Err(error) => error.report(format),
     }
 }

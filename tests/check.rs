@@ -143,6 +143,84 @@ fn a_library_without_the_variant_is_an_error_and_no_failure_of_the_kernel() {
     assert_says(&verdicts[0], Status::Error, &["holds no `flash_fwd_hdim32_bf16_sm80`"]);
 }
 
+/// The child that the mock said it has started.
+fn child(verdict: &Verdict) -> String {
+    let said = verdict.message.split_once("child ").and_then(|(_, rest)| rest.split_once('.'));
+    said.unwrap_or_else(|| panic!("no child in: {}", verdict.message)).0.to_owned()
+}
+
+/// Whether a process runs; dead and not yet reaped counts as not.
+fn runs(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_kernel_that_forks_and_hangs_is_stopped_with_its_children() {
+    let folder = folder();
+    let options = CheckOptions { time_limit: Duration::from_secs(1), ..options(folder.path()) };
+    let verdict = run(&[mock(folder.path(), "FORK")], &options, &()).remove(0);
+    assert_says(&verdict, Status::Timeout, &["no result within 1 s"]);
+    let child = child(&verdict);
+    // A signal takes a moment to arrive; a child that was spared would sleep for a minute.
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while runs(&child) {
+        assert!(std::time::Instant::now() < until, "the kernel's child outlived it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_child_that_has_left_the_group_and_holds_the_pipes() {
+    let verdict = verdict("FORK_AND_LEAVE_THE_GROUP");
+    assert_says(&verdict, Status::Crash, &["without a verdict", "exit status: 3"]);
+    let child = child(&verdict);
+    assert!(runs(&child), "the verdict came after the child's end, so kgen has waited for it");
+    assert!(process::Command::new("kill").arg(child).status().is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn a_copy_of_the_worker_that_a_kernel_makes_by_forking_has_no_say() {
+    let verdict = verdict("FORK_AND_RETURN_TWICE");
+    assert_says(&verdict, Status::Fail, &["272 of 272 elements are wrong"]);
+}
+
+#[test]
+fn a_verdict_that_the_kernel_prints_is_no_verdict_and_is_not_kept() {
+    let folder = folder();
+    let request = mock(folder.path(), "FORGE");
+    for _ in 0..2 {
+        let verdict = run(std::slice::from_ref(&request), &options(folder.path()), &()).remove(0);
+        assert_says(&verdict, Status::Crash, &["without a verdict", "it said:", "\"status\":\"pass\""]);
+    }
+    assert!(!folder.path().join("verdicts").exists(), "it was kept");
+}
+
+#[test]
+fn what_a_kernel_prints_to_standard_output_is_quoted() {
+    assert_says(&verdict("CRASH"), Status::Crash, &["it said:", "a kernel may print"]);
+}
+
+#[test]
+fn more_jobs_than_any_machine_has_are_as_many_as_there_are_variants() {
+    struct Threads(std::sync::atomic::AtomicUsize);
+    impl Observer for Threads {
+        fn started(&self, _variant: &str) {
+            let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+            self.0.fetch_max(threads, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    let folder = folder();
+    let requests = ["WRITE_NOTHING", "WRITE_ZEROS"].map(|behaviour| mock(folder.path(), behaviour));
+    let threads = Threads(0.into());
+    for jobs in [100_000, usize::MAX] {
+        let options = CheckOptions { jobs, gpu_jobs: jobs, ..options(folder.path()) };
+        let verdicts = run(&requests, &options, &threads);
+        assert!(verdicts.iter().all(|verdict| verdict.status == Status::Fail), "{}", verdicts[0].message);
+    }
+    assert!(threads.0.into_inner() < 1000, "thousands of threads for two variants");
+}
+
 #[test]
 fn an_interruption_ends_a_hanging_worker_at_once() {
     struct Interrupted(Mutex<u32>);
@@ -194,6 +272,13 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
     assert_eq!(verdicts(&[])[0]["cached"], true);
     assert_eq!(verdicts(&["--fresh"])[0]["cached"], false);
     assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
+}
+
+#[test]
+fn the_command_line_takes_any_number_of_jobs() {
+    let folder = folder();
+    let jobs = usize::MAX.to_string();
+    kgen(folder.path(), &["--case", CASE, "-j", &jobs]).assert().success().stdout(contains("2 of 2 variants passed"));
 }
 
 #[test]

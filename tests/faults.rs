@@ -7,7 +7,7 @@ use kgen::{
     grid::{Dtype, Grid, Kind, Variant},
     plan::Plan,
     render::{Renderer, Templates},
-    toolchain::host_compiler,
+    toolchain::{Cancel, host_compiler},
 };
 use serde::Deserialize;
 use std::{
@@ -71,7 +71,8 @@ fn laboratory() -> &'static Laboratory {
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version).expect("the emulator compiles");
+        let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, &Cancel::default())
+            .expect("the emulator compiles");
         Laboratory { templates, kernels, faults, kit, cache }
     })
 }

@@ -2,7 +2,7 @@
 //! the emulator, so that no CUDA and no GPU are needed.
 
 use kgen::{
-    grid::{Dtype, Kind, Target, Variant},
+    grid::{Dtype, Kind, Target, TileOverride, Variant},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler,
@@ -46,16 +46,21 @@ fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Variant {
 impl Library {
     fn new(folder: &str, variants: &[Variant]) -> Self {
         let plans: Vec<Plan> = variants.iter().map(|variant| Plan::new(*variant, None).expect("fits")).collect();
+        Self::of(folder, &plans, &[])
+    }
+
+    /// The same of plans, compiled with `flags` besides the usual ones.
+    fn of(folder: &str, plans: &[Plan], flags: &[&str]) -> Self {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("templates parse");
-        let files = tree(&renderer, &templates, &plans).expect("renders");
+        let files = tree(&renderer, &templates, plans).expect("renders");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         write_tree(&folder, &files, Prune::Yes).expect("written");
 
         let compile = |file: &Path, name: &str, flags: &[&str]| compile_cpp(&folder, file, name, flags);
         let runtime = compile(&Path::new(ROOT).join("templates/emulator/runtime.cpp"), "runtime", &[]);
         let kernels = plans.iter().map(|plan| plan.variant.name());
-        let kernels = kernels.map(|name| compile(&folder.join(format!("{name}.cu")), &name, &[]));
+        let kernels = kernels.map(|name| compile(&folder.join(format!("{name}.cu")), &name, flags));
         let source = folder.join("kgen_dispatch.cpp");
         Self {
             kernels: kernels.chain([runtime]).collect(),
@@ -67,13 +72,18 @@ impl Library {
 
     /// Compiles a C99 program and links it with the kernels and `dispatcher`.
     fn program(&self, file: &Path, name: &str, dispatcher: &Path) -> PathBuf {
+        self.program_with(file, name, dispatcher, &[], &[])
+    }
+
+    /// The same with flags for the compiler and for the linker.
+    fn program_with(&self, file: &Path, name: &str, dispatcher: &Path, compiling: &[String], linking: &[String]) -> PathBuf {
         let (object, program) = (self.folder.join(name).with_extension("o"), self.folder.join(name));
         let mut command = Command::new("cc");
         command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]).arg(self.folder.join("include"));
-        command.arg("-I").arg(Path::new(ROOT).join("tests/library")).arg("-c").arg(file).arg("-o").arg(&object);
+        command.arg("-I").arg(Path::new(ROOT).join("tests/library")).args(compiling).arg("-c").arg(file).arg("-o").arg(&object);
         run(&mut command);
         let mut link = Command::new(host_compiler().expect("a C++ compiler").path);
-        run(link.args(&self.kernels).arg(dispatcher).arg(&object).args(["-lm", "-o"]).arg(&program));
+        run(link.args(&self.kernels).arg(dispatcher).arg(&object).args(linking).args(["-lm", "-o"]).arg(&program));
         program
     }
 }
@@ -288,4 +298,63 @@ fn a_backward_pass_done_by_hand_comes_out_of_the_dispatcher() {
     assert!(lines[4].starts_with("0 kgen_bwd_workspace: no variant that is bf16 and not causal"), "{said}");
     assert!(lines[5].starts_with("1 kgen_bwd: params.struct_size is 8; version 2 of kgen_bwd_params has "), "{said}");
     assert_eq!(lines[6], "1 kgen_bwd: params is NULL");
+}
+
+/// One kernel of each template, and a program that makes hostile calls to them, where launches are counted and not run.
+static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let plan = |kind, head_dim, dtype, causal, target, cluster| {
+        let tile = TileOverride { cluster, ..TileOverride::default() };
+        let tile = cluster.is_some().then_some(&tile);
+        Plan::new(Variant { kind, head_dim, dtype, causal, target }, tile).expect("fits")
+    };
+    let plans = [
+        plan(Kind::Fwd, 64, Dtype::Fp16, true, Target::Sm75, None),
+        plan(Kind::Fwd, 64, Dtype::Bf16, true, Target::Sm80, None),
+        plan(Kind::FwdSplit, 64, Dtype::Bf16, true, Target::Sm80, None),
+        plan(Kind::FwdCombine, 0, Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::PrepareScheduler, 0, Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::Bwd, 16, Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::Fwd, 64, Dtype::Fp8, false, Target::Sm89, None),
+        plan(Kind::Fwd, 64, Dtype::Bf16, true, Target::Sm90, Some(1)),
+        plan(Kind::Fwd, 128, Dtype::Bf16, false, Target::Sm90, Some(2)),
+        plan(Kind::Fwd, 64, Dtype::Fp8, false, Target::Sm90, None),
+        plan(Kind::FwdShort, 64, Dtype::Bf16, true, Target::Sm90, None),
+    ];
+    let library = Library::of("hostile_library", &plans, &["-O0", "-Wno-psabi"]);
+    // The name of the emulator's start of a grid, as the linker knows it.
+    let undefined = run(Command::new("nm").arg("-u").arg(&library.kernels[0]));
+    let start = undefined.split_whitespace().find(|name| name.contains("8emulator3run")).expect("kernels start grids");
+    library.program_with(
+        &Path::new(ROOT).join("tests/library/hostile.c"),
+        "hostile",
+        &library.dispatcher,
+        &[format!("-DCOUNT_BLOCKS=__wrap_{start}")],
+        &[format!("-Wl,--wrap={start}")],
+    )
+});
+
+#[test]
+fn every_launcher_refuses_more_blocks_than_a_grid_takes() {
+    let said = run(Command::new(&*HOSTILE).arg("blocks"));
+    assert_eq!(said.lines().count(), 11, "{said}");
+    for line in said.lines() {
+        let (name, answers) = line.split_once(": ").expect("a name and answers");
+        let expected = match name {
+            // One block, whatever the batch.
+            "flash_prepare_scheduler_sm80" => "launched, launched, launched, launched, launched, launched",
+            // Clusters of two, each with a place of its own.
+            "flash_fwd_hdim128_bf16_sm90" => "refused, refused, refused, refused, refused, launched",
+            _ => "refused, refused, refused, refused, launched, launched",
+        };
+        assert_eq!(answers, expected, "{name}");
+    }
+}
+
+/// `KGEN_FUZZ` multiplies the calls; scripts/fuzz.sh sets it.
+#[test]
+fn hostile_calls_end_in_an_error_and_start_no_impossible_grid() {
+    let times = std::env::var("KGEN_FUZZ").ok().and_then(|times| times.parse::<u64>().ok()).unwrap_or(1);
+    let seed = std::env::var("KGEN_FUZZ_SEED").unwrap_or_else(|_| "1".to_owned());
+    let said = run(Command::new(&*HOSTILE).args(["fuzz", &seed, &(times * 100_000).to_string()]));
+    assert_eq!(said, "refused some, launched some, 0 wrong\n");
 }

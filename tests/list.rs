@@ -158,7 +158,15 @@ fn help_shows_examples() {
 #[test]
 fn a_grid_without_end_is_refused() {
     let endless = kgen().args(["--variants", "/dev/zero", "list"]).timeout(Duration::from_secs(20)).assert().code(2);
-    endless.stderr(contains("longer than 8 MiB"));
+    endless.stderr(contains("it is a device, and no file"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let long = folder.path().join("long.toml");
+    std::fs::write(&long, vec![b'#'; (8 << 20) + 1]).expect("written");
+    kgen()
+        .args(["--variants".as_ref(), long.as_os_str(), "list".as_ref()])
+        .assert()
+        .code(2)
+        .stderr(contains("longer than 8 MiB"));
 }
 
 #[test]

@@ -94,7 +94,6 @@ fn run_worker(
         time_limit_seconds: limit.as_secs_f64(),
     };
     let worker = Worker { program: &options.program, task: "bench", limit, interrupted: &|| observer.interrupted() };
-    // A kernel may print to the same stream: what is no measurement is skipped.
     let ended = worker.run(&message, |line| {
         if let Ok(measurement) = serde_json::from_slice::<Measurement>(line) {
             observer.measured(&measurement);

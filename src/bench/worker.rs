@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Version of the messages between parent and worker.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,7 @@ pub struct Request {
     /// What is timed.
     pub variant: Variant,
     /// Shared library that holds the variant's launcher.
+    #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
     /// At these sizes, one after the other.
     pub shapes: Vec<Shape>,
@@ -46,13 +47,13 @@ pub struct Request {
 ///
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or a measurement not be written.
-pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
-    let request: Request = isolate::request(input)?;
+pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+    let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
-    measure(&request, &mut |measurement| isolate::say(output, measurement)).map_err(|e| format!("cannot report: {e}"))
+    measure(&request, &mut |measurement| reply.say(measurement)).map_err(|e| format!("cannot report: {e}"))
 }
 
 fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result<()>) -> io::Result<()> {
@@ -95,15 +96,14 @@ mod tests {
 
     fn answer(request: &Request) -> Result<String, String> {
         let mut output = Vec::new();
-        let line = serde_json::to_string(request).expect("it serialises");
-        serve(&mut line.as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+        serve(&mut isolate::test_line(request).as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
     }
 
     #[test]
     fn without_a_gpu_or_a_library_each_shape_has_its_error() {
         let said = answer(&request()).expect("it answers");
         let found: Vec<Measurement> =
-            said.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("a measurement")).collect();
+            said.lines().map(|line| serde_json::from_str(&line["token ".len()..]).expect("a measurement")).collect();
         assert_eq!(found.len(), 2);
         assert!(found.iter().all(|m| m.status == Status::Error && !m.message.is_empty()));
     }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     files::{FolderLock, write_atomic},
+    jobs,
     toolchain::{Cancel, HostCompiler, Nvcc, find_in_path},
 };
 use rayon::prelude::*;
@@ -98,8 +99,7 @@ impl<'a> Builder<'a> {
         let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks };
 
         self.observer.planned(units.len());
-        // Thousands of threads with nothing to do would only wake each other.
-        let jobs = self.options.jobs.min(units.len()).max(1);
+        let jobs = jobs::useful(self.options.jobs, units.len());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
         let pool = pool.map_err(|e| BuildError::Threads { jobs, reason: e.to_string() })?;
         let first: Vec<Attempt> = pool.install(|| {

@@ -8,8 +8,10 @@ use super::{
 };
 use crate::{
     device::{DeviceKind, EmulatorKit, GpuInfo, Order},
+    files,
     grid::{Target, Variant},
     isolate::{End, Worker},
+    jobs,
 };
 use rayon::prelude::*;
 use std::{
@@ -67,9 +69,9 @@ pub struct CheckOptions {
     pub seed: u64,
     /// On the emulator, the order of threads that each case runs under after its first run; none for the usual ones.
     pub schedule: Option<Order>,
-    /// Workers at a time on the emulator.
+    /// Workers at a time on the emulator, at least one; more than one for each request are not started.
     pub jobs: usize,
-    /// Workers at a time on a GPU: what they spend most time on, the reference, is computed on the host.
+    /// As `jobs`, on a GPU: what workers spend most time on, the reference, is computed on the host.
     pub gpu_jobs: usize,
     /// Limit for each variant; [`default_time_limit`] unless a user says otherwise.
     pub time_limit: Duration,
@@ -113,13 +115,15 @@ impl Observer for () {}
 /// Checks every request; gives the verdicts in the same order. Nothing here fails as a whole: what goes wrong with a
 /// variant is its verdict.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
-    let turns: Vec<Mutex<()>> = (0..options.gpu_jobs.max(1)).map(|_| Mutex::new(())).collect();
+    let useful = |asked| jobs::useful(asked, requests.len());
+    let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };
+    let turns: Vec<Mutex<()>> = (0..options.gpu_jobs).map(|_| Mutex::new(())).collect();
     let one = |(index, request): (usize, &CheckRequest)| {
         let verdict = check_one(request, options, observer, &turns[index % turns.len()]);
         observer.done(&verdict);
         verdict
     };
-    match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(options.gpu_jobs).max(1)).build() {
+    match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(options.gpu_jobs)).build() {
         Ok(pool) => pool.install(|| requests.par_iter().enumerate().with_max_len(1).map(one).collect()),
         Err(_) => requests.iter().enumerate().map(one).collect(),
     }
@@ -183,8 +187,8 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
 fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     match device {
-        DeviceKind::Gpu => cores.div_ceil(options.gpu_jobs.max(1)),
-        DeviceKind::Emulator => cores.div_ceil(options.jobs.max(1)),
+        DeviceKind::Gpu => cores.div_ceil(options.gpu_jobs),
+        DeviceKind::Emulator => cores.div_ceil(options.jobs),
     }
 }
 
@@ -194,7 +198,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
         Kernel::Source(text) => Some(VerdictCache::key(&[text, options.kit.as_ref()?.hash()], message)),
         Kernel::Library { device, path } => {
             let mut hasher = blake3::Hasher::new();
-            hasher.update_reader(std::fs::File::open(path).ok()?).ok()?;
+            hasher.update_reader(files::open(path).ok()?).ok()?;
             let place = match device {
                 DeviceKind::Gpu => options.gpu.as_ref()?.to_string(),
                 DeviceKind::Emulator => String::new(),
@@ -250,7 +254,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Takes in one event. A kernel under test may print to the same stream: what is no event is skipped.
+    /// Takes in one event; what is none says that the program is another kgen, and its end will tell.
     fn take(&mut self, line: &[u8], variant: &str, observer: &dyn Observer) {
         match serde_json::from_slice(line) {
             Ok(Event::Device { name }) => self.device = Some(name),

@@ -2,7 +2,7 @@
 //! Only passes are kept; a failure is always shown by running it.
 
 use super::{Verdict, selected_cases, worker};
-use crate::files::{FieldHasher, write_atomic};
+use crate::files::{self, FieldHasher, write_atomic};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -43,7 +43,7 @@ impl VerdictCache {
 
     /// The kept pass, if there is one. A file that does not read as one counts as none.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
-        let text = fs::read(self.path(key)).ok()?;
+        let text = files::read(&self.path(key)).ok()?;
         let verdict: Verdict = serde_json::from_slice(&text).ok()?;
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }

@@ -25,7 +25,7 @@ use std::{
 /// Version of the messages between parent and worker.
 pub const PROTOCOL: u32 = 3;
 
-/// What a worker is to do: one line of JSON on its standard input.
+/// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -36,6 +36,7 @@ pub struct Request {
     /// The GPU it was compiled for.
     pub compiled_for: Target,
     /// Shared library that holds the variant's launcher.
+    #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
     /// Which cases.
     pub level: Level,
@@ -51,7 +52,7 @@ pub struct Request {
     pub time_limit_seconds: f64,
 }
 
-/// What a worker says: lines of JSON on its standard output.
+/// What a worker answers, one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -77,16 +78,16 @@ pub enum Event {
 ///
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or the verdict not be written.
-pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
-    let request: Request = isolate::request(input)?;
+pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+    let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
     // A second pool is refused; then the first one serves.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
-    let verdict = check(&request, &mut |event| isolate::say(output, event)).map_err(|e| format!("cannot report: {e}"))?;
-    isolate::say(output, &Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
+    let verdict = check(&request, &mut |event| reply.say(event)).map_err(|e| format!("cannot report: {e}"))?;
+    reply.say(&Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
 }
 
 /// Opens the request's device.
@@ -262,14 +263,14 @@ mod tests {
 
     fn answer(request: &Request) -> Result<String, String> {
         let mut output = Vec::new();
-        let line = serde_json::to_string(request).expect("it serialises");
-        serve(&mut line.as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+        serve(&mut isolate::test_line(request).as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
     }
 
     #[test]
     fn a_library_that_does_not_load_is_a_verdict_and_no_panic() {
         let said = answer(&request()).expect("it answers");
-        let Event::Verdict(verdict) = serde_json::from_str(&said).expect("one event") else { panic!("{said}") };
+        let event = said.strip_prefix("token ").expect("it gives the token back");
+        let Event::Verdict(verdict) = serde_json::from_str(event).expect("one event") else { panic!("{said}") };
         assert_eq!(verdict.status, Status::Error);
         assert!(verdict.message.contains("`no-such-library.so`"), "{}", verdict.message);
     }

@@ -3,6 +3,7 @@
 use super::{
     CliError, Format, Global,
     build::output_folder,
+    escape::plain,
     select::{SelectionArgs, words},
     ui::{self, Progress},
     workshop::Workshop,
@@ -20,6 +21,7 @@ use itertools::Itertools;
 use std::{
     fmt::Write,
     fs,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -290,7 +292,13 @@ fn runnable(
 
 /// Writes the document to a file of its own.
 fn keep(report: &Report, out: &Path) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(report).map_err(|error| error.to_string());
+    // Writing into a pipe would wait for a reader; a terminal or a disc's device is the user's to choose.
+    let pipe = fs::metadata(out).is_ok_and(|there| there.file_type().is_fifo());
+    let text = if pipe {
+        Err("it is a pipe, and no file".to_owned())
+    } else {
+        serde_json::to_string_pretty(report).map_err(|error| error.to_string())
+    };
     let written = text.and_then(|text| fs::write(out, text + "\n").map_err(|error| error.to_string()));
     written
         .map_err(|error| CliError::Usage(format!("cannot write `{}`: {error}; choose another place with `--out`", out.display())))
@@ -322,7 +330,7 @@ impl Observer for Watch<'_> {
         let line = if let Some(numbers) = &measurement.numbers {
             format!("{} {:.1} µs, {}", measurement.shape, numbers.microseconds.median, rate(numbers))
         } else {
-            let first = measurement.message.lines().next().unwrap_or_default();
+            let first = plain(measurement.message.lines().next().unwrap_or_default());
             format!("{} {} {first}", measurement.shape, style(measurement.status.word()).red().for_stderr())
         };
         self.progress.finish(&measurement.name, Some(&line), measurement.status != Status::Ok);
@@ -352,7 +360,7 @@ fn describe(report: &Report) -> String {
     let failed = report.measurements.iter().filter(|measurement| measurement.status != Status::Ok);
     for Measurement { name, shape, status, message, .. } in failed {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "\n{}\n  {message}", style(format!("{name} {shape} {}", status.word())).red().bold());
+        let _ = writeln!(text, "\n{}\n  {}", style(format!("{name} {shape} {}", status.word())).red().bold(), plain(message));
     }
     let TimingPlan { warm_up_ms, measure_ms, rounds, graph } = report.plan;
     let what = if graph { "graph replays" } else { "launches" };

@@ -8,6 +8,7 @@ use super::{
         verdict,
     },
     checking::{self, How, Place, judge},
+    escape::plain,
     select::SelectionArgs,
     ui::{self, Progress},
 };
@@ -123,7 +124,7 @@ fn describe(made: &Made, verdicts: &[Verdict], seconds: f64) -> String {
     }
     .ok();
     for verdict in verdicts.iter().filter(|v| !v.passed()) {
-        write!(text, "\n{} `{}`: {}\n", style("error:").red().bold(), verdict.name, verdict.message.trim_end()).ok();
+        write!(text, "\n{} `{}`: {}\n", style("error:").red().bold(), verdict.name, plain(verdict.message.trim_end())).ok();
     }
     text
 }

@@ -4,6 +4,7 @@ use super::{
     CliError, Format, Global,
     build::output_folder,
     checking::{self, How, Place},
+    escape::plain,
     select::{SelectionArgs, words},
     ui,
     workshop::Workshop,
@@ -215,7 +216,7 @@ fn describe(verdicts: &[Verdict]) -> String {
         let head = style(format!("{} {}", verdict.name, verdict.status.word())).red().bold();
         // Writing to a string cannot fail.
         let _ = write!(text, "\n{head}\n");
-        for line in verdict.message.lines() {
+        for line in plain(&verdict.message).lines() {
             let _ = writeln!(text, "  {line}");
         }
     }

@@ -1,9 +1,9 @@
 //! Runs checks and shows how they go on. Shared by `check` and `build-all`.
 
-use super::{CliError, Format, ui, ui::Progress};
+use super::{CliError, Format, escape::plain, ui, ui::Progress};
 use crate::{
     check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
-    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, Order},
+    device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, KitError, Order},
     grid::Target,
     plan::{self, Plan},
     render::Templates,
@@ -95,8 +95,11 @@ pub(super) fn run(
     if requests.iter().any(|request| request.device() == DeviceKind::Emulator) {
         let host = host()?;
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version);
-        kit = Some(made.map_err(|error| CliError::Environment(error.to_string()))?);
+        let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, cancel);
+        kit = Some(made.map_err(|error| match error {
+            KitError::Interrupted => CliError::Interrupted,
+            other => CliError::Environment(other.to_string()),
+        })?);
     }
     let own = std::env::current_exe();
     let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
@@ -147,7 +150,7 @@ impl Observer for Watch<'_> {
             let cases = || ui::count(verdict.cases_run, "case");
             (!verdict.cached).then(|| format!("{} passed, {:.1} s", cases(), verdict.seconds))
         } else {
-            let first = verdict.message.lines().next().unwrap_or_default();
+            let first = plain(verdict.message.lines().next().unwrap_or_default());
             Some(format!("{} {first}", style(verdict.status.word()).red().for_stderr()))
         };
         self.progress.finish(&verdict.name, line.as_deref(), !verdict.passed());

@@ -1,6 +1,6 @@
 //! `kgen doctor`: what this machine has, and how to get what it lacks.
 
-use super::{CliError, Format, Global, ui};
+use super::{CliError, Format, Global, escape::plain, ui};
 use crate::{
     device::GpuInfo,
     toolchain::{self, Cancel, DISASSEMBLER, Nvcc, NvccRequest, ToolchainError},
@@ -73,7 +73,7 @@ fn line(finding: &Finding) -> String {
         State::Absent => style("absent ").yellow(),
         State::Missing => style("missing").red(),
     };
-    format!("{mark}  {:<14} {}\n", finding.name, finding.detail)
+    format!("{mark}  {:<14} {}\n", finding.name, plain(&finding.detail))
 }
 
 fn nvcc(found: Result<Nvcc, ToolchainError>, can_install: bool) -> Finding {

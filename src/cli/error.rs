@@ -1,5 +1,7 @@
 //! What a command can fail with: a message for a person, and the exit code scripts rely on.
 
+use super::{Format, escape::plain, ui};
+use serde::Serialize;
 use std::{fmt, process::ExitCode};
 
 /// Why a command did not do what was asked. The variants are the exit codes.
@@ -26,11 +28,46 @@ impl CliError {
         }
     }
 
-    /// Prints the message to standard error and gives the exit code.
-    pub fn report(&self) -> ExitCode {
+    /// What scripts know it by.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::VariantFailed(_) => "failed",
+            Self::Usage(_) => "usage",
+            Self::Environment(_) => "environment",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Prints the message to standard error and gives the exit code. With [`Format::Json`], where no document has been printed,
+    /// the message is one too, on standard output.
+    pub fn report(&self, format: Format) -> ExitCode {
         let label = console::style("error").red().bold().for_stderr();
-        super::ui::tell(format_args!("{label}: {self}"));
+        ui::tell(format_args!("{label}: {}", plain(&self.to_string())));
+        if format == Format::Json && ui::no_json_yet() {
+            // Where standard output cannot be written, the message above has to do.
+            ui::print_json(&ErrorDocument::of(self)).ok();
+        }
         ExitCode::from(self.code())
+    }
+}
+
+/// What stands on standard output in place of a result: `{ "error": { "exit_code": 2, "kind": "usage", "message": "…" } }`.
+#[derive(Debug, Serialize)]
+pub(super) struct ErrorDocument {
+    error: Facts,
+}
+
+#[derive(Debug, Serialize)]
+struct Facts {
+    exit_code: u8,
+    kind: &'static str,
+    message: String,
+}
+
+impl ErrorDocument {
+    /// The document of an error.
+    pub(super) fn of(error: &CliError) -> Self {
+        Self { error: Facts { exit_code: error.code(), kind: error.kind(), message: error.to_string() } }
     }
 }
 

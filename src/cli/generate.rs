@@ -7,6 +7,7 @@ use super::{
     workshop::{Workshop, unwritable},
 };
 use crate::{
+    files::path::lossy,
     grid::{Kind, Variant},
     plan::Plan,
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
@@ -53,6 +54,7 @@ pub struct Args {
 /// What was done, for `--format json`.
 #[derive(Serialize)]
 struct Report<'a> {
+    #[serde(serialize_with = "lossy")]
     output: &'a Path,
     variants: Vec<String>,
     #[serde(flatten)]
@@ -63,6 +65,7 @@ struct Report<'a> {
 /// What `--check` found, for `--format json`.
 #[derive(Serialize)]
 struct CheckReport<'a> {
+    #[serde(serialize_with = "lossy")]
     output: &'a Path,
     variants: Vec<String>,
     drift: &'a [Drift],

@@ -8,6 +8,7 @@ mod checking;
 mod completions;
 mod doctor;
 mod error;
+mod escape;
 mod generate;
 mod list;
 mod select;
@@ -17,9 +18,10 @@ mod worker;
 mod workshop;
 
 pub use error::CliError;
+use error::ErrorDocument;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 /// Names the grid where `--variants` does not.
 const VARIANTS_VARIABLE: &str = "KGEN_VARIANTS";
@@ -42,7 +44,7 @@ pub struct Cli {
 
 impl Cli {
     /// Reads the command line; ends the process where it cannot be read or asks for help. A variable that is set to
-    /// nothing counts as one that is not set.
+    /// nothing counts as one that is not set. Where the line asks for JSON, so does the message about it come.
     pub fn from_environment() -> Self {
         let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
         let mut command = Self::command();
@@ -51,8 +53,24 @@ impl Cli {
                 command = command.mut_arg(argument, |argument| argument.env(None));
             }
         }
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+        let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| {
+            if error.use_stderr() && json_is_asked_for(std::env::args_os()) {
+                let text = error.render().to_string();
+                let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
+                // The message goes to standard error all the same.
+                ui::print_json(&ErrorDocument::of(&CliError::Usage(message))).ok();
+            }
+            error.exit()
+        })
     }
+}
+
+/// Whether a command line that could not be read asks for JSON.
+fn json_is_asked_for(line: impl Iterator<Item = OsString>) -> bool {
+    let line: Vec<OsString> = line.skip(1).take_while(|argument| argument != "--").collect();
+    line.iter().any(|argument| argument == "--format=json")
+        || line.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json")
 }
 
 /// Options of every command.
@@ -129,6 +147,15 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_read_may_ask_for_json_all_the_same() {
+        let asks = |line: &[&str]| json_is_asked_for(line.iter().map(OsString::from));
+        assert!(asks(&["kgen", "list", "--format", "json", "--no-such"]) && asks(&["kgen", "--format=json"]));
+        assert!(
+            !asks(&["kgen", "--format", "human", "json"]) && !asks(&["kgen", "--", "--format=json"]) && !asks(&["--format=json"])
+        );
+    }
 
     #[test]
     fn every_command_has_examples_that_fit_a_terminal_of_80_columns() {

@@ -1,6 +1,7 @@
 //! `kgen toolchain`.
 
 use super::{CliError, Format, Global, ui};
+use crate::files::path::lossy_option;
 use crate::toolchain::{self as tools, Bundle, COMPILER, DISASSEMBLER, ToolchainError};
 use clap::Subcommand;
 use serde::Serialize;
@@ -74,7 +75,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 struct Shown {
     name: &'static str,
     installed: bool,
+    #[serde(serialize_with = "lossy_option")]
     folder: Option<PathBuf>,
+    #[serde(serialize_with = "lossy_option")]
     program: Option<PathBuf>,
     size_bytes: Option<u64>,
 }

@@ -1,7 +1,10 @@
 //! Output styles: results, tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything here
 //! that is not a result goes to standard error.
 
-use super::{CliError, Format};
+use super::{
+    CliError, Format,
+    escape::{plain, styled},
+};
 use crate::{
     build::{self, Outcome},
     toolchain::Cancel,
@@ -18,7 +21,7 @@ use std::{
     str::FromStr,
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -43,11 +46,19 @@ pub fn cancel_on_ctrl_c() -> Cancel {
     CANCEL.get_or_init(make).clone()
 }
 
-/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
+/// Whether a JSON document has gone to standard output.
+static JSON_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error. Control
+/// characters are written out, but for colours.
 ///
 /// # Errors
 /// [`CliError::Environment`] where standard output cannot be written for another reason.
 pub fn print(result: &str) -> Result<(), CliError> {
+    write(&styled(result))
+}
+
+fn write(result: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -63,18 +74,31 @@ pub fn print(result: &str) -> Result<(), CliError> {
 /// As [`print`].
 pub fn print_json(result: &impl Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(result);
-    print(&(text.map_err(|error| CliError::Environment(format!("cannot write the result as JSON: {error}")))? + "\n"))
+    let text = text.map_err(|error| CliError::Environment(format!("cannot write the result as JSON: {error}")))?;
+    JSON_PRINTED.store(true, Ordering::SeqCst);
+    write(&(in_ascii_controls(&text) + "\n"))
+}
+
+/// Whether there is nothing yet for a reader of JSON.
+pub(super) fn no_json_yet() -> bool {
+    !JSON_PRINTED.load(Ordering::SeqCst)
+}
+
+/// JSON with the control characters written out that it allows in strings, and terminals obey: DEL and C1.
+fn in_ascii_controls(json: &str) -> String {
+    let escape = |c: char| if ('\u{7f}'..='\u{9f}').contains(&c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    if json.contains(|c| ('\u{7f}'..='\u{9f}').contains(&c)) { json.chars().map(escape).collect() } else { json.to_owned() }
 }
 
 /// A line to standard error. Unlike `eprintln!` it does not panic where nobody reads it (`kgen build 2>&1 | head -1`).
 pub(super) fn tell(line: fmt::Arguments<'_>) {
     // Nobody is left to be told of a failure.
-    writeln!(io::stderr(), "{line}").ok();
+    writeln!(io::stderr(), "{}", styled(&line.to_string())).ok();
 }
 
 /// One sentence about what is going on, to standard error.
 pub fn note(message: &str) {
-    tell(format_args!("{} {message}", style("note:").cyan().for_stderr()));
+    tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }
 
 /// A table without lines, as text with a newline at its end; the columns whose numbers (from 0) are in `numbers` are
@@ -209,7 +233,7 @@ impl Progress {
                 }
                 if let Some(line) = line.filter(|_| important) {
                     // Only a closed standard error makes this fail, and then nobody reads it.
-                    multi.println(format!("{name}: {line}")).ok();
+                    multi.println(styled(&format!("{name}: {line}"))).ok();
                 }
                 bar.inc(1);
             }
@@ -270,7 +294,7 @@ impl build::Observer for Progress {
                 self.finish(&artifact.name, line.as_deref(), false);
             }
             Outcome::Failed(failure) => {
-                let line = format!("{} {}", style("failed:").red().for_stderr(), failure.message);
+                let line = format!("{} {}", style("failed:").red().for_stderr(), plain(&failure.message));
                 self.finish(&failure.name, Some(&line), true);
             }
         }
@@ -306,6 +330,13 @@ mod tests {
     #[test]
     fn a_size_is_shown_in_its_own_unit() {
         assert_eq!([999, 1_000, 190_500_000, 1_240_000_000].map(size), ["999 B", "1 kB", "190 MB", "1.2 GB"]);
+    }
+
+    #[test]
+    fn json_holds_no_character_that_a_terminal_obeys() {
+        let json = in_ascii_controls(&serde_json::to_string("a\u{9b}2J\u{7f}\u{1b}é").unwrap());
+        assert_eq!(json, "\"a\\u009b2J\\u007f\\u001bé\"");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "a\u{9b}2J\u{7f}\u{1b}é");
     }
 
     #[test]

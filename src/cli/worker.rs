@@ -1,7 +1,7 @@
 //! `kgen __worker`: one piece of work in an isolated process; see `isolate`.
 
 use super::{CliError, Global};
-use crate::{bench, check};
+use crate::{bench, check, isolate};
 use std::io;
 
 /// Arguments.
@@ -21,15 +21,17 @@ enum Task {
     Bench,
 }
 
-/// Serves one request from standard input.
+/// Serves one request from standard input, on what is standard output until a kernel can print.
 ///
 /// # Errors
 /// [`CliError::Usage`] where the request cannot be understood, which says that something else than kgen sent it.
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
-    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut input = io::stdin().lock();
+    let output = isolate::private_output();
+    let output = output.map_err(|error| CliError::Environment(format!("cannot keep the pipe to kgen apart: {error}")))?;
     let served = match args.task {
-        Task::Check => check::serve_worker(&mut input, &mut output),
-        Task::Bench => bench::serve_worker(&mut input, &mut output),
+        Task::Check => check::serve_worker(&mut input, output),
+        Task::Bench => bench::serve_worker(&mut input, output),
     };
     served.map_err(CliError::Usage)
 }

@@ -4,7 +4,7 @@
 //! same kernel at once disturb each other no more than by doing the work twice.
 
 use crate::{
-    files::FieldHasher,
+    files::{FieldHasher, Presence},
     toolchain::{
         Cancel,
         process::{self, Ending},
@@ -14,6 +14,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -26,6 +27,9 @@ const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// Longest one compile may take; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// What the names of unfinished folders begin with.
+const UNFINISHED: &str = ".new-";
 
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
@@ -53,6 +57,9 @@ pub enum KitError {
         /// File with everything it said.
         log: PathBuf,
     },
+    /// [`Cancel`] was requested.
+    #[error("interrupted")]
+    Interrupted,
     /// A file of the cache could not be written or read.
     #[error("cannot write `{}`: {source}; see to its space and permissions, or set `XDG_CACHE_HOME` to another", path.display())]
     Io {
@@ -72,6 +79,8 @@ pub struct EmulatorKit {
     /// Headers and runtime object.
     folder: PathBuf,
     hash: String,
+    cancel: Cancel,
+    _presence: Arc<Presence>,
 }
 
 impl EmulatorKit {
@@ -79,7 +88,8 @@ impl EmulatorKit {
     /// kit of the same content is there already.
     ///
     /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` identifies the compiler,
-    /// wherever it lies.
+    /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel` is
+    /// requested.
     ///
     /// # Errors
     /// [`KitError`].
@@ -89,6 +99,7 @@ impl EmulatorKit {
         emulator: impl Iterator<Item = (&'a str, &'a str)>,
         compiler: &Path,
         compiler_version: &str,
+        cancel: &Cancel,
     ) -> Result<Self, KitError> {
         let files: Vec<(String, &str)> = include
             .map(|(path, text)| (format!("{INCLUDE}/{path}"), text))
@@ -107,7 +118,11 @@ impl EmulatorKit {
         }
         let hash = hasher.finish();
         let root = cache.join("emulator");
-        let kit = Self { compiler: compiler.to_owned(), folder: root.join(format!("kit-{}", short(&hash))), root, hash };
+        let failed = |source| KitError::Io { path: root.clone(), source };
+        fs::create_dir_all(&root).map_err(failed)?;
+        let presence = Arc::new(Presence::announce(&root, &[UNFINISHED, ".tmp"]).map_err(failed)?);
+        let (compiler, folder) = (compiler.to_owned(), root.join(format!("kit-{}", short(&hash))));
+        let kit = Self { compiler, folder, root, hash, cancel: cancel.clone(), _presence: presence };
         if !kit.folder.is_dir() {
             appear(&kit.root, &kit.folder, |folder| kit.fill(folder, &files))?;
         }
@@ -173,11 +188,16 @@ impl EmulatorKit {
         }
         arguments(&mut command);
         let no_compiler = |source| KitError::NoCompiler { compiler: self.compiler.clone(), source };
-        let complaints = tempfile::NamedTempFile::new_in(&self.root).map_err(no_compiler)?;
+        let complaints = tempfile::NamedTempFile::new_in(folder).map_err(no_compiler)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(complaints.reopen().map_err(no_compiler)?);
-        let done = process::run(&mut command, LIMIT, &Cancel::default()).map_err(no_compiler)?;
-        if done.ending.is_success() {
-            return Ok(());
+        if self.cancel.requested() {
+            return Err(KitError::Interrupted);
+        }
+        let done = process::run(&mut command, LIMIT, &self.cancel).map_err(no_compiler)?;
+        match done.ending {
+            Ending::Cancelled => return Err(KitError::Interrupted),
+            ending if ending.is_success() => return Ok(()),
+            _ => {}
         }
         let said = fs::read(complaints.path()).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
@@ -199,8 +219,7 @@ fn appear(root: &Path, folder: &Path, fill: impl FnOnce(&Path) -> Result<(), Kit
         let path = path.to_owned();
         move |source| KitError::Io { path, source }
     };
-    fs::create_dir_all(root).map_err(failed(root))?;
-    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(root).map_err(failed(root))?;
+    let new = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(root).map_err(failed(root))?;
     fill(new.path())?;
     match fs::rename(new.path(), folder) {
         Ok(()) => {
@@ -246,7 +265,8 @@ mod tests {
     fn kit(cache: &Path) -> EmulatorKit {
         let include = [("answer.h", "int answer();\n")];
         let emulator = [("runtime.cpp", "#include \"answer.h\"\nint answer() { return 42; }\n")];
-        EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), Path::new("c++"), "any").expect("the kit compiles")
+        EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), Path::new("c++"), "any", &Cancel::default())
+            .expect("the kit compiles")
     }
 
     #[test]
@@ -258,6 +278,40 @@ mod tests {
         assert_eq!(kit(cache.path()).library("f", text).expect("it is there"), library);
         assert_eq!(fs::metadata(&library).and_then(|m| m.modified()).expect("still there"), made);
         assert_ne!(kit(cache.path()).library("f", &format!("{text}\n")).expect("it compiles"), library);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_by_the_next_one() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let left = cache.path().join("emulator/.new-dead");
+        fs::create_dir_all(&left).expect("made");
+        drop(kit(cache.path()));
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn a_compiler_does_not_outlive_an_interruption() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (cache, compiler) = (folder.path(), folder.path().join("compiler"));
+        fs::write(&compiler, "#!/bin/sh\necho $$ >pid\nexec sleep 600\n").expect("written");
+        fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("made executable");
+        let cancel = Cancel::default();
+        let (compiler, shared) = (compiler.as_path(), cancel.clone());
+        let started = || {
+            let folders = fs::read_dir(cache.join("emulator")).into_iter().flatten().flatten();
+            folders.into_iter().any(|folder| folder.path().join("pid").exists())
+        };
+        std::thread::scope(|scope| {
+            let files = || [("runtime.cpp", "")].into_iter();
+            let made = scope.spawn(move || EmulatorKit::new(cache, [].into_iter(), files(), compiler, "any", &shared));
+            while !started() && !made.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            cancel.request();
+            assert!(matches!(made.join().expect("no panic"), Err(KitError::Interrupted)));
+        });
+        let left = fs::read_dir(cache.join("emulator")).expect("it is there").flatten();
+        assert!(left.into_iter().all(|entry| entry.file_name() == ".in-use"), "an unfinished folder was left");
     }
 
     #[test]

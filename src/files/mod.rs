@@ -3,8 +3,13 @@
 
 mod hash;
 mod lock;
+pub mod path;
+mod presence;
+mod read;
 mod write;
 
 pub use hash::{FieldHasher, content_hash};
 pub use lock::FolderLock;
+pub use presence::Presence;
+pub use read::{open, read, read_to_string, refuse_others};
 pub use write::write_atomic;

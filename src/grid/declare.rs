@@ -2,7 +2,7 @@
 
 use super::{
     Dtype, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
-    finding::Finding,
+    finding::{Finding, Lines},
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
     words::{self, AxisWord},
 };
@@ -109,10 +109,11 @@ pub(super) fn declare(file: &File, text: &str) -> Result<Declarations, Finding> 
         let help = "add a `[[family]]` with `kind`, `head_dim`, `dtype`, `mask` and `target`";
         return Err(Finding::new("the file declares no variants", file.version.span(), "no `[[family]]` follows", help));
     }
+    let lines = Lines::of(text);
     Ok(Declarations {
         families: file.family.iter().map(|entry| family(entry, &targets)).collect::<Result<_, _>>()?,
         excludes: file.exclude.iter().map(|entry| exclude(entry.get_ref(), text)).collect::<Result<_, _>>()?,
-        tiles: file.tile.iter().map(|entry| tile_rule(entry, text)).collect::<Result<_, _>>()?,
+        tiles: file.tile.iter().map(|entry| tile_rule(entry, text, &lines)).collect::<Result<_, _>>()?,
         sets: file.sets.iter().map(|(name, entry)| set(name, entry, text)).collect::<Result<_, _>>()?,
         targets,
     })
@@ -248,7 +249,7 @@ fn exclude(entry: &ExcludeEntry, text: &str) -> Result<Exclude, Finding> {
     Ok(Exclude { filter: filter(&entry.when, text)?, reason, span: entry.when.span() })
 }
 
-fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding> {
+fn tile_rule(entry: &Spanned<TileEntry>, text: &str, lines: &Lines) -> Result<TileRule, Finding> {
     let place = entry.span();
     let entry = entry.get_ref();
     sentence(&entry.measured, "measured")?;
@@ -273,8 +274,7 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str) -> Result<TileRule, Finding
         return Err(Finding::new("this tile changes nothing", place, "no tile key is set", help));
     }
     let span = entry.when.span();
-    let line = text[..span.start].matches('\n').count() + 1;
-    Ok(TileRule { filter: filter(&entry.when, text)?, tile, line, span })
+    Ok(TileRule { filter: filter(&entry.when, text)?, tile, line: lines.at(span.start), span })
 }
 
 fn set(name: &Word, entry: &SetEntry, text: &str) -> Result<Set, Finding> {

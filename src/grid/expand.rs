@@ -6,12 +6,13 @@ use super::{
     finding::Finding,
     schema,
 };
-use std::{fs, io::Read, path::Path};
+use crate::files;
+use std::{io::Read, path::Path};
 
 /// The grid kgen ships: `variants.toml` of its repository.
 const BUILTIN: &str = include_str!("../../variants.toml");
 
-/// Longest file taken for a grid (bytes): far above any grid, far below what fills a memory (`/dev/zero` has no end).
+/// Longest file taken for a grid (bytes): far above any grid, far below what fills a memory.
 const LONGEST: u64 = 8 << 20;
 
 /// A parsed, checked and expanded `variants.toml`.
@@ -62,7 +63,7 @@ impl Grid {
     pub fn load(path: &Path) -> Result<Self, GridError> {
         let unreadable = |source| GridError::Unreadable { path: path.to_owned(), source };
         let mut bytes = Vec::new();
-        fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+        files::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
         if bytes.len() as u64 > LONGEST {
             return Err(GridError::TooLong { path: path.to_owned() });
         }

@@ -32,7 +32,7 @@ impl Finding {
 
     /// The line of `text` the finding starts on, counted from 1.
     pub fn line(&self, text: &str) -> usize {
-        text[..boundary(text, self.span.start)].matches('\n').count() + 1
+        Lines::of(text).at(self.span.start)
     }
 
     /// The finding as plain text: title, place, quoted line with a caret, help.
@@ -51,6 +51,22 @@ impl Finding {
             .element(snippet)
             .element(Level::HELP.message(self.help.as_str()))];
         Renderer::plain().render(&report)
+    }
+}
+
+/// Where the lines of a text end, found once for all who ask.
+#[derive(Debug)]
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    /// Those of `text`.
+    pub fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line that byte `at` stands on, counted from 1; the last one for what is beyond the text.
+    pub fn at(&self, at: usize) -> usize {
+        self.0.partition_point(|end| *end < at) + 1
     }
 }
 
@@ -81,6 +97,12 @@ mod tests {
             assert!(shown.contains(part), "`{part}` is missing from\n{shown}");
         }
         assert!(!shown.contains('\u{1b}'), "no colour codes");
+    }
+
+    #[test]
+    fn a_line_begins_after_the_newline_before_it() {
+        let lines = Lines::of("a\n\nbc\n");
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 99].map(|at| lines.at(at)), [1, 1, 2, 3, 3, 3, 4, 4]);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use crate::{
     build::{Artifact, BuildError, BuildFailure, BuildReport, Builder, FailureKind, Unit},
     cli::{
         CliError, Global,
+        escape::plain,
         select::SelectionArgs,
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
     grid::{Target, Variant},
+    jobs,
     plan::Plan,
     render::{self, Folder, Prune, Templates},
     toolchain::Cancel,
@@ -108,7 +110,7 @@ pub(in crate::cli) fn make(
     }
     builder.write_manifest(&report)?;
     builder.write_report(&report)?;
-    let (out_dir, jobs) = (options.out_dir.clone(), options.jobs);
+    let (out_dir, jobs) = (options.out_dir.clone(), jobs::useful(options.jobs, units.len()));
     drop(builder);
     Ok(Made { plans, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs })
 }
@@ -161,7 +163,7 @@ impl Made {
         let mut text = ui::table(&header, &[1, 2, 3, 4, 5, 6], built.chain(failed));
         for failure in &self.report.failures {
             // Writing into a string cannot fail.
-            write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, failure.message).ok();
+            write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, plain(&failure.message)).ok();
             if let Some(log) = &failure.log {
                 write!(text, "\n       log: {}", self.out_dir.join(log).display()).ok();
             }

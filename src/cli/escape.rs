@@ -1,0 +1,62 @@
+//! Text of strangers on its way to a terminal: a grid's reasons, compiler logs, what kernels print, names of files. A control
+//! character in it could move the cursor, rename the window or type for the user.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// `text` with control characters written out, as `\u{1b}`; line ends and tabs stay.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| 0)
+}
+
+/// The same for text of kgen's own that quotes others': colours and styles (`ESC [ 1 ; 31 m`) stay too.
+pub(super) fn styled(text: &str) -> Cow<'_, str> {
+    escaped(text, style_length)
+}
+
+/// `kept` gives how many bytes at the beginning of a text stay as they are although they begin with a control character.
+fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+    let harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    if text.chars().all(harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let keep = if harmless(c) { c.len_utf8() } else { kept(rest) };
+        if keep == 0 {
+            // Writing into a string cannot fail.
+            write!(clean, "{}", c.escape_unicode()).ok();
+        }
+        let (whole, left) = rest.split_at(keep);
+        clean.push_str(whole);
+        rest = if keep == 0 { &left[c.len_utf8()..] } else { left };
+    }
+    Cow::Owned(clean)
+}
+
+/// Bytes of the style that `text` begins with; 0 where it does not.
+fn style_length(text: &str) -> usize {
+    let Some(numbers) = text.strip_prefix("\u{1b}[") else { return 0 };
+    let length = numbers.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(numbers.len());
+    if numbers[length..].starts_with('m') { 2 + length + 1 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_written_out_and_lines_and_tabs_stay() {
+        assert_eq!(plain("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(plain("\u{1b}]0;x\u{7}\r\u{9b}2J"), "\\u{1b}]0;x\\u{7}\\u{d}\\u{9b}2J");
+        assert_eq!(plain("\u{1b}[31mred"), "\\u{1b}[31mred");
+    }
+
+    #[test]
+    fn of_kgens_own_text_colours_stay_and_nothing_else() {
+        assert_eq!(styled("\u{1b}[1;31mred\u{1b}[0m"), "\u{1b}[1;31mred\u{1b}[0m");
+        assert_eq!(styled("\u{1b}[2Jgone\u{1b}[31"), "\\u{1b}[2Jgone\\u{1b}[31");
+        assert_eq!(styled("\u{1b}[31mé\u{1b}"), "\u{1b}[31mé\\u{1b}");
+    }
+}

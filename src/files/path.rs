@@ -1,0 +1,97 @@
+//! Paths in JSON, whose strings are Unicode and paths are not.
+
+use serde::Serializer;
+use std::path::Path;
+
+/// For `serialize_with`, where people and scripts read the path: what is no UTF-8 in it becomes U+FFFD.
+///
+/// # Errors
+/// The serialiser's.
+pub fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.as_ref().display())
+}
+
+/// As [`lossy`], for a path that may be absent.
+///
+/// # Errors
+/// The serialiser's.
+pub fn lossy_option<S: Serializer>(path: &Option<impl AsRef<Path>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => lossy(path, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// For `with`, where another kgen opens the path: its bytes are kept, as text where they are, otherwise as numbers.
+pub mod exact {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::{
+        ffi::{OsStr, OsString},
+        os::unix::ffi::{OsStrExt, OsStringExt},
+        path::{Path, PathBuf},
+    };
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serialiser's.
+    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) => text.serialize(serializer),
+            None => OsStr::new(path).as_bytes().serialize(serializer),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Neither text nor bytes.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Text(path) => path,
+            Written::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+    use std::{
+        ffi::OsString,
+        os::unix::ffi::OsStringExt,
+        path::{Path, PathBuf},
+    };
+
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        #[serde(serialize_with = "super::lossy")]
+        path: &'a Path,
+        #[serde(serialize_with = "super::lossy_option")]
+        other: Option<PathBuf>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Sent {
+        #[serde(with = "super::exact")]
+        path: PathBuf,
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_is_shown_all_the_same_and_sent_without_a_change() {
+        let path = PathBuf::from(OsString::from_vec(b"a/\xff/b".to_vec()));
+        let shown = serde_json::to_string(&Shown { path: &path, other: None }).unwrap();
+        assert_eq!(shown, "{\"path\":\"a/\u{fffd}/b\",\"other\":null}");
+        for path in [path, PathBuf::from("plain")] {
+            let sent = serde_json::to_string(&Sent { path: path.clone() }).unwrap();
+            assert_eq!(serde_json::from_str::<Sent>(&sent).unwrap(), Sent { path });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Who works in a folder, so that what died there is cleared away and what lives is left alone.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// The file whose shared lock every process at work in a folder holds. The system frees it when the process dies, however it dies.
+const IN_USE: &str = ".in-use";
+
+/// Says that this process works in a folder, as long as it lives.
+#[derive(Debug)]
+pub struct Presence {
+    _file: File,
+}
+
+impl Presence {
+    /// Begins to work in `folder`, which exists. Where nobody else does, entries whose names begin with one of `unfinished` are
+    /// first removed: whoever was making them has died.
+    ///
+    /// # Errors
+    /// The system's reason for which the lock file cannot be made or locked. What cannot be removed stays.
+    pub fn announce(folder: &Path, unfinished: &[&str]) -> io::Result<Self> {
+        let mut options = File::options();
+        options.create(true).truncate(false).read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(folder.join(IN_USE))?;
+        match file.try_lock() {
+            Ok(()) => {
+                remove(folder, unfinished);
+                file.unlock()?;
+            }
+            Err(TryLockError::WouldBlock) => {}
+            // Some network folders have no locks: nothing is removed there, and files appear whole all the same.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(Self { _file: file }),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Waits only while another process removes what is left.
+        file.lock_shared()?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn remove(folder: &Path, unfinished: &[&str]) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !unfinished.iter().any(|prefix| entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes())) {
+            continue;
+        }
+        // A compiler that outlived its parent may still write there; the next run has another try.
+        let is_folder = entry.file_type().is_ok_and(|what| what.is_dir());
+        let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_dead_left_is_removed_unless_somebody_is_at_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let [half, whole] = [".new-1", "whole"].map(|name| folder.path().join(name));
+        let leave = || [&half, &whole].map(|path| fs::create_dir_all(path.join("x")).unwrap());
+        leave();
+        let first = Presence::announce(folder.path(), &[".new-"]).unwrap();
+        assert!(!half.exists() && whole.exists());
+        leave();
+        let second = Presence::announce(folder.path(), &[".new-"]).unwrap();
+        assert!(half.exists(), "the first may be making it");
+        drop((first, second));
+        drop(Presence::announce(folder.path(), &[".new-"]).unwrap());
+        assert!(!half.exists() && whole.exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_lock_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        std::os::unix::fs::symlink(&victim, folder.path().join(IN_USE)).unwrap();
+        assert!(Presence::announce(folder.path(), &[]).is_err());
+        assert!(!victim.exists());
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads files, and nothing that only looks like one: opening a named pipe waits for somebody to write into it, and a device may
+//! have no end.
+
+use std::{
+    fs::{self, File, FileType},
+    io::{self, ErrorKind, Read},
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::Path,
+};
+
+/// Opens a file for reading, without waiting for anything.
+///
+/// # Errors
+/// The system's reason, or what stands there in place of a file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Before it is opened, which has effects on some devices; and after, since another may stand there by then.
+    refuse_others(fs::metadata(path)?.file_type())?;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    refuse_others(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// The content of a file.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The content of a text file.
+///
+/// # Errors
+/// As [`open`], and [`ErrorKind::InvalidData`] where it is no UTF-8.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+/// Refuses what is there and no file.
+///
+/// # Errors
+/// What it is.
+pub fn refuse_others(what: FileType) -> io::Result<()> {
+    let word = match what {
+        file if file.is_file() => return Ok(()),
+        folder if folder.is_dir() => return Err(io::Error::from(ErrorKind::IsADirectory)),
+        pipe if pipe.is_fifo() => "a pipe",
+        socket if socket.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {word}, and no file")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_pipe_a_device_and_a_folder_are_refused_at_once_and_a_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let said = |path: &Path| read(path).unwrap_err().to_string();
+        assert_eq!(said(&pipe), "it is a pipe, and no file");
+        assert_eq!(said(Path::new("/dev/zero")), "it is a device, and no file");
+        assert_eq!(read(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(read(&folder.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+        let file = folder.path().join("file");
+        fs::write(&file, b"\xffx").unwrap();
+        assert_eq!(read(&file).unwrap(), b"\xffx");
+        assert_eq!(read_to_string(&file).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}
