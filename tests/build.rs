@@ -547,7 +547,7 @@ fn a_download_with_another_hash_is_refused_and_removed() {
         .expect("the folder")
         .filter_map(Result::ok)
         .map(|e| e.file_name())
-        .filter(|n| n != ".lock")
+        .filter(|n| n != ".kgen.lock")
         .collect();
     assert!(left.is_empty(), "{left:?}");
     let mut failed = bench.build(&[]);

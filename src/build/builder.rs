@@ -74,9 +74,9 @@ impl<'a> Builder<'a> {
         }
         let cache = Cache::open(&options.cache_dir)?;
         let waiting = |who: &str| observer.note(&format!("{who} is building in `{}`; waiting for it", options.out_dir.display()));
-        let lock_file = options.out_dir.join(".lock");
-        let lock = FolderLock::acquire(&lock_file, &waiting, &|| cancel.requested());
-        let lock = lock.map_err(BuildError::output("lock", lock_file))?.ok_or(BuildError::Cancelled)?;
+        let lock = FolderLock::acquire(&options.out_dir, &waiting, &|| cancel.requested());
+        let lock =
+            lock.map_err(BuildError::output("lock", FolderLock::file_of(&options.out_dir)))?.ok_or(BuildError::Cancelled)?;
         Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), _lock: lock })
     }
 

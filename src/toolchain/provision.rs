@@ -163,10 +163,9 @@ fn architecture() -> Result<Architecture, ToolchainError> {
 
 /// Takes the lock on the toolchain folder, saying so when somebody else holds it.
 fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<FolderLock, ToolchainError> {
-    let path = parent.join(".lock");
     let waiting = |who: &str| say(&format!("{who} is installing or removing the compiler; waiting for it"));
-    let lock = FolderLock::acquire(&path, &waiting, &|| cancel.requested());
-    lock.map_err(ToolchainError::io("lock", path))?.ok_or(ToolchainError::Cancelled)
+    let lock = FolderLock::acquire(parent, &waiting, &|| cancel.requested());
+    lock.map_err(ToolchainError::io("lock", FolderLock::file_of(parent)))?.ok_or(ToolchainError::Cancelled)
 }
 
 fn folders(parent: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
