@@ -1,8 +1,10 @@
 //! Compiles a generated `.cu` file, as it is, with the host's C++ compiler against the emulator's headers.
 //!
 //! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
-//! same kernel at once disturb each other no more than by doing the work twice.
+//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is made
+//! anew before anything in it is compiled against or loaded.
 
+use super::kept::{self, Contents};
 use crate::{
     files::FieldHasher,
     toolchain::{
@@ -69,14 +71,16 @@ pub struct EmulatorKit {
     compiler: PathBuf,
     /// `<cache>/emulator`.
     root: PathBuf,
-    /// Headers and runtime object.
+    /// Headers and runtime objects.
     folder: PathBuf,
+    /// What is in it.
+    contents: Contents,
     hash: String,
 }
 
 impl EmulatorKit {
     /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
-    /// kit of the same content is there already.
+    /// kit of the same content is there already and nobody has changed it.
     ///
     /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` identifies the compiler,
     /// wherever it lies.
@@ -107,10 +111,9 @@ impl EmulatorKit {
         }
         let hash = hasher.finish();
         let root = cache.join("emulator");
-        let kit = Self { compiler: compiler.to_owned(), folder: root.join(format!("kit-{}", short(&hash))), root, hash };
-        if !kit.folder.is_dir() {
-            appear(&kit.root, &kit.folder, |folder| kit.fill(folder, &files))?;
-        }
+        let (compiler, folder) = (compiler.to_owned(), root.join(format!("kit-{}", short(&hash))));
+        let mut kit = Self { compiler, folder, root, contents: Contents::default(), hash };
+        kit.contents = kept::made(&kit.root, &kit.folder, &kit.hash, |folder| kit.fill(folder, &files))?;
         Ok(kit)
     }
 
@@ -119,7 +122,8 @@ impl EmulatorKit {
         &self.hash
     }
 
-    /// The shared library of one kernel, compiled unless the same text was compiled before.
+    /// The shared library of one kernel, compiled unless the same text was compiled before and nobody has changed what came
+    /// of it.
     ///
     /// # Errors
     /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
@@ -128,25 +132,19 @@ impl EmulatorKit {
         for (field, value) in [("kit", self.hash.as_str()), ("name", name), ("text", text)] {
             key.field(field, value);
         }
-        let folder = self.root.join(short(&key.finish()));
-        let library = folder.join(format!("{name}.so"));
-        if !library.is_file() {
-            appear(&self.root, &folder, |folder| {
-                let source = folder.join(format!("{name}.cu"));
-                write(&source, text)?;
-                let objects = objects(&self.folder)?;
-                self.compile(name, folder, |command| {
-                    command
-                        .args([KERNEL_OPTIMISATION, "-shared"])
-                        .args(["-x", "c++"])
-                        .arg(&source)
-                        .args(["-x", "none"])
-                        .args(objects);
-                    command.arg("-o").arg(folder.join(format!("{name}.so")));
-                })
-            })?;
-        }
-        Ok(library)
+        let key = key.finish();
+        let folder = self.root.join(short(&key));
+        kept::made(&self.root, &folder, &key, |folder| {
+            let source = folder.join(format!("{name}.cu"));
+            write(&source, text)?;
+            self.compile(name, folder, |command| {
+                command.args([KERNEL_OPTIMISATION, "-shared"]).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
+                // The kit's own objects, in a fixed order, and no others that may lie there.
+                command.args(self.contents.with_extension("o").map(|object| self.folder.join(object)));
+                command.arg("-o").arg(folder.join(format!("{name}.so")));
+            })
+        })?;
+        Ok(folder.join(format!("{name}.so")))
     }
 
     /// Writes the sources and compiles the runtime in `folder`.
@@ -193,39 +191,6 @@ impl EmulatorKit {
     }
 }
 
-/// Fills a new folder beside `folder` and renames it to `folder`. Where another process was first, its folder stays.
-fn appear(root: &Path, folder: &Path, fill: impl FnOnce(&Path) -> Result<(), KitError>) -> Result<(), KitError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| KitError::Io { path, source }
-    };
-    fs::create_dir_all(root).map_err(failed(root))?;
-    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(root).map_err(failed(root))?;
-    fill(new.path())?;
-    match fs::rename(new.path(), folder) {
-        Ok(()) => {
-            let _renamed = new.keep();
-            Ok(())
-        }
-        Err(_) if folder.is_dir() => Ok(()),
-        Err(source) => Err(KitError::Io { path: folder.to_owned(), source }),
-    }
-}
-
-/// The compiled runtime's objects, in a fixed order.
-fn objects(kit: &Path) -> Result<Vec<PathBuf>, KitError> {
-    let failed = |source| KitError::Io { path: kit.to_owned(), source };
-    let mut objects = Vec::new();
-    for entry in fs::read_dir(kit).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|e| e == "o") {
-            objects.push(path);
-        }
-    }
-    objects.sort();
-    Ok(objects)
-}
-
 fn write(path: &Path, text: &str) -> Result<(), KitError> {
     let failed = |source| KitError::Io { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {
@@ -258,6 +223,38 @@ mod tests {
         assert_eq!(kit(cache.path()).library("f", text).expect("it is there"), library);
         assert_eq!(fs::metadata(&library).and_then(|m| m.modified()).expect("still there"), made);
         assert_ne!(kit(cache.path()).library("f", &format!("{text}\n")).expect("it compiles"), library);
+    }
+
+    #[test]
+    fn a_library_that_was_cut_off_emptied_edited_or_deleted_is_compiled_again() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let text = "#include \"answer.h\"\nextern \"C\" int f() { return answer(); }\n";
+        let made = || kit(cache.path()).library("f", text).expect("it compiles");
+        let whole = fs::read(made()).expect("the library is there");
+        let mut edited = whole.clone();
+        edited[whole.len() / 2] ^= 1;
+        for (name, damaged) in [("cut off", &whole[..whole.len() / 2]), ("emptied", &[]), ("edited", &edited)] {
+            fs::write(made(), damaged).expect("written");
+            assert!(fs::read(made()).expect("it is there") == whole, "{name}");
+        }
+        fs::remove_file(made()).expect("removed");
+        assert!(fs::read(made()).expect("it is there") == whole, "deleted");
+    }
+
+    #[test]
+    fn a_kit_that_was_changed_is_made_again_and_compiles_nothing_before() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let folder = kit(cache.path()).folder;
+        let header = || fs::read_to_string(folder.join("include/answer.h")).expect("it is there");
+        for (file, text) in
+            [("include/answer.h", "#error changed"), ("emulator/vector", "#error planted"), ("emulator-runtime.o", "")]
+        {
+            fs::write(folder.join(file), text).expect("written");
+            let library = kit(cache.path()).library("f", &format!("#include <vector>\n#include \"answer.h\"\n// {file}\n"));
+            assert!(library.is_ok(), "`{file}` was believed: {library:?}");
+            assert_eq!(header(), "int answer();\n");
+            assert!(!folder.join("emulator/vector").exists());
+        }
     }
 
     #[test]
