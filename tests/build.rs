@@ -1,85 +1,16 @@
 //! `kgen build` through the binary, with a mock in place of nvcc.
 
-use assert_cmd::{Command, assert::Assert};
+#[path = "support/bench.rs"]
+mod bench;
+
+use assert_cmd::assert::Assert;
+use bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk};
 use predicates::{prelude::*, str::contains};
 use std::{
     fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
     process, thread,
     time::{Duration, Instant},
 };
-
-/// The four variants most tests build.
-const SLICE: [&str; 6] = ["--kind", "fwd", "--head-dim", "64", "--target", "sm80"];
-const ONE: &str = "flash_fwd_hdim64_bf16_sm80";
-const OTHER: &str = "flash_fwd_hdim64_fp16_causal_sm80";
-
-/// A folder to work in, with a cache and a compile log of its own.
-struct Bench {
-    dir: tempfile::TempDir,
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir().expect("a temporary folder") }
-    }
-
-    fn path(&self, inside: &str) -> PathBuf {
-        self.dir.path().join(inside)
-    }
-
-    fn environment(&self) -> Vec<(&'static str, PathBuf)> {
-        let mock = support("mock_nvcc.sh");
-        vec![("XDG_CACHE_HOME", self.path("cache")), ("MOCK_NVCC_LOG", self.path("mock.log")), ("KGEN_NVCC", mock)]
-    }
-
-    fn kgen(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
-        for name in ["CUDA_HOME", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "KGEN_VARIANTS", "KGEN_TEMPLATES"] {
-            command.env_remove(name);
-        }
-        command.envs(self.environment()).current_dir(self.dir.path()).args(args).timeout(Duration::from_secs(60));
-        command
-    }
-
-    /// `kgen build` of the slice.
-    fn build(&self, args: &[&str]) -> Command {
-        self.kgen(&[&["build"], &SLICE[..], args].concat())
-    }
-
-    /// What the mock was asked to do, in order; what an earlier build asked is forgotten.
-    fn take_log(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.path("mock.log")).unwrap_or_default();
-        fs::remove_file(self.path("mock.log")).ok();
-        log.lines().map(str::to_owned).collect()
-    }
-
-    /// Names of all files below a folder that were meant to vanish.
-    fn leftovers(&self, folder: &str) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        walk(&self.path(folder), &mut |path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with(".unfinished-") || name.starts_with(".kgen-") {
-                found.push(path.to_owned());
-            }
-        });
-        found
-    }
-}
-
-fn support(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("support").join(name)
-}
-
-fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
-    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
-        visit(&entry.path());
-        if entry.path().is_dir() {
-            walk(&entry.path(), visit);
-        }
-    }
-}
 
 fn starts(log: &[String]) -> usize {
     log.iter().filter(|l| l.starts_with("start ")).count()
@@ -292,9 +223,11 @@ fn machine_code_that_breaks_the_plans_promise_fails_its_variant_every_time() {
     build.stdout(contains(told.as_str()).and(contains("3 compiled")));
     assert!(!bench.path("build/lib/libkgen.so").exists());
     bench.take_log();
-    // The object is known from before, and so is what it is made of.
-    bench.build(&[]).assert().code(1).stdout(contains(told.as_str()));
-    assert_eq!(bench.take_log(), Vec::<String>::new());
+    // Of no use to anybody, it was not kept.
+    let again = bench.build(&[]).envs([("MOCK_SASS_OF", ONE), ("MOCK_SASS", planted)]).assert().code(1);
+    again.stdout(contains(told.as_str()));
+    assert_eq!(starts(&bench.take_log()), 1);
+    bench.build(&[]).assert().success().stdout(contains("1 compiled, 3 cached"));
 }
 
 #[test]
@@ -505,22 +438,6 @@ fn a_named_nvcc_that_is_missing_is_an_error() {
     build.stderr(contains("`--nvcc` names `/nowhere/nvcc`"));
 }
 
-/// A `PATH` with a C++ compiler, a shell's tools, and whatever is given; no nvcc.
-fn bare_path(bench: &Bench, more: &[(&str, PathBuf)]) -> PathBuf {
-    let folder = bench.path("bin");
-    fs::create_dir_all(&folder).expect("made");
-    let path = std::env::var_os("PATH").expect("a PATH");
-    for tool in ["c++", "g++", "as", "ld", "sh", "cat", "tr", "sleep"] {
-        if let Some(found) = std::env::split_paths(&path).map(|p| p.join(tool)).find(|p| p.is_file()) {
-            symlink(found, folder.join(tool)).expect("linked");
-        }
-    }
-    for (name, target) in more {
-        symlink(target, folder.join(name)).expect("linked");
-    }
-    folder
-}
-
 #[test]
 fn offline_without_nvcc_says_how_to_get_one() {
     let bench = Bench::new();
@@ -547,7 +464,7 @@ fn a_download_with_another_hash_is_refused_and_removed() {
         .expect("the folder")
         .filter_map(Result::ok)
         .map(|e| e.file_name())
-        .filter(|n| n != ".lock")
+        .filter(|n| n != ".kgen.lock")
         .collect();
     assert!(left.is_empty(), "{left:?}");
     let mut failed = bench.build(&[]);
@@ -632,9 +549,4 @@ fn wait_until(mut done: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(30), "waited in vain");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-fn make_executable(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("made executable");
 }

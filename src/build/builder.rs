@@ -7,6 +7,7 @@ use super::{
     inspect::Inspector,
     key::KeyHasher,
     memory::{self, Gate, Peaks},
+    workplace::refuse_obeyed_paths,
 };
 use crate::{
     files::{FolderLock, write_atomic},
@@ -32,7 +33,7 @@ pub struct BuildOptions {
     pub launcher: Option<String>,
     /// Where objects, logs, the library and the report go.
     pub out_dir: PathBuf,
-    /// Where the sources and `include` lie; compilers run there.
+    /// Where the sources and `include` lie.
     pub generated_dir: PathBuf,
     /// kgen's cache folder.
     pub cache_dir: PathBuf,
@@ -61,7 +62,8 @@ impl<'a> Builder<'a> {
     /// generated folder, so that two processes with the same folders do all of it one after the other.
     ///
     /// # Errors
-    /// [`BuildError`]: a folder that cannot be written, a launcher that is not there, or cancelled while waiting.
+    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a launcher that is not there, or
+    /// cancelled while waiting.
     pub fn open(
         nvcc: &'a Nvcc,
         host: &'a HostCompiler,
@@ -70,14 +72,15 @@ impl<'a> Builder<'a> {
         observer: &'a dyn Observer,
     ) -> Result<Self, BuildError> {
         let options = BuildOptions { launcher: options.launcher.as_deref().map(resolve_launcher).transpose()?, ..options };
+        refuse_obeyed_paths(nvcc, host, &options)?;
         for folder in ["obj", "log", "lib"].map(|f| options.out_dir.join(f)) {
             fs::create_dir_all(&folder).map_err(BuildError::output("create", &folder))?;
         }
         let cache = Cache::open(&options.cache_dir)?;
         let waiting = |who: &str| observer.note(&format!("{who} is building in `{}`; waiting for it", options.out_dir.display()));
-        let lock_file = options.out_dir.join(".lock");
-        let lock = FolderLock::acquire(&lock_file, &waiting, &|| cancel.requested());
-        let lock = lock.map_err(BuildError::output("lock", lock_file))?.ok_or(BuildError::Cancelled)?;
+        let lock = FolderLock::acquire(&options.out_dir, &waiting, &|| cancel.requested());
+        let lock =
+            lock.map_err(BuildError::output("lock", FolderLock::file_of(&options.out_dir)))?.ok_or(BuildError::Cancelled)?;
         Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), _lock: lock })
     }
 
@@ -183,7 +186,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The launcher with its program as an absolute path, because compilers run in the generated folder.
+/// The launcher with its program as an absolute path, because compilers run in other folders.
 fn resolve_launcher(launcher: &str) -> Result<String, BuildError> {
     let (program, flags) = launcher.trim().split_once(' ').unwrap_or((launcher.trim(), ""));
     let path =

@@ -1,9 +1,10 @@
 //! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry appears
-//! by one rename and is checked against its own hash whenever it is read.
+//! by one rename. Whenever it is read, the output is checked against the hash in `entry.json`, and that file, with the log and the
+//! key, against its seal.
 
 use super::{BuildError, KernelResources, MachineCode};
 use crate::{
-    files::{content_hash, write_atomic},
+    files::{content_hash, seal, unseal, write_atomic},
     toolchain::process::Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use std::{
 };
 
 /// Version of `entry.json`; entries of other versions are made anew.
-const ENTRY_VERSION: u32 = 1;
+const ENTRY_VERSION: u32 = 2;
 
 /// Unfinished entries are called this.
 const SCRATCH_PREFIX: &str = ".unfinished-";
@@ -88,9 +89,9 @@ impl Cache {
     /// The entry of `key`; `None` where there is none or it is damaged.
     pub fn lookup(&self, key: &str) -> Option<Stored> {
         let folder = self.objects.join(key);
-        let entry: Entry = serde_json::from_slice(&fs::read(folder.join("entry.json")).ok()?).ok()?;
-        let output = fs::read(folder.join("output")).ok()?;
         let log = fs::read(folder.join("log")).ok()?;
+        let entry: Entry = unseal(&fs::read(folder.join("entry.json")).ok()?, &[key.as_bytes(), &log])?;
+        let output = fs::read(folder.join("output")).ok()?;
         let whole = entry.version == ENTRY_VERSION && content_hash(&output) == entry.output_hash;
         whole.then_some(Stored { entry, output, log })
     }
@@ -108,10 +109,9 @@ impl Cache {
     ///
     /// # Errors
     /// [`BuildError::Cache`].
-    pub fn update(&self, key: &str, entry: &Entry) -> Result<(), BuildError> {
+    pub fn update(&self, key: &str, stored: &Stored) -> Result<(), BuildError> {
         let path = self.objects.join(key).join("entry.json");
-        let json = serde_json::to_vec(entry).map_err(|e| BuildError::cache("write", key)(io::Error::from(e)))?;
-        write_atomic(&path, &json).map(drop).map_err(BuildError::cache("write", &path))
+        write_atomic(&path, &sealed(key, stored)?).map(drop).map_err(BuildError::cache("write", &path))
     }
 
     /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry stays.
@@ -124,10 +124,9 @@ impl Cache {
             let path = scratch.path().join(name);
             fs::write(&path, bytes).map_err(BuildError::cache("write", &path))
         };
-        let json = serde_json::to_vec(&stored.entry).map_err(|e| BuildError::cache("write", key)(io::Error::from(e)))?;
         write("output", &stored.output)?;
         write("log", &stored.log)?;
-        write("entry.json", &json)?;
+        write("entry.json", &sealed(key, stored)?)?;
         let folder = self.objects.join(key);
         if fs::rename(scratch.path(), &folder).is_ok() {
             return Ok(());
@@ -140,6 +139,12 @@ impl Cache {
         fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
         fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))
     }
+}
+
+/// The text of `entry.json`.
+fn sealed(key: &str, stored: &Stored) -> Result<Vec<u8>, BuildError> {
+    let text = seal(&stored.entry, &[key.as_bytes(), &stored.log]);
+    text.map_err(|error| BuildError::cache("write", key)(io::Error::from(error)))
 }
 
 /// Removes abandoned unfinished entries. What cannot be removed is left for the next run: it harms nobody.
@@ -182,12 +187,39 @@ mod tests {
     fn a_damaged_entry_is_a_miss_and_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path()).unwrap();
-        for damage in ["output", "entry.json"] {
+        for damage in ["output", "entry.json", "log"] {
             cache.store("k", &stored(b"object")).unwrap();
             fs::write(dir.path().join("objects/k").join(damage), "obj").unwrap();
             assert!(cache.lookup("k").is_none(), "damaged `{damage}` was trusted");
             cache.store("k", &stored(b"object")).unwrap();
             assert_eq!(cache.lookup("k").unwrap().output, b"object");
         }
+    }
+
+    #[test]
+    fn an_edited_number_in_an_entry_and_an_entry_under_another_key_are_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        cache.store("k", &stored(b"object")).unwrap();
+        let objects = dir.path().join("objects");
+        let text = fs::read_to_string(objects.join("k/entry.json")).unwrap();
+        assert!(text.contains("\"peak_memory_bytes\":7"));
+        fs::write(objects.join("k/entry.json"), text.replace(":7", ":8")).unwrap();
+        assert!(cache.lookup("k").is_none());
+        fs::write(objects.join("k/entry.json"), text).unwrap();
+        assert!(cache.lookup("k").is_some());
+        fs::rename(objects.join("k"), objects.join("other")).unwrap();
+        assert!(cache.lookup("other").is_none());
+    }
+
+    #[test]
+    fn what_is_said_later_of_an_output_is_sealed_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        cache.store("k", &stored(b"object")).unwrap();
+        let mut more = cache.lookup("k").unwrap();
+        more.entry.machine_code = Some(MachineCode { instructions: 3, ..MachineCode::default() });
+        cache.update("k", &more).unwrap();
+        assert_eq!(cache.lookup("k").unwrap().entry.machine_code.unwrap().instructions, 3);
     }
 }

@@ -6,11 +6,13 @@ use super::{
     diagnostics,
     key::KeyHasher,
     memory::{Gate, Peaks},
-    ptxas,
+    ptx, ptxas,
     report::{log_path, object_path},
+    sass::MachineCode,
+    workplace::OUTPUT,
 };
 use crate::{
-    files::write_atomic,
+    files::{object_flaw, write_atomic},
     plan::shell_words,
     toolchain::process::{self, Ending, Finished},
 };
@@ -68,12 +70,10 @@ impl Builder<'_> {
         self.observer.started(&unit.name);
 
         let scratch = self.cache.scratch()?;
-        let object = scratch.path().join("output");
+        let object = scratch.path().join(OUTPUT);
         let log_file = scratch.path().join("log");
-        let source = unit.path.as_os_str().to_string_lossy();
-        let mut command = self.nvcc_command(&unit.flags, scratch.path());
-        command.args(["-c", &source, "-o"]).arg(&object).current_dir(&self.options.generated_dir);
-        let words = shell_words(&unit.flags);
+        let mut command = self.compile_command(unit, scratch.path())?;
+        let (words, source) = (shell_words(&unit.flags), unit.path.display());
         let header = format!("# nvcc {words} -c {source} -o {}\n", object_path(&unit.name).display());
         let done = self.run_logged(&mut command, &log_file, &header)?;
         let log = fs::read(&log_file).map_err(BuildError::cache("read", &log_file))?;
@@ -97,6 +97,11 @@ impl Builder<'_> {
             entry.machine_code = self.inspect(&output);
         }
         let stored = Stored { entry, output, log };
+        // Nothing that is wrong for good goes into the cache.
+        if let Some(failure) = flaw(unit, &stored).or_else(|| unkept_by_ptx(unit, &stored.entry, scratch.path())) {
+            self.write_log(unit, &stored.log)?;
+            return Ok(Attempt::Failed(failure));
+        }
         self.cache.store(&key, &stored)?;
         self.publish(unit, key, &stored, false)
     }
@@ -104,9 +109,11 @@ impl Builder<'_> {
     /// Puts an entry's files into the output folder, if its machine code is what was promised.
     fn publish(&self, unit: &Unit, key: String, stored: &Stored, cached: bool) -> Result<Attempt, BuildError> {
         self.write_log(unit, &stored.log)?;
+        if let Some(failure) = flaw(unit, stored) {
+            return Ok(Attempt::Failed(failure));
+        }
         let spills_allowed = self.options.allow_spills;
-        let broken = stored.entry.machine_code.as_ref().zip(unit.promised);
-        if let Some(message) = broken.and_then(|(code, promised)| code.broken_promise(promised, spills_allowed)) {
+        if let Some(message) = stored.entry.machine_code.as_ref().filter(|_| !spills_allowed).and_then(MachineCode::slow_memory) {
             return Ok(Attempt::Failed(failure(unit, FailureKind::MachineCode, message)));
         }
         if let Some(reason) = ptxas::serialised(&String::from_utf8_lossy(&stored.log)).filter(|_| !spills_allowed) {
@@ -170,8 +177,8 @@ impl Builder<'_> {
         write_atomic(&path, log).map(drop).map_err(BuildError::output("write", &path))
     }
 
-    /// `[launcher] nvcc flags`, with its temporary files in `scratch` so that a kill leaves none.
-    pub(super) fn nvcc_command(&self, flags: &[String], scratch: &Path) -> Command {
+    /// `[launcher] nvcc flags`, with temporary files in the folder it runs in, so that a kill leaves none.
+    pub(super) fn nvcc_command(&self, flags: &[String]) -> Command {
         let mut words = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(str::to_owned);
         let mut command = if let Some(launcher) = words.next() {
             let mut command = Command::new(launcher);
@@ -180,7 +187,7 @@ impl Builder<'_> {
         } else {
             let mut command = Command::new(&self.nvcc.path);
             // Not with a launcher: sccache's server would keep this folder as its own for ever.
-            command.env("TMPDIR", scratch);
+            command.env("TMPDIR", ".");
             command
         };
         command.args(flags).env("LC_ALL", "C");
@@ -198,6 +205,29 @@ impl Builder<'_> {
         process::run(command, self.options.time_limit, &self.cancel)
             .map_err(|source| BuildError::Start { program: command.get_program().to_string_lossy().into_owned(), source })
     }
+}
+
+/// Why what nvcc made is of no use to anybody, whatever it may have said: no object, or not with the instructions that were
+/// promised.
+fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
+    // Host code has no launcher of its name, and no device code.
+    let kernel = unit.promised.is_some();
+    if let Some(flaw) = object_flaw(&stored.output, kernel.then_some(&*unit.name), kernel) {
+        let message = format!("nvcc reported success, but its object {flaw}");
+        return Some(failure(unit, FailureKind::Compiler, message));
+    }
+    let (code, promised) = stored.entry.machine_code.as_ref().zip(unit.promised)?;
+    code.broken_promise(promised).map(|message| failure(unit, FailureKind::MachineCode, message))
+}
+
+/// The same of the PTX that nvcc left in its workplace, for kernels whose machine code nobody could read. A launcher leaves none.
+fn unkept_by_ptx(unit: &Unit, entry: &Entry, workplace: &Path) -> Option<BuildFailure> {
+    let promised = unit.promised.filter(|_| entry.machine_code.is_none())?;
+    let files = fs::read_dir(workplace).ok()?.filter_map(Result::ok).map(|file| file.path());
+    let mut texts =
+        files.filter(|path| path.extension().is_some_and(|e| e == "ptx")).filter_map(|path| fs::read_to_string(path).ok());
+    let message = texts.find_map(|text| ptx::broken_promise(&text, promised))?;
+    Some(failure(unit, FailureKind::MachineCode, message))
 }
 
 fn failure(unit: &Unit, kind: FailureKind, message: String) -> BuildFailure {

@@ -33,6 +33,23 @@ pub enum BuildError {
         /// The system's reason.
         source: io::Error,
     },
+    /// nvcc hands all its work to a shell, which would obey a part of this path.
+    #[error(
+        "the path of {what}, `{}`, holds {}, which the shell that nvcc works through would obey; {remedy} without {} or control characters",
+        .path.display().to_string().replace(char::is_control, "\u{fffd}"),
+        shown(*.character),
+        "`$`, `` ` ``, `\"`, `\\`, `:`"
+    )]
+    Obeyed {
+        /// What lies there.
+        what: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The first such character.
+        character: char,
+        /// What to do, as the beginning of a phrase that goes on with the characters to avoid.
+        remedy: &'static str,
+    },
     /// The linker failed.
     #[error("`libkgen.so` did not link: {message}; log: `{}`", .log.display())]
     Link {
@@ -79,5 +96,14 @@ impl BuildError {
     pub(super) fn cache(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Cache { action, path, source }
+    }
+}
+
+/// A character as a message names it.
+fn shown(character: char) -> String {
+    match character {
+        '`' => "`` ` ``".to_owned(),
+        character if character.is_control() => "a control character".to_owned(),
+        character => format!("`{character}`"),
     }
 }

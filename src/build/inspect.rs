@@ -57,7 +57,7 @@ impl Builder<'_> {
     pub(super) fn inspect_stored(&self, key: &str, stored: &mut Stored) -> Result<(), BuildError> {
         if let Some(code) = self.inspect(&stored.output) {
             stored.entry.machine_code = Some(code);
-            self.cache.update(key, &stored.entry)?;
+            self.cache.update(key, stored)?;
         }
         Ok(())
     }

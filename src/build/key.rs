@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Grows when objects of the same inputs would come out different (other hidden flags, another entry format).
-const SCHEME: &str = "kgen-object-2";
+const SCHEME: &str = "kgen-object-3";
 
 /// Variables nvcc reads flags from; they change objects as flags do.
 const FLAG_VARIABLES: [&str; 2] = ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"];
@@ -59,7 +59,7 @@ impl KeyHasher {
         Ok(())
     }
 
-    /// The key of a unit. Its file name takes part, because nvcc writes it into the object.
+    /// The key of a unit. Its file name takes part, because symbols are made from it.
     pub fn unit(&self, unit: &Unit) -> String {
         let mut hasher = self.clone();
         hasher.field("file", unit.path.file_name().unwrap_or_default().as_encoded_bytes());

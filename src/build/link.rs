@@ -5,9 +5,14 @@ use super::{
     cache::{Entry, Stored},
     diagnostics,
     key::KeyHasher,
+    workplace::link,
 };
-use crate::{files::write_atomic, plan::shell_words, toolchain::process::Ending};
-use std::{fs, os::unix::fs::symlink, path::Path};
+use crate::{
+    files::{library_flaw, write_atomic},
+    plan::shell_words,
+    toolchain::process::Ending,
+};
+use std::{fs, path::Path};
 
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
 /// runtime of a program that loads the library (`PyTorch` brings its own).
@@ -65,13 +70,13 @@ impl Builder<'_> {
         let scratch = self.cache.scratch()?;
         let inside = |name: &str| scratch.path().join(name);
         fs::write(inside("exports.map"), EXPORTS).map_err(BuildError::cache("write", inside("exports.map")))?;
-        // Through a link, so that objects have short names that hold in every folder.
-        let objects = std::path::absolute(self.options.out_dir.join("obj")).map_err(BuildError::output("resolve", "obj"))?;
-        symlink(&objects, inside("obj")).map_err(BuildError::cache("create", inside("obj")))?;
+        // Through links, so that all have short names that hold in every folder and that a shell does not obey.
+        link(&self.options.out_dir.join("obj"), &inside("obj"))?;
+        link(&self.nvcc.library_dir, &inside("cudart"))?;
 
         let flags = LINK_FLAGS.map(String::from);
-        let mut command = self.nvcc_command(&flags, scratch.path());
-        command.arg("-L").arg(&self.nvcc.library_dir).args(["-o", "libkgen.so"]);
+        let mut command = self.nvcc_command(&flags);
+        command.args(["-L", "cudart", "-o", "libkgen.so"]);
         command.args(artifacts.iter().map(|a| &a.object)).current_dir(scratch.path());
         let header = format!("# nvcc {} -o libkgen.so obj/*.o\n", shell_words(&flags));
         let done = self.run_logged(&mut command, &inside("log"), &header)?;
@@ -87,6 +92,12 @@ impl Builder<'_> {
             let message = error.unwrap_or_else(|| format!("nvcc ended with {:?}", done.ending));
             return Err(BuildError::Link { message, log: self.options.out_dir.join("log").join("libkgen.log") });
         };
+        let launchers: Vec<&str> = artifacts.iter().filter(|a| a.target.is_some()).map(|a| a.name.as_str()).collect();
+        if let Some(flaw) = library_flaw(&output, &launchers) {
+            self.write_link_log(&log)?;
+            let log = self.options.out_dir.join("log").join("libkgen.log");
+            return Err(BuildError::Link { message: format!("nvcc reported success, but its library {flaw}"), log });
+        }
         let stored = Stored { entry: Entry::new(&output, Vec::new(), &done.usage), output, log };
         self.cache.store(key, &stored)?;
         Ok(stored)

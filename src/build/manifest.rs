@@ -1,4 +1,5 @@
-//! `lib/manifest.json`: what the library beside it holds, for those who ship it.
+//! `lib/manifest.json`: what the library beside it holds, for those who ship it. Nothing in it differs between two builds of the same
+//! sources by the same compilers; what they cost is in `report.json`.
 
 use super::{BuildError, BuildReport, Builder, Share};
 use crate::{
@@ -10,7 +11,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, io};
 
 /// Version of the file's format: raised when a reader of the old one would misread the new one.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize)]
 struct Manifest<'a> {
@@ -23,15 +24,28 @@ struct Manifest<'a> {
     /// By target, `host` for the dispatcher.
     targets: BTreeMap<&'a str, Group<'a>>,
     /// By kind of kernel, likewise.
-    kinds: &'a BTreeMap<String, Share>,
+    kinds: BTreeMap<&'a str, Size>,
     variants: Vec<Entry<'a>>,
+}
+
+/// How many there are, and what their objects take.
+#[derive(Serialize)]
+struct Size {
+    variants: usize,
+    object_bytes: u64,
+}
+
+impl From<&Share> for Size {
+    fn from(share: &Share) -> Self {
+        Self { variants: share.variants, object_bytes: share.object_bytes }
+    }
 }
 
 /// The kernels of one target.
 #[derive(Serialize)]
 struct Group<'a> {
     #[serde(flatten)]
-    share: &'a Share,
+    size: Size,
     flags: &'a [String],
     /// Families of tensor-core instructions in its machine code; `null` where that was not inspected.
     tensor_cores: Option<Vec<&'a str>>,
@@ -65,7 +79,7 @@ impl Builder<'_> {
             host_compiler: &report.host_compiler,
             library_bytes: library.size_bytes,
             targets: report.by_target.iter().map(|(name, share)| (name.as_str(), group(report, name, share))).collect(),
-            kinds: &report.by_kind,
+            kinds: report.by_kind.iter().map(|(name, share)| (name.as_str(), share.into())).collect(),
             variants: report.artifacts.iter().filter(|artifact| artifact.target.is_some()).map(entry).collect(),
         };
         let text = serde_json::to_string_pretty(&manifest).map_err(io::Error::from);
@@ -79,7 +93,7 @@ fn group<'a>(report: &'a BuildReport, name: &str, share: &'a Share) -> Group<'a>
     let families: Option<Vec<_>> =
         of().map(|a| a.machine_code.as_ref().map(|code| code.families().into_keys().collect::<Vec<_>>())).collect();
     Group {
-        share,
+        size: share.into(),
         flags: of().next().map_or(&[], |artifact| &artifact.flags),
         tensor_cores: families.map(|families| families.into_iter().flatten().sorted_unstable().dedup().collect()),
     }

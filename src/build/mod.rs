@@ -18,10 +18,12 @@ mod link;
 mod manifest;
 mod memory;
 mod observer;
+mod ptx;
 mod ptxas;
 mod report;
 mod sass;
 mod unit;
+mod workplace;
 
 pub use builder::{BuildOptions, Builder};
 pub use error::BuildError;

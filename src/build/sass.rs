@@ -44,24 +44,27 @@ impl MachineCode {
     }
 
     /// Why this is not what a plan promised, as the rest of a sentence; `None` where it is: `promised` is the only family of
-    /// tensor-core instructions, and nothing lives in local memory unless `spills_allowed`.
-    pub(super) fn broken_promise(&self, promised: TensorCore, spills_allowed: bool) -> Option<String> {
+    /// tensor-core instructions.
+    pub(super) fn broken_promise(&self, promised: TensorCore) -> Option<String> {
         let families = self.families();
         let wanted = word(promised);
-        let mut wrong = Vec::new();
-        if !families.keys().copied().eq(wanted) {
-            let expected = wanted.unwrap_or("no tensor-core instruction");
-            let found = if families.is_empty() { "none".to_owned() } else { listed(&self.tensor_cores) };
-            wrong.push(format!("its plan promises {expected} and its machine code has {found}"));
+        if families.keys().copied().eq(wanted) {
+            return None;
         }
-        if !self.local_memory.is_empty() && !spills_allowed {
-            wrong.push(format!(
-                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or \
-                 take it as it is with `--allow-spills`",
+        let expected = wanted.unwrap_or("no tensor-core instruction");
+        let found = if families.is_empty() { "none".to_owned() } else { listed(&self.tensor_cores) };
+        Some(format!("its plan promises {expected} and its machine code has {found}"))
+    }
+
+    /// What lives in local memory, as a sentence; `None` where nothing does.
+    pub(super) fn slow_memory(&self) -> Option<String> {
+        (!self.local_memory.is_empty()).then(|| {
+            format!(
+                "its machine code uses local memory ({}): registers spill, or an array is indexed at run time; change its tile, or take it \
+                 as it is with `--allow-spills`",
                 listed(&self.local_memory)
-            ));
-        }
-        (!wrong.is_empty()).then(|| wrong.join("; "))
+            )
+        })
     }
 }
 
@@ -144,22 +147,23 @@ mod tests {
         ];
         for (promised, _) in all {
             for (made, code) in all {
-                assert_eq!(code.broken_promise(promised, false).is_none(), promised == made, "{promised:?} of {made:?}");
+                assert_eq!(code.broken_promise(promised).is_none(), promised == made, "{promised:?} of {made:?}");
             }
         }
-        let both = code(LISTING).broken_promise(TensorCore::Hmma, false).expect("two families");
+        let both = code(LISTING).broken_promise(TensorCore::Hmma).expect("two families");
         assert_eq!(
             both,
             "its plan promises HMMA and its machine code has 2 HMMA.16816.F32.BF16, 1 QMMA.SF.16832.F32.E4M3.E4M3.E8"
         );
-        let missing = none.broken_promise(TensorCore::QmmaSf, false).expect("nothing there");
+        let missing = none.broken_promise(TensorCore::QmmaSf).expect("nothing there");
         assert_eq!(missing, "its plan promises QMMA.SF and its machine code has none");
     }
 
     #[test]
-    fn local_memory_breaks_every_promise_unless_it_is_allowed() {
+    fn local_memory_is_slow_and_breaks_no_promise() {
         let spilling = code("/*0000*/ @P1 LDL.64 R2, [R1+0x8] ;\n/*0010*/ STL [R1], R4 ;\n/*0020*/ LDG.E R2, [R4] ;\n");
-        assert!(spilling.broken_promise(TensorCore::None, false).expect("spills").contains("(1 LDL.64, 1 STL)"));
-        assert_eq!(spilling.broken_promise(TensorCore::None, true), None);
+        assert!(spilling.slow_memory().expect("spills").contains("(1 LDL.64, 1 STL)"));
+        assert_eq!(spilling.broken_promise(TensorCore::None), None);
+        assert_eq!(code("/*0000*/ EXIT ;").slow_memory(), None);
     }
 }

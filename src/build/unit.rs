@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct Unit {
     /// Variant name; names the object, the log and the launcher.
     pub name: String,
-    /// The file, relative to the generated folder (compilers run there), or absolute for files that lie elsewhere.
+    /// The file, relative to the generated folder, or absolute for files that lie elsewhere.
     pub path: PathBuf,
     /// The file's text, as it was rendered.
     pub text: String,
@@ -27,7 +27,7 @@ pub struct Unit {
     pub flags: Vec<String>,
 }
 
-/// Of every unit: headers lie in `include` below the generated folder, and objects go into a shared library.
+/// Of every unit: headers lie in `include` where nvcc runs, and objects go into a shared library.
 const COMMON_FLAGS: [&str; 3] = ["-Iinclude", "-Xcompiler", "-fPIC"];
 
 impl Unit {

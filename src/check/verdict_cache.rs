@@ -2,7 +2,7 @@
 //! Only passes are kept; a failure is always shown by running it.
 
 use super::{Verdict, selected_cases, worker};
-use crate::files::{self, FieldHasher, write_atomic};
+use crate::files::{self, FieldHasher, seal, unseal, write_atomic};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -41,10 +41,10 @@ impl VerdictCache {
         hasher.finish()
     }
 
-    /// The kept pass, if there is one. A file that does not read as one counts as none.
+    /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as none.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
         let text = files::read(&self.path(key)).ok()?;
-        let verdict: Verdict = serde_json::from_slice(&text).ok()?;
+        let verdict: Verdict = unseal(&text, &[key.as_bytes()])?;
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }
 
@@ -52,7 +52,7 @@ impl VerdictCache {
     pub(super) fn keep(&self, key: &str, verdict: &Verdict) {
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(&self.folder)?;
-            write_atomic(&self.path(key), serde_json::to_string_pretty(verdict)?.as_bytes()).map(drop)
+            write_atomic(&self.path(key), &seal(verdict, &[key.as_bytes()])?).map(drop)
         };
         if verdict.passed() {
             let _ = write();

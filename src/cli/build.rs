@@ -151,9 +151,11 @@ impl From<BuildError> for CliError {
             BuildError::Cancelled => Self::Interrupted,
             BuildError::Output { .. } | BuildError::Generated { .. } => Self::Usage(message),
             BuildError::Link { .. } => Self::VariantFailed(message),
-            BuildError::Cache { .. } | BuildError::NoLauncher { .. } | BuildError::Start { .. } | BuildError::Threads { .. } => {
-                Self::Environment(message)
-            }
+            BuildError::Cache { .. }
+            | BuildError::NoLauncher { .. }
+            | BuildError::Obeyed { .. }
+            | BuildError::Start { .. }
+            | BuildError::Threads { .. } => Self::Environment(message),
         }
     }
 }

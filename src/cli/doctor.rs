@@ -3,7 +3,7 @@
 use super::{CliError, Format, Global, escape::plain, ui};
 use crate::{
     device::GpuInfo,
-    toolchain::{self, Cancel, DISASSEMBLER, Nvcc, NvccRequest, ToolchainError},
+    toolchain::{self, Cancel, DISASSEMBLER, Nvcc, NvccRequest, Pip, ToolchainError},
 };
 use console::style;
 use serde::Serialize;
@@ -52,10 +52,10 @@ struct Finding {
 /// # Errors
 /// [`CliError::Environment`] when something `kgen build` needs is missing and cannot be installed by kgen.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let python = toolchain::python();
+    let pip = Pip::find(&Cancel::default());
     let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_| ());
-    let disassembler = disassembler(found.as_ref().ok(), python.is_ok())?;
-    let findings = [nvcc(found, python.is_ok()), disassembler, host_compiler(), pip(python), gpu(), cache()];
+    let disassembler = disassembler(found.as_ref().ok(), pip.is_ok())?;
+    let findings = [nvcc(found, pip.is_ok()), disassembler, host_compiler(), pip_finding(pip), gpu(), cache()];
     match global.format {
         Format::Human => ui::print(&findings.iter().map(line).collect::<String>())?,
         Format::Json => ui::print_json(&findings)?,
@@ -125,9 +125,9 @@ fn host_compiler() -> Finding {
 }
 
 /// pip is needed only to install nvcc; whether its lack matters is said there.
-fn pip(python: Result<PathBuf, ToolchainError>) -> Finding {
-    let (state, detail) = match python {
-        Ok(path) => (State::Found, format!("`{} -m pip`", path.display())),
+fn pip_finding(pip: Result<Pip, ToolchainError>) -> Finding {
+    let (state, detail) = match pip {
+        Ok(pip) => (State::Found, format!("`{pip}`")),
         Err(error) => (State::Absent, error.to_string()),
     };
     Finding { name: "pip", state, detail }

@@ -111,6 +111,8 @@ pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CliError
             return error.into();
         };
         let remedy = match source.kind() {
+            // A lock that is not kgen's: the reason ends with what to do.
+            ErrorKind::InvalidData => return CliError::Usage(format!("{error}, or choose another place with `{flag}`")),
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away, or",
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "nothing was changed: free some space, or",
             _ => "make it writable, or",

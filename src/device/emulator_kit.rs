@@ -1,8 +1,10 @@
 //! Compiles a generated `.cu` file, as it is, with the host's C++ compiler against the emulator's headers.
 //!
 //! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
-//! same kernel at once disturb each other no more than by doing the work twice.
+//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is made
+//! anew before anything in it is compiled against or loaded.
 
+use super::kept::{self, Contents};
 use crate::{
     files::{FieldHasher, Presence},
     toolchain::{
@@ -27,9 +29,6 @@ const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// Longest one compile may take; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
-
-/// What the names of unfinished folders begin with.
-const UNFINISHED: &str = ".new-";
 
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
@@ -76,8 +75,10 @@ pub struct EmulatorKit {
     compiler: PathBuf,
     /// `<cache>/emulator`.
     root: PathBuf,
-    /// Headers and runtime object.
+    /// Headers and runtime objects.
     folder: PathBuf,
+    /// What is in it.
+    contents: Contents,
     hash: String,
     cancel: Cancel,
     _presence: Arc<Presence>,
@@ -85,7 +86,7 @@ pub struct EmulatorKit {
 
 impl EmulatorKit {
     /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
-    /// kit of the same content is there already.
+    /// kit of the same content is there already and nobody has changed it.
     ///
     /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` identifies the compiler,
     /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel` is
@@ -120,12 +121,11 @@ impl EmulatorKit {
         let root = cache.join("emulator");
         let failed = |source| KitError::Io { path: root.clone(), source };
         fs::create_dir_all(&root).map_err(failed)?;
-        let presence = Arc::new(Presence::announce(&root, &[UNFINISHED, ".tmp"]).map_err(failed)?);
+        let presence = Arc::new(Presence::announce(&root, &[kept::UNFINISHED, ".tmp"]).map_err(failed)?);
         let (compiler, folder) = (compiler.to_owned(), root.join(format!("kit-{}", short(&hash))));
-        let kit = Self { compiler, folder, root, hash, cancel: cancel.clone(), _presence: presence };
-        if !kit.folder.is_dir() {
-            appear(&kit.root, &kit.folder, |folder| kit.fill(folder, &files))?;
-        }
+        let contents = Contents::default();
+        let mut kit = Self { compiler, folder, root, contents, hash, cancel: cancel.clone(), _presence: presence };
+        kit.contents = kept::made(&kit.root, &kit.folder, &kit.hash, |folder| kit.fill(folder, &files))?;
         Ok(kit)
     }
 
@@ -134,7 +134,8 @@ impl EmulatorKit {
         &self.hash
     }
 
-    /// The shared library of one kernel, compiled unless the same text was compiled before.
+    /// The shared library of one kernel, compiled unless the same text was compiled before and nobody has changed what came
+    /// of it.
     ///
     /// # Errors
     /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
@@ -143,25 +144,19 @@ impl EmulatorKit {
         for (field, value) in [("kit", self.hash.as_str()), ("name", name), ("text", text)] {
             key.field(field, value);
         }
-        let folder = self.root.join(short(&key.finish()));
-        let library = folder.join(format!("{name}.so"));
-        if !library.is_file() {
-            appear(&self.root, &folder, |folder| {
-                let source = folder.join(format!("{name}.cu"));
-                write(&source, text)?;
-                let objects = objects(&self.folder)?;
-                self.compile(name, folder, |command| {
-                    command
-                        .args([KERNEL_OPTIMISATION, "-shared"])
-                        .args(["-x", "c++"])
-                        .arg(&source)
-                        .args(["-x", "none"])
-                        .args(objects);
-                    command.arg("-o").arg(folder.join(format!("{name}.so")));
-                })
-            })?;
-        }
-        Ok(library)
+        let key = key.finish();
+        let folder = self.root.join(short(&key));
+        kept::made(&self.root, &folder, &key, |folder| {
+            let source = folder.join(format!("{name}.cu"));
+            write(&source, text)?;
+            self.compile(name, folder, |command| {
+                command.args([KERNEL_OPTIMISATION, "-shared"]).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
+                // The kit's own objects, in a fixed order, and no others that may lie there.
+                command.args(self.contents.with_extension("o").map(|object| self.folder.join(object)));
+                command.arg("-o").arg(folder.join(format!("{name}.so")));
+            })
+        })?;
+        Ok(folder.join(format!("{name}.so")))
     }
 
     /// Writes the sources and compiles the runtime in `folder`.
@@ -211,38 +206,6 @@ impl EmulatorKit {
         write(&log, &said)?;
         Err(KitError::Refused { name: name.to_owned(), first_error, log })
     }
-}
-
-/// Fills a new folder beside `folder` and renames it to `folder`. Where another process was first, its folder stays.
-fn appear(root: &Path, folder: &Path, fill: impl FnOnce(&Path) -> Result<(), KitError>) -> Result<(), KitError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| KitError::Io { path, source }
-    };
-    let new = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(root).map_err(failed(root))?;
-    fill(new.path())?;
-    match fs::rename(new.path(), folder) {
-        Ok(()) => {
-            let _renamed = new.keep();
-            Ok(())
-        }
-        Err(_) if folder.is_dir() => Ok(()),
-        Err(source) => Err(KitError::Io { path: folder.to_owned(), source }),
-    }
-}
-
-/// The compiled runtime's objects, in a fixed order.
-fn objects(kit: &Path) -> Result<Vec<PathBuf>, KitError> {
-    let failed = |source| KitError::Io { path: kit.to_owned(), source };
-    let mut objects = Vec::new();
-    for entry in fs::read_dir(kit).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|e| e == "o") {
-            objects.push(path);
-        }
-    }
-    objects.sort();
-    Ok(objects)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), KitError> {
@@ -312,6 +275,38 @@ mod tests {
         });
         let left = fs::read_dir(cache.join("emulator")).expect("it is there").flatten();
         assert!(left.into_iter().all(|entry| entry.file_name() == ".in-use"), "an unfinished folder was left");
+    }
+
+    #[test]
+    fn a_library_that_was_cut_off_emptied_edited_or_deleted_is_compiled_again() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let text = "#include \"answer.h\"\nextern \"C\" int f() { return answer(); }\n";
+        let made = || kit(cache.path()).library("f", text).expect("it compiles");
+        let whole = fs::read(made()).expect("the library is there");
+        let mut edited = whole.clone();
+        edited[whole.len() / 2] ^= 1;
+        for (name, damaged) in [("cut off", &whole[..whole.len() / 2]), ("emptied", &[]), ("edited", &edited)] {
+            fs::write(made(), damaged).expect("written");
+            assert!(fs::read(made()).expect("it is there") == whole, "{name}");
+        }
+        fs::remove_file(made()).expect("removed");
+        assert!(fs::read(made()).expect("it is there") == whole, "deleted");
+    }
+
+    #[test]
+    fn a_kit_that_was_changed_is_made_again_and_compiles_nothing_before() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let folder = kit(cache.path()).folder;
+        let header = || fs::read_to_string(folder.join("include/answer.h")).expect("it is there");
+        for (file, text) in
+            [("include/answer.h", "#error changed"), ("emulator/vector", "#error planted"), ("emulator-runtime.o", "")]
+        {
+            fs::write(folder.join(file), text).expect("written");
+            let library = kit(cache.path()).library("f", &format!("#include <vector>\n#include \"answer.h\"\n// {file}\n"));
+            assert!(library.is_ok(), "`{file}` was believed: {library:?}");
+            assert_eq!(header(), "int answer();\n");
+            assert!(!folder.join("emulator/vector").exists());
+        }
     }
 
     #[test]

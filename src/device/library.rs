@@ -5,8 +5,10 @@ use super::{
     DeviceError,
     abi::{self, LastError, Launcher, Structure, Workspace},
 };
+use crate::files::is_cut_off;
 use libloading::{Library, Symbol};
 use std::{
+    error::Error,
     ffi::{CStr, c_void},
     path::{Path, PathBuf},
 };
@@ -24,18 +26,29 @@ pub(super) struct KernelLibrary {
 /// # Errors
 /// [`DeviceError::Load`].
 pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceError> {
-    // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
-    let library =
-        unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
+    let library = load(path)?;
     Ok(names.iter().map(|name| symbol::<Launcher>(&library, path, name).is_ok()).collect())
+}
+
+/// Loads a library, unless it is cut off: the loader would die of that.
+fn load(path: &Path) -> Result<Library, DeviceError> {
+    let failed = |reason| DeviceError::Load { path: path.to_owned(), reason };
+    if is_cut_off(path).map_err(|error| failed(error.to_string()))? {
+        return Err(failed("it is cut off: it ends before what its ELF header says is in it".to_owned()));
+    }
+    // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
+    unsafe { Library::new(path) }.map_err(|error| failed(loaders_words(&error)))
+}
+
+/// What `dlerror` said. The error itself is only that `dlopen` failed; the loader's own message is its source.
+fn loaders_words(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl KernelLibrary {
     /// Loads `path` and finds the launcher `name`.
     pub(super) fn open(path: &Path, name: &str) -> Result<Self, DeviceError> {
-        // SAFETY: loading runs the library's initialisers; kgen built it, or the user named it to have it run.
-        let library =
-            unsafe { Library::new(path) }.map_err(|e| DeviceError::Load { path: path.to_owned(), reason: e.to_string() })?;
+        let library = load(path)?;
         let launcher = symbol(&library, path, name)?;
         Ok(Self { library, path: path.to_owned(), name: name.to_owned(), launcher })
     }
@@ -85,4 +98,40 @@ fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, Devi
     // header; the pointer is used only while `library` is loaded.
     let found: Result<Symbol<'_, T>, _> = unsafe { library.get(name) };
     found.map(|f| *f).map_err(|_| DeviceError::Symbol { path: path.to_owned(), symbol: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// What loading a file with this content is answered with.
+    fn refused(content: &[u8]) -> String {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("libkgen.so");
+        fs::write(&path, content).expect("written");
+        launchers_in(&path, &[]).expect_err("it is no library").to_string()
+    }
+
+    #[test]
+    fn the_loaders_own_message_is_told() {
+        assert!(refused(b"").contains("file too short"), "{}", refused(b""));
+        assert!(
+            refused(b"garbage, and enough of it to hold what would be the header of an ELF file").contains("invalid ELF header")
+        );
+        let missing = launchers_in(Path::new("/nowhere/libkgen.so"), &[]).expect_err("it is not there").to_string();
+        assert!(missing.contains("No such file"), "{missing}");
+    }
+
+    #[test]
+    fn a_library_that_is_cut_off_is_refused_and_kills_nobody() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (source, path) = (folder.path().join("f.cpp"), folder.path().join("f.so"));
+        fs::write(&source, "extern \"C\" int f() { return 1; }\nint big[100000] = {1};\n").expect("written");
+        let mut compile = std::process::Command::new("c++");
+        assert!(compile.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&path).status().expect("c++ runs").success());
+        let library = fs::read(&path).expect("it is there");
+        assert_eq!(launchers_in(&path, &["f".to_owned()]).expect("it loads"), [true]);
+        assert!(refused(&library[..library.len() / 2]).contains("cut off"));
+    }
 }

@@ -8,6 +8,7 @@ mod emulator;
 mod emulator_kit;
 mod gpu;
 mod image;
+mod kept;
 mod library;
 mod memory;
 mod nvml;
@@ -103,7 +104,7 @@ pub enum DeviceError {
     #[error("no GPU: {0}; use `--device emulator`")]
     NoGpu(String),
     /// The library of kernels does not load.
-    #[error("cannot load `{}`: {reason}", path.display())]
+    #[error("cannot load `{}`: {reason}; rebuild it, or name another", path.display())]
     Load {
         /// The library.
         path: PathBuf,

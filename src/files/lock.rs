@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -12,27 +12,44 @@ use std::{
 /// Longest pause between two looks at a lock that another process holds.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
+/// What the file is called in every folder.
+const NAME: &str = ".kgen.lock";
+
+/// What its text begins with; the number of the process that holds the lock follows.
+const MARK: &str = "kgen ";
+
+/// Longest text of a lock file of kgen's (bytes): the mark, a number and a line end fit many times over.
+const LONGEST_TEXT: u64 = 64;
+
 /// The lock of a folder. Freed, and its file removed, when dropped; the system frees it when the process dies.
 #[derive(Debug)]
 pub struct FolderLock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl FolderLock {
-    /// Takes the lock that is the file `path`, in a folder that exists. `on_wait` hears once who holds it, as the subject
-    /// of a sentence: `another kgen` or `kgen process 4711`. `None` where `stop` became true while waiting.
+    /// The file that locks `folder`.
+    pub fn file_of(folder: &Path) -> PathBuf {
+        folder.join(NAME)
+    }
+
+    /// Takes the lock of `folder`, which exists. `on_wait` hears once who holds it, as the subject of a sentence:
+    /// `another kgen` or `kgen process 4711`. `None` where `stop` became true while waiting.
     ///
     /// # Errors
-    /// The system's reason for which the file cannot be made or locked.
-    pub fn acquire(path: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> io::Result<Option<Self>> {
+    /// The system's reason for which [`file_of`](Self::file_of) cannot be made or locked;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) where something lies there that kgen did not write, which is left as
+    /// it is.
+    pub fn acquire(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> io::Result<Option<Self>> {
+        let path = Self::file_of(folder);
         let mut told = false;
         let mut pause = Duration::from_millis(1);
         loop {
-            let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+            let mut file = open(&path)?;
             match file.try_lock() {
                 // The process that had the lock has removed the file; what was locked here may be one without a name.
-                Ok(()) if !is_named(&file, path)? => continue,
+                Ok(()) if !is_named(&file, &path)? => continue,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if stop() => return Ok(None),
                 Err(TryLockError::WouldBlock) => {
@@ -48,33 +65,61 @@ impl FolderLock {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
+            if text(&mut file)?.is_none() {
+                return Err(foreign("is a file that kgen did not write"));
+            }
             file.set_len(0)?;
             file.rewind()?;
-            write!(file, "{}", std::process::id())?;
-            return Ok(Some(Self { path: path.to_owned(), _file: file }));
+            writeln!(file, "{MARK}{}", std::process::id())?;
+            return Ok(Some(Self { path, file }));
         }
     }
 }
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Removed while still locked, so nobody else's file is. A file that stays behind does no harm.
-        fs::remove_file(&self.path).ok();
+        // Removed while still locked, and only where it is still ours. A file that stays behind does no harm.
+        if is_named(&self.file, &self.path).unwrap_or(false) {
+            fs::remove_file(&self.path).ok();
+        }
     }
 }
 
-/// Whether `path` still leads to `file`.
+/// Opens the file, or makes it. A link is not followed: it could lead to a file of the user's.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => foreign("is a symbolic link, which kgen does not follow"),
+        _ => error,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(foreign("is not a regular file")) }
+}
+
+fn foreign(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it {what}; move it away"))
+}
+
+/// Whether `path` itself, not what a link there leads to, is still `file`.
 fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let locked = file.metadata().map(id)?;
-    Ok(fs::metadata(path).is_ok_and(|named| id(named) == locked))
+    Ok(fs::symlink_metadata(path).is_ok_and(|named| id(named) == locked))
 }
 
-/// Who holds the lock, from the file's content: only words for a person, so an unreadable one is `another kgen`.
+/// What the file says if kgen wrote it: the number of a process, or nothing where one died before it had written that.
+fn text(file: &mut File) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(LONGEST_TEXT).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let process = text.strip_prefix(MARK).map_or(&*text, |rest| rest.trim_end());
+    Ok(process.bytes().all(|byte| byte.is_ascii_digit()).then(|| process.to_owned()))
+}
+
+/// Who holds the lock, from the file's text: only for a person, so an unreadable one is `another kgen`.
 fn holder(file: &mut File) -> String {
-    let mut process = String::new();
-    match file.read_to_string(&mut process) {
-        Ok(_) if !process.is_empty() => format!("kgen process {process}"),
+    match text(file) {
+        Ok(Some(process)) if !process.is_empty() => format!("kgen process {process}"),
         _ => "another kgen".to_owned(),
     }
 }
@@ -87,20 +132,19 @@ mod tests {
         atomic::{AtomicBool, AtomicUsize, Ordering},
     };
 
-    fn locked(path: &Path) -> FolderLock {
-        FolderLock::acquire(path, &|_| (), &|| false).expect("the folder is writable").expect("nobody stops it")
+    fn locked(folder: &Path) -> FolderLock {
+        FolderLock::acquire(folder, &|_| (), &|| false).expect("the folder is writable").expect("nobody stops it")
     }
 
     #[test]
     fn one_holder_at_a_time_and_no_lock_file_left() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join(".lock");
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..5 {
-                        let _lock = locked(&path);
+                        let _lock = locked(folder.path());
                         most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         thread::sleep(Duration::from_millis(1));
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -115,13 +159,12 @@ mod tests {
     #[test]
     fn a_second_holder_waits_and_is_told_once_who_it_waits_for() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join(".lock");
         let told = Mutex::new(Vec::new());
         let said = || told.lock().expect("no panic").clone();
-        let first = locked(&path);
+        let first = locked(folder.path());
         let hear = |who: &str| told.lock().expect("no panic").push(who.to_owned());
         thread::scope(|scope| {
-            let second = scope.spawn(|| FolderLock::acquire(&path, &hear, &|| false).expect("locked").is_some());
+            let second = scope.spawn(|| FolderLock::acquire(folder.path(), &hear, &|| false).expect("locked").is_some());
             while said().is_empty() {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -135,10 +178,65 @@ mod tests {
     #[test]
     fn whoever_waits_can_be_stopped() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join(".lock");
-        let _first = locked(&path);
+        let _first = locked(folder.path());
         let stop = AtomicBool::new(false);
-        let waited = FolderLock::acquire(&path, &|_| stop.store(true, Ordering::SeqCst), &|| stop.load(Ordering::SeqCst));
+        let waited = FolderLock::acquire(folder.path(), &|_| stop.store(true, Ordering::SeqCst), &|| stop.load(Ordering::SeqCst));
         assert!(waited.expect("no error").is_none());
+    }
+
+    fn refusal(folder: &Path) -> String {
+        let error = FolderLock::acquire(folder, &|_| (), &|| false).expect_err("it is not kgen's");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        error.to_string()
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_is_refused_and_its_target_keeps_its_text() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (target, lock) = (folder.path().join("diary"), FolderLock::file_of(folder.path()));
+        fs::write(&target, "dear diary").expect("written");
+        std::os::unix::fs::symlink(&target, &lock).expect("linked");
+        assert!(refusal(folder.path()).contains("symbolic link"));
+        assert_eq!(fs::read_to_string(&target).expect("still there"), "dear diary");
+        assert!(lock.is_symlink());
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_at_the_locks_place_is_neither_truncated_nor_deleted() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = FolderLock::file_of(folder.path());
+        for foreign in ["precious", "kgen is fine", "kgen 12 and more", "12 \n34\n"] {
+            fs::write(&path, foreign).expect("written");
+            assert!(refusal(folder.path()).contains("kgen did not write"), "{foreign}");
+            assert_eq!(fs::read_to_string(&path).expect("still there"), foreign);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_run_left_at_the_locks_place_is_taken_over() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for left in ["", "4711", "kgen 4711\n"] {
+            fs::write(FolderLock::file_of(folder.path()), left).expect("written");
+            drop(locked(folder.path()));
+            assert!(!FolderLock::file_of(folder.path()).exists());
+        }
+    }
+
+    #[test]
+    fn a_pipe_at_the_locks_place_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let made = std::process::Command::new("mkfifo").arg(FolderLock::file_of(folder.path())).status();
+        assert!(made.expect("mkfifo runs").success());
+        assert!(refusal(folder.path()).contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_file_that_took_the_locks_place_meanwhile_is_not_removed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let lock = locked(folder.path());
+        fs::remove_file(FolderLock::file_of(folder.path())).expect("removed");
+        fs::write(FolderLock::file_of(folder.path()), "precious").expect("written");
+        drop(lock);
+        assert!(FolderLock::file_of(folder.path()).exists());
     }
 }

@@ -1,15 +1,19 @@
-//! What several rooms do with files: write them whole or not at all, lock a folder, and name content by its hash.
-//! Knows nothing of kernels, compilers or terminals.
+//! What several rooms do with files: write them whole or not at all, lock a folder, name content by its hash, seal what a cache
+//! keeps, and look whether an ELF file is one. Knows nothing of kernels, compilers or terminals.
 
+mod elf;
 mod hash;
 mod lock;
 pub mod path;
 mod presence;
 mod read;
+mod seal;
 mod write;
 
+pub use elf::{is_cut_off, library_flaw, object_flaw};
 pub use hash::{FieldHasher, content_hash};
 pub use lock::FolderLock;
 pub use presence::Presence;
 pub use read::{open, read, read_to_string, refuse_others};
+pub use seal::{seal, unseal};
 pub use write::write_atomic;

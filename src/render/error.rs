@@ -44,6 +44,22 @@ pub enum RenderError {
         /// Paths below it.
         files: Vec<String>,
     },
+    /// A link in an output folder leads out of it, or nowhere: what is written or removed there would not be kgen's.
+    #[error(
+        "`{}` leads to `{}`, outside of `{}`, where kgen writes and removes nothing; put a folder there instead of the link, or \
+         choose another folder",
+        path.display(),
+        leads_to.display(),
+        folder.display()
+    )]
+    Outside {
+        /// The output folder.
+        folder: PathBuf,
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        leads_to: PathBuf,
+    },
     /// The manifest of an output folder cannot be read as one.
     #[error("`{}` is not a manifest this kgen can read: {reason}; restore it, or delete it together with the files it names", path.display())]
     Manifest {

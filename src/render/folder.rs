@@ -1,6 +1,6 @@
 //! Writing a generated folder: whole files only, nothing of a user's, all of it or none of it.
 
-use super::{OutputFile, RenderError, Templates, include_tree, manifest};
+use super::{OutputFile, RenderError, Templates, include_tree, inside::all_inside, manifest};
 use crate::{
     files::{FolderLock, content_hash},
     grid::Variant,
@@ -75,33 +75,38 @@ impl Folder {
     /// all of them are on disk: a full disk or a killed process leaves no file half-written.
     ///
     /// # Errors
-    /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run;
-    /// [`RenderError::Io`] with the system's reason.
+    /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run,
+    /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then; [`RenderError::Io`] with the
+    /// system's reason.
     pub fn write(&self, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
         let ours = |path: &str, _: &[u8]| path == manifest::FILE || self.held.files.contains_key(path);
+        let doomed = if prune == Prune::Yes { self.doomed(files) } else { Vec::new() };
+        all_inside(&self.path, doomed.iter().map(|(path, _)| *path))?;
         let mut summary = replace(&self.path, files, &ours)?;
-        if prune == Prune::Yes {
-            self.prune(files, &mut summary)?;
-        }
+        self.prune(&doomed, &mut summary)?;
         Ok(summary)
     }
 
-    fn prune(&self, files: &[OutputFile], summary: &mut WriteSummary) -> Result<(), RenderError> {
+    /// Files of an earlier run, with their hashes, that are not among `files`.
+    fn doomed(&self, files: &[OutputFile]) -> Vec<(&str, &str)> {
         let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        for (path, hash) in &self.held.files {
-            // A manifest is a file like any other; it must not lead out of the folder.
-            if wanted.contains(path.as_str()) || !Path::new(path).components().all(|c| matches!(c, Component::Normal(_))) {
-                continue;
-            }
+        // A manifest is a file like any other; it must not lead out of the folder.
+        let plain = |path: &str| Path::new(path).components().all(|c| matches!(c, Component::Normal(_)));
+        let held = self.held.files.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
+        held.filter(|(path, _)| !wanted.contains(path) && plain(path)).collect()
+    }
+
+    fn prune(&self, doomed: &[(&str, &str)], summary: &mut WriteSummary) -> Result<(), RenderError> {
+        for &(path, hash) in doomed {
             let full = self.path.join(path);
             match fs::read_to_string(&full) {
-                Ok(text) if content_hash(&text) == *hash => {
+                Ok(text) if content_hash(&text) == hash => {
                     fs::remove_file(&full).map_err(RenderError::io("remove", &full))?;
                     remove_empty_parents(&self.path, &full);
-                    summary.removed.push(path.clone());
+                    summary.removed.push(path.to_owned());
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Ok(_) | Err(_) => summary.kept.push(path.clone()),
+                Ok(_) | Err(_) => summary.kept.push(path.to_owned()),
             }
         }
         Ok(())
@@ -151,8 +156,8 @@ pub fn write_kernel_file(
 /// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
 fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<FolderLock, RenderError> {
     let waiting = |who: &str| on_wait(&format!("{who} is writing `{}`; waiting for it", folder.display()));
-    let lock = FolderLock::acquire(&folder.join(".kgen.lock"), &waiting, stop);
-    lock.map_err(RenderError::io("write", folder))?.ok_or(RenderError::Interrupted)
+    let lock = FolderLock::acquire(folder, &waiting, stop);
+    lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
 }
 
 /// Writes those of `files` that are not yet as they should be. `ours` says, of a path and the text found there,
@@ -162,6 +167,7 @@ fn replace(
     files: &[OutputFile],
     ours: &(dyn Fn(&str, &[u8]) -> bool + Sync),
 ) -> Result<WriteSummary, RenderError> {
+    all_inside(folder, files.iter().map(|file| file.path.as_str()))?;
     let states: Vec<State> = files.par_iter().map(|file| state(folder, file, ours)).collect::<Result<_, _>>()?;
     let of = |wanted: State| files.iter().zip(&states).filter(move |(_, state)| **state == wanted).map(|(file, _)| file);
     let paths = |wanted: State| of(wanted).map(|file| file.path.clone()).collect::<Vec<_>>();

@@ -4,6 +4,7 @@
 mod drift;
 mod error;
 mod folder;
+mod inside;
 mod kernel;
 mod library;
 mod manifest;

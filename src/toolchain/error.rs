@@ -71,6 +71,17 @@ pub enum ToolchainError {
         /// What is missing.
         detail: String,
     },
+    /// pip is there and does not work: it hangs, or cannot read its own configuration.
+    #[error(
+        "kgen installs CUDA's tools with Python's pip, and `{command} --version` does not work: {reason}; mend that, or install CUDA and \
+         name its nvcc with `--nvcc`"
+    )]
+    BrokenPip {
+        /// How pip is started.
+        command: String,
+        /// What it said, or did.
+        reason: String,
+    },
     /// pip ran and failed.
     #[error(
         "`python3 -m pip download` could not fetch CUDA's tools: {reason}; kgen uses your own pip settings (`python3 -m pip config \

@@ -6,6 +6,7 @@ mod disassembler;
 mod error;
 mod host;
 mod nvcc;
+mod pip;
 pub mod process;
 mod provision;
 mod wheels;
@@ -14,8 +15,9 @@ pub use disassembler::{Disassembler, find_disassembler};
 pub use error::ToolchainError;
 pub use host::{HostCompiler, host_compiler};
 pub use nvcc::{MINIMUM_NVCC, Nvcc, NvccOrigin, NvccRequest, find_nvcc};
+pub use pip::Pip;
 pub use process::Cancel;
-pub use provision::{Provisioned, folder_size, install, provisioned, python, remove};
+pub use provision::{Provisioned, folder_size, install, provisioned, remove};
 pub use wheels::{Bundle, COMPILER, DISASSEMBLER};
 
 use std::path::{Path, PathBuf};

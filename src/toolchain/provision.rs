@@ -2,7 +2,7 @@
 //! and unpacked into the cache folder.
 
 use super::{
-    Cancel, MINIMUM_NVCC, ToolchainError, cache_dir, find_in_path, process,
+    Cancel, MINIMUM_NVCC, Pip, ToolchainError, cache_dir,
     wheels::{Architecture, Bundle, Wheel},
 };
 use crate::files::FolderLock;
@@ -13,12 +13,8 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
-
-/// Longest a download may take.
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(3600);
 
 /// All wheels put their files below this folder.
 const WHEEL_PREFIX: &str = "nvidia/cu13";
@@ -66,21 +62,6 @@ pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainErro
     }
 }
 
-/// The Python that would fetch the compiler, if its pip works.
-///
-/// # Errors
-/// [`ToolchainError::NoPip`], saying which of the two is missing.
-pub fn python() -> Result<PathBuf, ToolchainError> {
-    let python = find_in_path("python3").or_else(|| find_in_path("python"));
-    let python = python.ok_or_else(|| ToolchainError::NoPip { detail: "`python3` is not in `PATH`".into() })?;
-    let answer = Command::new(&python).args(["-m", "pip", "--version"]).stdin(Stdio::null()).output();
-    match answer {
-        Ok(output) if output.status.success() => Ok(python),
-        Ok(_) => Err(ToolchainError::NoPip { detail: format!("`{} -m pip` does not run", python.display()) }),
-        Err(e) => Err(ToolchainError::NoPip { detail: format!("`{}` cannot be run ({e})", python.display()) }),
-    }
-}
-
 /// Installs `bundle`, or finds it installed. Nothing is visible at its place before it is complete; two
 /// processes at once wait for each other.
 ///
@@ -96,7 +77,7 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
         return Ok(done);
     }
     sweep(&parent)?;
-    let python = python()?;
+    let pip = Pip::find(cancel)?;
     let start = Instant::now();
     let scratch = tempfile::Builder::new()
         .prefix(SCRATCH_PREFIX)
@@ -104,9 +85,9 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
         .map_err(ToolchainError::io("create a folder in", &parent))?;
 
     let list = bundle.wheels.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
-    say(&format!("downloading {list} (about {} MB) with `{} -m pip`", bundle.download_megabytes, python.display()));
+    say(&format!("downloading {list} (about {} MB) with `{pip}`", bundle.download_megabytes));
     let downloads = scratch.path().join("wheels");
-    download(bundle, &python, &downloads, cancel)?;
+    pip.download(bundle, &downloads, cancel)?;
 
     let tree = scratch.path().join("tree");
     let files =
@@ -163,10 +144,9 @@ fn architecture() -> Result<Architecture, ToolchainError> {
 
 /// Takes the lock on the toolchain folder, saying so when somebody else holds it.
 fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<FolderLock, ToolchainError> {
-    let path = parent.join(".lock");
     let waiting = |who: &str| say(&format!("{who} is installing or removing the compiler; waiting for it"));
-    let lock = FolderLock::acquire(&path, &waiting, &|| cancel.requested());
-    lock.map_err(ToolchainError::io("lock", path))?.ok_or(ToolchainError::Cancelled)
+    let lock = FolderLock::acquire(parent, &waiting, &|| cancel.requested());
+    lock.map_err(ToolchainError::io("lock", FolderLock::file_of(parent)))?.ok_or(ToolchainError::Cancelled)
 }
 
 fn folders(parent: &Path) -> Result<Vec<PathBuf>, ToolchainError> {
@@ -182,41 +162,6 @@ fn sweep(parent: &Path) -> Result<(), ToolchainError> {
         }
     }
     Ok(())
-}
-
-/// Lets pip fetch all wheels of `bundle` into `into`, through whatever index, proxy and cache the user has set up for it.
-fn download(bundle: &Bundle, python: &Path, into: &Path, cancel: &Cancel) -> Result<(), ToolchainError> {
-    fs::create_dir_all(into).map_err(ToolchainError::io("create", into))?;
-    let log_path = into.join("pip.log");
-    let log = File::create(&log_path).map_err(ToolchainError::io("write", &log_path))?;
-    let log_too = log.try_clone().map_err(ToolchainError::io("write", &log_path))?;
-    let mut command = Command::new(python);
-    command
-        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
-        .args(["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--dest"])
-        .arg(into)
-        .args(bundle.wheels.iter().map(Wheel::requirement))
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(log_too);
-    let done = process::run(&mut command, DOWNLOAD_LIMIT, cancel)
-        .map_err(|e| ToolchainError::NoPip { detail: format!("`{}` cannot be run ({e})", python.display()) })?;
-    let reason = match done.ending {
-        process::Ending::Exited(0) => return Ok(()),
-        process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
-        process::Ending::TimeLimit => format!("it was not done after {} minutes", DOWNLOAD_LIMIT.as_secs() / 60),
-        process::Ending::Signalled(signal) => format!("it was killed by signal {signal}"),
-        process::Ending::Exited(_) => pip_error(&fs::read_to_string(&log_path).unwrap_or_default()),
-    };
-    Err(ToolchainError::Download { reason })
-}
-
-/// pip's first `ERROR:` line, or the last thing it said: behind `ERROR: Exception:` a traceback follows, which ends in
-/// what is wrong, such as a full disk.
-fn pip_error(log: &str) -> String {
-    let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:")).filter(|e| e.trim() != "Exception:");
-    let last = log.lines().map(str::trim).rfind(|l| !l.is_empty());
-    error.or(last).unwrap_or("pip said nothing").trim().trim_end_matches('.').to_owned()
 }
 
 fn find_download(downloads: &Path, wheel: &Wheel) -> Result<PathBuf, ToolchainError> {
@@ -342,14 +287,5 @@ mod tests {
         assert_eq!(mode("bin/nvcc.profile"), 0);
         assert_eq!(mode("include/a.h"), 0);
         assert!(tree.join("licenses/nvidia-cuda-nvcc/L.txt").is_file());
-    }
-
-    #[test]
-    fn pips_own_error_is_what_is_told() {
-        let log = "Looking in indexes\nERROR: No matching distribution found for x\nnotice\n";
-        assert_eq!(pip_error(log), "No matching distribution found for x");
-        assert_eq!(pip_error("Killed\n\n"), "Killed");
-        let full = "ERROR: Exception:\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device\n";
-        assert_eq!(pip_error(full), "OSError: [Errno 28] No space left on device");
     }
 }

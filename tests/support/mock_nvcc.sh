@@ -11,10 +11,12 @@
 # MOCK_NVCC_SPILL    NAME of the unit whose kernel spills
 # MOCK_NVCC_SERIALISED NAME of the unit whose wgmma products ptxas serialises
 # MOCK_NVCC_SLEEP    seconds each compile takes (0)
+# MOCK_NVCC_GARBAGE  NAME of the unit whose object is MOCK_NVCC_TEXT, with exit code 0; "libkgen": the library is
+# MOCK_NVCC_PTX      PTX that it keeps of every kernel
 # MOCK_NVCC_LINK     "error": the link fails
 say() { [ -z "$MOCK_NVCC_LOG" ] || printf '%s\n' "$*" >>"$MOCK_NVCC_LOG"; }
 
-output= source= shared=
+output= source= shared= objects=
 [ "$1" = --version ] && {
     version=${MOCK_NVCC_VERSION:-13.0.88}
     echo "nvcc: NVIDIA (R) Cuda compiler driver"
@@ -27,6 +29,7 @@ while [ $# -gt 0 ]; do
     -o) output=$2 && shift ;;
     -c) source=$2 && shift ;;
     -shared) shared=1 ;;
+    obj/*.o) objects="$objects $1" ;;
     -ccbin) [ -z "$MOCK_NVCC_CCBIN_LOG" ] || echo "$2" >>"$MOCK_NVCC_CCBIN_LOG" ;;
     esac
     shift
@@ -39,8 +42,8 @@ if [ -n "$shared" ]; then
         echo "collect2: error: ld returned 1 exit status"
         exit 1
     }
-    echo "mock library" >"$output"
-    exit 0
+    if [ "$MOCK_NVCC_GARBAGE" = libkgen ]; then printf %s "$MOCK_NVCC_TEXT" >"$output"; else ld -shared -o "$output" $objects; fi
+    exit
 fi
 
 name=$(basename "$source")
@@ -80,5 +83,10 @@ case $source in
     echo "ptxas info    : Used 168 registers, used 1 barriers, $spill bytes cumulative stack size, 576 bytes cmem[0]"
     ;;
 esac >&2
-{ echo "mock object"; cat "$source"; } >"$output"
+if [ "$name" = "$MOCK_NVCC_GARBAGE" ]; then
+    printf %s "$MOCK_NVCC_TEXT" >"$output"
+else
+    printf '.section .nv_fatbin,"a"\n.incbin "%s"\n.text\n.globl %s\n%s:\n.byte 0xc3\n' "$source" "$name" "$name" | as -o "$output"
+fi
+[ -z "$MOCK_NVCC_PTX" ] || echo "$MOCK_NVCC_PTX" >"$name.ptx"
 say "end $name"

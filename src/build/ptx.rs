@@ -1,0 +1,52 @@
+//! What a promise means in PTX, for machines without a disassembler: PTX says which products were asked for, though not
+//! what ptxas made of them.
+
+use super::sass::word;
+use crate::plan::TensorCore;
+
+/// Why `ptx` cannot become machine code that keeps the promise, as the rest of a sentence; `None` where it can.
+pub(super) fn broken_promise(ptx: &str, promised: TensorCore) -> Option<String> {
+    let has = |words: &[&str]| ptx.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    let (words, kept): (&[&str], bool) = match promised {
+        TensorCore::None => (&["mma"], !has(&["mma.sync"]) && !has(&["wgmma.mma_async"])),
+        // FP8 products too: on Hopper these become fp16's.
+        TensorCore::Hmma => (&["mma.sync"], has(&["mma.sync"])),
+        TensorCore::Qmma => (&["mma.sync", ".e4m3"], has(&["mma.sync", ".e4m3"])),
+        TensorCore::QmmaSf => (&["mma.sync", ".block_scale"], has(&["mma.sync", ".block_scale"])),
+        TensorCore::Hgmma => (&["wgmma.mma_async"], has(&["wgmma.mma_async"])),
+        TensorCore::Qgmma => (&["wgmma.mma_async", ".e4m3"], has(&["wgmma.mma_async", ".e4m3"])),
+    };
+    let (expected, found) = (word(promised).unwrap_or("no tensor-core instruction"), words.join("…"));
+    let has = if promised == TensorCore::None { "has" } else { "has no" };
+    (!kept).then(|| format!("its plan promises {expected} and its PTX {has} `{found}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ptx_without_the_promised_products_breaks_the_promise() {
+        let plain = "\tld.global.u32 %r1, [%rd1];\n";
+        let hmma = "\tmma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f1};\n";
+        let qmma = "\tmma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1};\n";
+        let scaled =
+            "\tmma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0 {%f1};\n";
+        let hgmma = "\twgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0;\n";
+        let qgmma = "\twgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1;\n";
+        let all = [
+            (TensorCore::None, plain, &[hmma, hgmma][..]),
+            (TensorCore::Hmma, hmma, &[plain, hgmma]),
+            (TensorCore::Qmma, qmma, &[plain, hmma, hgmma]),
+            (TensorCore::QmmaSf, scaled, &[plain, hmma, qmma]),
+            (TensorCore::Hgmma, hgmma, &[plain, hmma]),
+            (TensorCore::Qgmma, qgmma, &[plain, hgmma, qmma]),
+        ];
+        for (promised, kept, broken) in all {
+            assert_eq!(broken_promise(kept, promised), None, "{promised:?}");
+            for ptx in broken {
+                assert!(broken_promise(ptx, promised).is_some_and(|why| why.contains("its PTX has")), "{promised:?} of {ptx}");
+            }
+        }
+    }
+}

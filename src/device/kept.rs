@@ -1,0 +1,93 @@
+//! Folders of the cache that are used only as long as they hold what they were made with: each has a sealed list of its files with
+//! their hashes.
+
+use super::KitError;
+use crate::files::{content_hash, seal, unseal};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What the names of unfinished folders begin with.
+pub(super) const UNFINISHED: &str = ".new-";
+
+/// The list of a folder's files in it.
+const LIST: &str = "contents.json";
+
+/// The files of a folder by relative path, with their hashes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Contents(BTreeMap<PathBuf, String>);
+
+impl Contents {
+    /// Reads every file below `folder` but the list.
+    fn of(folder: &Path) -> io::Result<Self> {
+        let mut files = BTreeMap::new();
+        collect(folder, Path::new(""), &mut files)?;
+        files.remove(Path::new(LIST));
+        Ok(Self(files))
+    }
+
+    /// The paths that end so, in order.
+    pub(super) fn with_extension(&self, extension: &str) -> impl Iterator<Item = &Path> {
+        self.0.keys().map(PathBuf::as_path).filter(move |path| path.extension().is_some_and(|e| e == extension))
+    }
+}
+
+/// The contents of `folder`, which is filled first where it is not there, or not as it was filled. `key` names what it holds.
+/// Filled is a new folder in `root` that takes its place by renaming; where another process was first, its folder stays.
+///
+/// # Errors
+/// [`KitError`], also what `fill` gives.
+pub(super) fn made(
+    root: &Path,
+    folder: &Path,
+    key: &str,
+    fill: impl FnOnce(&Path) -> Result<(), KitError>,
+) -> Result<Contents, KitError> {
+    if let Some(contents) = whole(folder, key) {
+        return Ok(contents);
+    }
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| KitError::Io { path, source }
+    };
+    fs::create_dir_all(root).map_err(failed(root))?;
+    let scratch = || tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(root).map_err(failed(root));
+    let new = scratch()?;
+    fill(new.path())?;
+    let contents = Contents::of(new.path()).map_err(failed(new.path()))?;
+    let list = seal(&contents.0, &[key.as_bytes()]).map_err(|error| failed(folder)(io::Error::from(error)))?;
+    fs::write(new.path().join(LIST), list).map_err(failed(new.path()))?;
+    if fs::rename(new.path(), folder).is_err() {
+        if let Some(other) = whole(folder, key) {
+            return Ok(other);
+        }
+        // What is in the way is damaged. It leaves by renaming too, so that nobody sees half of it.
+        let doomed = scratch()?;
+        fs::rename(folder, doomed.path().join("damaged")).map_err(failed(folder))?;
+        fs::rename(new.path(), folder).map_err(failed(folder))?;
+    }
+    let _renamed = new.keep();
+    Ok(contents)
+}
+
+/// The contents of `folder` where they are what was listed when it was filled for `key`.
+fn whole(folder: &Path, key: &str) -> Option<Contents> {
+    let listed = Contents(unseal(&fs::read(folder.join(LIST)).ok()?, &[key.as_bytes()])?);
+    (Contents::of(folder).ok()? == listed).then_some(listed)
+}
+
+fn collect(folder: &Path, below: &Path, files: &mut BTreeMap<PathBuf, String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (path, name) = (entry.path(), below.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            collect(&path, &name, files)?;
+        } else {
+            // Of links, what they lead to.
+            files.insert(name, content_hash(fs::read(&path)?));
+        }
+    }
+    Ok(())
+}
