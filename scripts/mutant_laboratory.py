@@ -67,9 +67,14 @@ class Features:
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        self.kgen, self.templates, self.grids, self.deadline, self.limits = Path(kgen).resolve(), Path(templates).resolve(), grids, deadline, limits
+        self.grids, self.deadline, self.limits = grids, deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
+        # Who edits or builds meanwhile changes nothing here.
+        self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
+        self.templates = self.work / "as-given"
+        shutil.rmtree(self.templates, ignore_errors=True)
+        shutil.copytree(templates, self.templates)
         self.lock = threading.Lock()
         self.running = set()
         self.stopped = False

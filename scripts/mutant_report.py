@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from mutant_laboratory import Kernel
@@ -113,11 +114,26 @@ class Record:
         return [self.mutants[i][0] for i in self.counted() if not self.killed(i)]
 
 
+class Listed:
+    """Mutants that are known to mean the same, each with the reason."""
+
+    def __init__(self):
+        self.reasons = {}
+
+    def __contains__(self, mutant):
+        every = replace(mutant, after=EVERY)
+        return mutant.id in self.reasons or every.id in self.reasons
+
+
+# In place of the changed line: whatever the change is.
+EVERY = "*"
+
+
 def equivalents(path, files):
-    """Ids of the mutants that a file lists as meaning the same, with the reason. An entry whose line has changed says nothing any more."""
-    listed = {}
+    """What a file lists. An entry whose line has changed says nothing any more, and is refused with a warning."""
+    listed = Listed()
     path = Path(path)
-    for number, entry in enumerate(read_list(path) if path.exists() else []):
+    for entry in read_list(path) if path.exists() else []:
         mutant = Mutant(entry["file"], 0, entry["before"], entry["after"], "listed", entry.get("occurrence", 0))
         if mutant.id != entry["id"]:
             warn(f"{path.name}: `{entry['id']}` is not the id of what it says, which is `{mutant.id}`: refused")
@@ -126,8 +142,18 @@ def equivalents(path, files):
         elif not entry.get("reason", "").strip():
             warn(f"{path.name}: `{entry['id']}` has no reason: refused")
         else:
-            listed[entry["id"]] = entry["reason"]
+            listed.reasons[entry["id"]] = entry["reason"]
     return listed
+
+
+def list_equivalent(path, mutant, reason, every):
+    """Adds a mutant to the list; `every`: all mutants of that line."""
+    mutant = replace(mutant, before=mutant.before.strip(), after=EVERY if every else mutant.after.strip())
+    quoted = {key: json.dumps(getattr(mutant, key), ensure_ascii=False) for key in ("id", "file", "before", "after")}
+    entry = "".join(f"{key} = {value}\n" for key, value in quoted.items())
+    entry += f"occurrence = {mutant.occurrence}\n" if mutant.occurrence else ""
+    with Path(path).open("a") as file:
+        file.write(f"\n[[mutant]]\n{entry}reason = {json.dumps(reason, ensure_ascii=False)}\n")
 
 
 def warn(text):

@@ -5,6 +5,7 @@
     python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or rules
     python3 scripts/mutate.py --try flash/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # a mutant of one's own
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
+    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # a survivor that means the same
 
 Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as can be ("smoke"); what
 survives, on more ("more"), then with --thorough. It is killed when a check fails, crashes or takes too long. Mutants that do not compile, and those that
@@ -31,7 +32,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mutant_laboratory import Laboratory, OutOfTime, ToolError
-from mutant_report import Record, equivalents, print_tables, scores
+from mutant_report import Record, equivalents, list_equivalent, print_tables, scores
 from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +105,7 @@ class Campaign:
                 while len(chosen[file]) + running < quota and places[file] < len(candidates[file]):
                     mutant = candidates[file][places[file]]
                     places[file] += 1
-                    if mutant.id in self.listed:
+                    if self.is_listed(mutant):
                         continue
                     pending[self.pool.submit(self.smoke, mutant)] = (file, mutant)
                     running += 1
@@ -114,6 +115,12 @@ class Campaign:
                 file, mutant = pending.pop(done)
                 if done.result():
                     chosen[file].append(mutant)
+
+    def is_listed(self, mutant):
+        """Whether the mutant is known to mean the same, which is recorded."""
+        if mutant in self.listed and self.record.known(mutant.id) is None:
+            self.record.mutant(mutant, "equivalent", [])
+        return mutant in self.listed
 
     def survivors(self, mutants):
         """More kernels and every case for what has survived."""
@@ -232,6 +239,8 @@ def arguments():
     what.add_argument("--try", nargs=3, dest="own", metavar=("FILE", "OLD", "NEW"), help="one of your own: in the line that contains OLD once")
     what.add_argument("--resume", metavar="FILE", help="go on with the run that wrote this file; seed and count are its own")
     what.add_argument("--table", metavar="FILE", help="print the tables of a file and end")
+    what.add_argument("--equal", nargs=3, metavar=("FILE", "ID", "REASON"), help="add a survivor of a file to the list of equivalent ones, and end")
+    what.add_argument("--every", action="store_true", help="with --equal: whatever is changed in that line")
     how = parser.add_argument_group("how")
     how.add_argument("--kgen", default=ROOT / "target/release/kgen", help="the binary [target/release/kgen]")
     how.add_argument("--templates", default=ROOT / "templates", help="what is mutated [templates/]")
@@ -280,6 +289,13 @@ def main():
     if given.table:
         record = Record.read(given.table)
         print_tables(record, given.format)
+        return 0
+    if given.equal:
+        file, identity, reason = given.equal
+        mutants = [mutant for mutant in Record.read(file).surviving() if mutant.id.startswith(identity)]
+        if len(mutants) != 1:
+            refuse(f"`{identity}` begins the id of {len(mutants)} survivors of `{file}`, not of one")
+        list_equivalent(given.equivalent, mutants[0], reason, given.every)
         return 0
     for name in ("kgen", "templates"):
         if not Path(getattr(given, name)).exists():
@@ -336,7 +352,7 @@ def run(campaign, record, given, files):
         if head.get("own") or head.get("again"):
             given.own = head.get("own")
             mutants = [own_mutant(given, files)] if given.own else [Mutant(**mutant) for mutant in head["again"]]
-            mutants = [mutant for mutant in mutants if mutant.id not in campaign.listed]
+            mutants = [mutant for mutant in mutants if not campaign.is_listed(mutant)]
             for done in [campaign.pool.submit(campaign.smoke, mutant) for mutant in mutants]:
                 done.result()
         else:

@@ -87,6 +87,7 @@ def code_of(line):
     """The line with everything hidden that is not C++: control tags, expressions of the plan, texts and comments."""
     code = hide(line, r"\{%.*?%\}|\{\{.*?\}\}")
     code = hide(code, r'"(?:[^"\\]|\\.)*"')
+    code = hide(code, r"(?<=KGEN_KERNEL\()[^()]*")  # a hint to the compiler: how many registers a thread may have
     return hide(code, r"//.*$")
 
 
@@ -118,9 +119,13 @@ def skipped_lines(lines):
     return skipped | refusals
 
 
+# What a launcher asks for refusals alone.
+CHECKS = re.compile(r"(if \(const int code = |return )check_(shapes|numbers|split_params|split_workspace)\(")
+
+
 def refusal_lines(lines):
     """Numbers of the lines of statements that end in `return fail(`, their conditions included."""
-    refusals = set()
+    refusals = {number for number, line in enumerate(lines) if CHECKS.search(line)}
     for number, line in enumerate(lines):
         if "return fail(" not in line:
             continue

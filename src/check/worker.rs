@@ -188,6 +188,15 @@ fn run_case(request: &Request, case: &dyn Case, index: u64, device: &mut dyn Dev
     if let Some(complaint) = comparison.complaint {
         return fail(complaint);
     }
+    if let Some(twin) = case.twin(seed) {
+        let other = match launch(device, &twin.call, seed) {
+            Ok(outputs) => outputs,
+            Err(outcome) => return outcome,
+        };
+        if let Some(difference) = (twin.difference)(&launched, &other) {
+            return fail(format!("other bits than from aligned tensors: {difference}"));
+        }
+    }
     if request.subject.device == DeviceKind::Gpu || request.level == Level::Thorough {
         let again = match launch(device, &call, !seed) {
             Ok(outputs) => outputs,
