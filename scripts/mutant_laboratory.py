@@ -41,6 +41,11 @@ esac
 """
 
 
+def bare(text):
+    """A kernel's text without comments and layout."""
+    return "".join(re.sub(r"//.*", "", text).split())
+
+
 class OutOfTime(Exception):
     """The time given to this run is over."""
 
@@ -90,7 +95,10 @@ class Laboratory:
         self.passes = {}
         self.texts = {}
         for grid in grids:
-            self.texts |= self.rendered(self.templates, grid, self.work / "unharmed")
+            texts = self.rendered(self.templates, grid, self.work / "unharmed")
+            # A grid's kernel that another one has too is run once.
+            seen = set(self.texts.values())
+            self.texts |= {kernel: text for kernel, text in texts.items() if text not in seen}
         self.texts_of_files = {path: (self.templates / path).read_text() for path in self.files()}
         self.includes = {path: self.included(text) for path, text in self.texts_of_files.items() if path.startswith("include/")}
         self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
@@ -196,7 +204,8 @@ class Laboratory:
             texts = self.rendered(templates, grid, slot / "rendered")
             if texts is None:
                 return None
-            changed |= {kernel: text for kernel, text in texts.items() if self.texts.get(kernel) != text}
+            known = {kernel: self.texts[kernel] for kernel in texts if kernel in self.texts}
+            changed |= {kernel: texts[kernel] for kernel, text in known.items() if bare(text) != bare(texts[kernel])}
         return changed
 
     def in_order(self, kernels, mutant):
@@ -214,7 +223,9 @@ class Laboratory:
             left.remove(best)
             for kernel in left:
                 one, other = self.features[kernel], self.features[best]
-                unlike = len(one.traits ^ other.traits) + (2 if one.head_dim != other.head_dim else 0)
+                different = one.traits ^ other.traits
+                # One with a causal mask and one without, where there are both.
+                unlike = len(different) + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
                 distance[kernel] = min(distance[kernel], unlike)
         return order
 

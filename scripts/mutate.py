@@ -32,7 +32,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mutant_laboratory import Laboratory, OutOfTime, ToolError
-from mutant_report import Record, equivalents, list_equivalent, print_tables, scores
+from mutant_report import LEVELS, Record, equivalents, list_equivalent, print_tables, scores
 from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,8 +84,8 @@ def shares(lines, count):
 class Campaign:
     """Runs mutants on a laboratory's kernels and keeps a record of it."""
 
-    def __init__(self, laboratory, record, jobs, listed, thorough=True):
-        self.laboratory, self.record, self.listed, self.thorough = laboratory, record, listed, thorough
+    def __init__(self, laboratory, record, jobs, listed, level):
+        self.laboratory, self.record, self.listed, self.level = laboratory, record, listed, LEVELS.index(level)
         self.slots = queue.SimpleQueue()
         for number in range(jobs):
             slot = laboratory.work / f"worker-{number}"
@@ -143,13 +143,15 @@ class Campaign:
     def further(self, mutant):
         with Slot(self, mutant) as slot:
             known = self.record.known(mutant.id)
-            if known["state"] != "valid" or not self.thorough:
+            if known["state"] != "valid" or self.level < LEVELS.index("more"):
                 return
             if len(known["kernels"]) <= SMOKE:
                 known = self.examine(mutant, slot, SMOKE + MORE)
                 self.record.mutant(mutant, known["state"], known["kernels"])
             kernels = known["kernels"]
             self.run_on(mutant, kernels[SMOKE:], "more", slot)
+            if self.level < LEVELS.index("thorough"):
+                return
             small = sorted(kernels, key=lambda k: self.laboratory.features[k].head_dim)
             self.run_on(mutant, small[:THOROUGH], "thorough", slot)
 
@@ -247,7 +249,7 @@ def arguments():
     how.add_argument("--grid", action="append", help="grid files besides the built-in grid [tests/emulator/kernels.toml]")
     how.add_argument("--jobs", "-j", type=int, default=os.cpu_count(), help="mutants at once [one for each core]")
     how.add_argument("--seconds", type=float, default=1e6, help="end after so long, with exit code 3 if something is left")
-    how.add_argument("--smoke-only", action="store_true", help="do not run survivors on more kernels or with --thorough")
+    how.add_argument("--level", choices=LEVELS, default="thorough", help="how far survivors are pursued [thorough]")
     how.add_argument("--work", help="folder for templates and caches [a new one, removed at the end]")
     how.add_argument("--equivalent", default=ROOT / "tests/emulator/equivalent_mutants.toml", help="the list of mutants that change nothing")
     out = parser.add_argument_group("results")
@@ -311,7 +313,7 @@ def main():
     else:
         if given.out and Path(given.out).exists():
             refuse(f"`{given.out}` exists: go on with `--resume {given.out}`, or name another file")
-        head = {"seed": given.seed, "count": given.count, "files": given.file, "made_with": made_with, "smoke_only": given.smoke_only}
+        head = {"seed": given.seed, "count": given.count, "files": given.file, "made_with": made_with, "level": given.level}
         if given.own:
             head["own"] = given.own
         if given.survivors:
@@ -327,7 +329,7 @@ def main():
         laboratory = Laboratory(given.kgen, given.templates, grids, work, deadline, LIMITS)
         files = laboratory.texts_of_files
         listed = equivalents(given.equivalent, files)
-        campaign = Campaign(laboratory, record, given.jobs, listed, thorough=not record.head["smoke_only"])
+        campaign = Campaign(laboratory, record, given.jobs, listed, level=record.head["level"])
         code = run(campaign, record, given, files)
     except ToolError as error:
         print(f"mutate.py: {error}", file=sys.stderr)

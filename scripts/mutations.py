@@ -28,6 +28,9 @@ LOOKALIKES = [
 # An operand: a name, a number or a bracket, with what is called, indexed and selected.
 OPERAND = re.compile(r"(?:[\w.:]+(?:<[\w, :]*>)?|(?=\())(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[[^\[\]]*\]|\.\w+)*")
 
+# Functions whose arguments may change places.
+COMMUTATIVE = {"min", "max", "maximum"}
+
 HIDDEN = "\0"  # stands for a character of a comment, a text or a control tag: nothing is found there
 
 
@@ -98,7 +101,7 @@ def hide_declared_extents(code):
 
 
 def skipped_lines(lines):
-    """Numbers of lines that no kernel runs: comments, includes, static assertions, and what a launcher refuses a call with."""
+    """Numbers of lines that no kernel runs: comments, includes and their conditions, static assertions, and what a launcher refuses a call with."""
     skipped = set()
     comment = False  # a template's, over several lines
     for number, line in enumerate(lines):
@@ -106,6 +109,8 @@ def skipped_lines(lines):
         if comment or stripped.startswith("{#"):
             skipped.add(number)
             comment = "#}" not in stripped
+        elif re.match(r"\{%-? (if|elif|else)", stripped) and lines[number + 1 : number + 2] and lines[number + 1].startswith("#include"):
+            skipped.add(number)
         elif not stripped or re.match(r"//|#|static_assert|template <|using namespace|namespace|\{%-? include|(\{%.*?%\})?//", stripped):
             skipped.add(number)
     refusals = refusal_lines(lines)
@@ -124,10 +129,10 @@ CHECKS = re.compile(r"(if \(const int code = |return )check_(shapes|numbers|spli
 
 
 def refusal_lines(lines):
-    """Numbers of the lines of statements that end in `return fail(`, their conditions included."""
+    """Numbers of the lines of statements that end in an error, their conditions included."""
     refusals = {number for number, line in enumerate(lines) if CHECKS.search(line)}
     for number, line in enumerate(lines):
-        if "return fail(" not in line:
+        if not re.search(r"return (fail\(|KGEN_ERROR)", line):
             continue
         last = number
         while not lines[last].rstrip().endswith(";"):
@@ -204,7 +209,7 @@ def calls(code):
     for found in re.finditer(r"[\w>\]](\()", code):
         word = re.search(r"(\w+)(<[^()]*>)?$", code[: found.start(1)])
         close = closing(code, found.start(1))
-        if close is None or (word and word.group(1) in ("if", "for", "while", "switch", "sizeof", "KGEN_KERNEL", "constexpr")):
+        if close is None or (word and word.group(1) in ("if", "for", "while", "switch", "sizeof", "constexpr", *COMMUTATIVE)):
             continue
         parts = split_at_top(code, found.start(1) + 1, close, ", ")
         texts = [code[a:b].strip() for a, b in parts]
@@ -274,6 +279,8 @@ def indices(code):
 
 
 def lookalikes(code):
+    if re.fullmatch(r"\s*(const )?[\w:]+(<[^<>]*>)? [\w, ]+;[ \0]*", code) and not re.match(r"\s*return\b", code):
+        return  # a declaration: another name is no other meaning
     for one, other in LOOKALIKES:
         for name, instead in ((one, other), (other, one)):
             for found in re.finditer(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9]|_k\b)", code):
