@@ -69,9 +69,13 @@ pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
     cases.extend([
         // Many pieces a block; under a causal mask those of no key stand between the others.
         Problem::new(&[(203, 17)], 24, 4).layout(Layout::Bhsd),
-        // NaN before and behind every sequence.
-        Problem::new(&[(65, 113), (9, 0), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
+        // NaN before and behind every sequence; one tile has exactly one foreign row.
+        Problem::new(&[(65, 113), (9, 0), (7, subject.tiling.n - 1), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
     ]);
+    if subject.variant.causal {
+        // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three tiles.
+        cases.push(Problem::new(&[(2 * subject.tiling.m * subject.tiling.cluster + 1, 17)], 12, 2).on(16));
+    }
     cases
 }
 
@@ -164,7 +168,17 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
         // The log-sum-exp counts the visible keys.
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
+        // Maxima of some rows outgrown where those of their neighbours stay.
+        Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
+        // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at -infinity.
+        Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),
+        // Decoding: one query of several sequences, each with keys of its own.
+        Problem::new(&[(1, 130), (1, 17), (1, 203), (1, 64)], 4, 1).lengths(Lengths::PackedQuery),
     ];
+    // One tensor alone that TMA does not take, though 16-byte copies would.
+    for tensor in 0..4 {
+        cases.push(Problem::new(&[(17, 40)], 1, 1).layout(Layout::ReversedTensor(tensor)));
+    }
     // One part of one tensor unaligned: the launcher has to look at each. Small, for it decides before the launch.
     for (tensor, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         cases.push(Problem::new(&[(17, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)));
@@ -244,6 +258,12 @@ pub fn backward(subject: &Subject, level: Level) -> Vec<BackwardProblem> {
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
+    // Packed queries that need all of the workspace: the last one is alone in its tile.
+    let Tiling { m, n, .. } = subject.tiling;
+    let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);
+    for deterministic in [false, true] {
+        cases.push(BackwardProblem { problem: tight.clone(), deterministic, total_q: true });
+    }
     // What an encoder is trained on.
     cases.push(plain(match subject.device {
         DeviceKind::Gpu => Problem::encoder(64, 4, 128, 4, 2),

@@ -21,6 +21,8 @@ enum Spread {
     Near,
     /// Hundreds apart, of both signs.
     Far,
+    /// Near -200: a maximum that starts anywhere but at -∞ would leave no weight at all.
+    Low,
     /// All -∞: the row saw no key.
     Nothing,
 }
@@ -38,13 +40,14 @@ struct CombineCase {
 /// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
 pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
     use Number::{Bf16, Fp16};
-    use Spread::{Far, Near, Nothing};
+    use Spread::{Far, Low, Near, Nothing};
     let one = Problem::new(&[(1, 7)], 4, 1);
     let unequal = Problem::new(&[(2, 9), (0, 4), (3, 0), (1, 5)], 2, 1);
     let mut list = vec![
         (one.clone(), 33, None, Near, Bf16, 128),
         (one.clone(), 5, None, Far, Fp16, 64),
         (one.clone(), 3, None, Nothing, Bf16, 32),
+        (one.clone(), 6, None, Low, Bf16, 24),
         (one.clone(), 1, None, Near, Fp16, 256),
         (Problem::new(&[(3, 7); 2], 2, 2).layout(Layout::Padded), 200, None, Near, Bf16, 16),
         (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned), 4, None, Far, Bf16, 72),
@@ -103,6 +106,7 @@ impl Case for CombineCase {
                 let lse = match spread {
                     Spread::Near if rng.random_range(0..4) == 0 => f32::NEG_INFINITY,
                     Spread::Near => rng.random_range(-2.0..2.0),
+                    Spread::Low => rng.random_range(-202.0..-198.0),
                     Spread::Far => rng.random_range(-300.0..300.0),
                     Spread::Nothing => f32::NEG_INFINITY,
                 };

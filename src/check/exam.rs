@@ -31,6 +31,19 @@ pub trait Case: Debug {
     fn refusal(&self) -> Option<String> {
         None
     }
+
+    /// The same inputs in tensors that lie otherwise, for which the kernel must give the same bits.
+    fn twin(&self, _seed: u64) -> Option<Twin> {
+        None
+    }
+}
+
+/// A second call that must give what the first gives.
+pub struct Twin {
+    /// What to run.
+    pub call: Call,
+    /// Says where the outputs of the case and then those of this call differ, if they do.
+    pub difference: Box<dyn Fn(&Outputs, &Outputs) -> Option<String>>,
 }
 
 /// A case with its inputs.
@@ -50,7 +63,7 @@ pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
         Kind::FwdSplit => split::cases(variant, level),
         Kind::FwdCombine => combine::cases(level),
-        Kind::PrepareScheduler => scheduler::cases(level),
+        Kind::PrepareScheduler => scheduler::cases(subject, level),
         Kind::Bwd => backward::cases(subject, level),
     }
 }

@@ -5,10 +5,10 @@ use super::{
     arithmetic::Arithmetic,
     cases,
     compare::{Comparison, Tally},
-    exam::{Case, Drawn, Subject},
+    exam::{Case, Drawn, Subject, Twin},
     numbers::Number,
     place::Side,
-    problem::Problem,
+    problem::{Layout, Problem},
     reference::Reference,
     tensors::Tensors,
 };
@@ -71,6 +71,48 @@ impl Case for ForwardCase {
     fn refusal(&self) -> Option<String> {
         if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
+
+    /// Copies of single elements bring what 16-byte copies bring.
+    fn twin(&self, seed: u64) -> Option<Twin> {
+        let Self { ref problem, arithmetic, head_dim, causal, needs_tma, .. } = *self;
+        if problem.layout != Layout::Unaligned || needs_tma {
+            return None;
+        }
+        let problem = problem.clone();
+        let aligned = problem.clone().layout(Layout::Bhsd);
+        let number = arithmetic.number;
+        let call = Tensors::draw(&aligned, head_dim, number, seed).call(&aligned, head_dim, number, causal);
+        let difference =
+            move |first: &Outputs, second: &Outputs| first_difference([&problem, &aligned], head_dim, [first, second]);
+        Some(Twin { call, difference: Box::new(difference) })
+    }
+}
+
+/// Where O or LSE of two runs of the same problem, in two layouts, have other bits.
+fn first_difference(problems: [&Problem; 2], head_dim: usize, outputs: [&Outputs; 2]) -> Option<String> {
+    let places = problems.map(|problem| {
+        let plan = problem.rows(Side::Query);
+        (plan, problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse())
+    });
+    for (sequence, rows) in problems[0].used_rows(Side::Query).enumerate() {
+        for (head, row) in itertools::iproduct!(0..problems[0].heads, 0..rows) {
+            let [o, lse] = ["o", "lse"].map(|name| {
+                std::array::from_fn::<_, 2, _>(|which| {
+                    let (plan, place_o, place_lse) = &places[which];
+                    let (place, elements) = if name == "o" { (place_o, head_dim) } else { (place_lse, 1) };
+                    let start = problems[which].offset(place, Side::Query, plan, sequence, row, head);
+                    let image = outputs[which].get(name)?;
+                    Some((0..elements).map(|d| image.bits(start + d as i64)).collect::<Vec<_>>())
+                })
+            });
+            for (name, [one, other]) in [("O", o), ("LSE", lse)] {
+                if one != other {
+                    return Some(format!("{name} of sequence {sequence}, head {head}, row {row}"));
+                }
+            }
+        }
+    }
+    None
 }
 
 impl ForwardCase {
@@ -121,7 +163,7 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
 mod tests {
     use super::*;
     use crate::{
-        check::problem::{Layout, Lengths},
+        check::problem::Lengths,
         device::{Call, FwdParams, Image, POISON, Params},
     };
 
@@ -168,6 +210,17 @@ mod tests {
     fn the_rounded_reference_passes() {
         assert_eq!(complaint(false, |_| {}), None);
         assert_eq!(complaint(true, |_| {}), None);
+    }
+
+    #[test]
+    fn outputs_of_two_layouts_are_the_same_bit_for_bit_or_the_place_is_told() {
+        let (problem, _, _, outputs) = perfect(false);
+        assert_eq!(first_difference([&problem; 2], DIM, [&outputs; 2]), None);
+        let mut other = outputs.clone();
+        let bits = lse(&mut other).bits(1);
+        lse(&mut other).put(1, bits ^ 1);
+        let said = first_difference([&problem; 2], DIM, [&outputs, &other]);
+        assert_eq!(said.as_deref(), Some("LSE of sequence 0, head 0, row 1"));
     }
 
     #[test]

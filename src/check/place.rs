@@ -96,7 +96,9 @@ impl Problem {
         let whole = |elements: i64| elements.unsigned_abs().next_multiple_of(piece.unsigned_abs()).cast_signed();
         let (mut batch, mut row, head, mut lead);
         match self.layout {
-            Layout::Bshd | Layout::Reversed => (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0),
+            Layout::Bshd | Layout::Reversed | Layout::ReversedTensor(_) => {
+                (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0)
+            }
             Layout::Bhsd => (head, row, batch, lead) = (rows * dim, dim, rows * heads * dim, 0),
             Layout::Padded => {
                 head = whole(dim) + piece * (number % 2);
@@ -118,7 +120,7 @@ impl Problem {
                 lead = 1;
             }
         }
-        if self.layout == Layout::Reversed && rows > 0 {
+        if (self.layout == Layout::Reversed || self.layout == Layout::ReversedTensor(tensor)) && rows > 0 {
             lead = (rows - 1) * row;
             row = -row;
         }
@@ -183,12 +185,13 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const LAYOUTS: [Layout; 9] = [
+    const LAYOUTS: [Layout; 10] = [
         Layout::Bshd,
         Layout::Bhsd,
         Layout::Padded,
         Layout::Unaligned,
         Layout::Reversed,
+        Layout::ReversedTensor(3),
         Layout::UnalignedPart(3, Part::Start),
         Layout::UnalignedPart(3, Part::Head),
         Layout::UnalignedPart(3, Part::Row),

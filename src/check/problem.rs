@@ -23,7 +23,12 @@ pub enum Layout {
     UnalignedPart(usize, Part),
     /// The row stride is negative: tokens lie in memory from the last to the first.
     Reversed,
+    /// That of one tensor alone (numbered as above).
+    ReversedTensor(usize),
 }
+
+/// Names of the tensors by number.
+const TENSORS: [&str; 8] = ["q", "k", "v", "o", "do", "dq", "dk", "dv"];
 
 /// What of a tensor's place can be aligned or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +52,7 @@ impl fmt::Display for Layout {
             Self::Padded => f.write_str("padded"),
             Self::Unaligned => f.write_str("unaligned"),
             Self::Reversed => f.write_str("reversed"),
+            Self::ReversedTensor(tensor) => write!(f, "reversed-{}", TENSORS[*tensor]),
             Self::UnalignedPart(tensor, part) => {
                 let part = match part {
                     Part::Start => "start",
@@ -54,7 +60,7 @@ impl fmt::Display for Layout {
                     Part::Row => "row",
                     Part::Batch => "batch",
                 };
-                write!(f, "unaligned-{}-{part}", ["q", "k", "v", "o", "do", "dq", "dk", "dv"][*tensor])
+                write!(f, "unaligned-{}-{part}", TENSORS[*tensor])
             }
         }
     }
@@ -94,6 +100,9 @@ pub enum Inputs {
     Low,
     /// Logits fall along the keys: a kernel that walks them from the last to the first outgrows its maximum each step.
     Falling,
+    /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one tile: the maxima of
+    /// some rows of a warp are outgrown where those of others must not follow their scores down.
+    Crossing,
 }
 
 impl Inputs {
@@ -107,6 +116,7 @@ impl Inputs {
             Self::Low => "low",
             Self::Rising => "rising",
             Self::Falling => "falling",
+            Self::Crossing => "crossing",
         }
     }
 }

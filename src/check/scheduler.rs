@@ -3,13 +3,13 @@
 use super::{
     Level,
     compare::{Comparison, Tally},
-    exam::{Case, Drawn},
+    exam::{Case, Drawn, Subject},
     place::Side,
     problem::{Lengths, Problem},
     split::SPLIT_KEYS,
     tensors::lengths,
 };
-use crate::device::{Call, Element, FwdParams, Image, Outputs, Params, Strides};
+use crate::device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides};
 
 /// A split has at least this many units of [`SPLIT_KEYS`] keys.
 const LEAST_UNITS: u64 = 8;
@@ -17,17 +17,20 @@ const LEAST_UNITS: u64 = 8;
 /// Rows of the tiles that are counted.
 const TILE_ROWS: u64 = 16;
 
+/// Those of the emulated device, where the launcher asks for them.
+const MULTIPROCESSORS: usize = 7;
+
 #[derive(Debug)]
 struct ScheduleCase {
     problem: Problem,
-    /// `concurrent_blocks`.
-    blocks: u64,
+    /// `concurrent_blocks`; `None`: 0, and the launcher takes two for each of [`MULTIPROCESSORS`].
+    blocks: Option<u64>,
     /// `num_splits`.
     most: u64,
 }
 
 /// The cases.
-pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
     let decode = |keys: &[usize], heads: (usize, usize)| {
         let sequences: Vec<_> = keys.iter().map(|&keys| (1, keys)).collect();
         Problem::new(&sequences, heads.0, heads.1)
@@ -48,9 +51,14 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         // More sequences than blocks, and than lanes and threads.
         (decode(&vec![4096; 300], (8, 8)).lengths(Lengths::PackedQuery), 216, 32),
         (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),
+        // As many tiles as blocks, of equal length: they fit at once unsplit.
+        (decode(&[4096; 8], (8, 8)).lengths(Lengths::Packed), 64, 32),
         // Several row tiles; nobody to attend, nothing to attend to.
         (Problem::new(&[(100, 9000), (0, 9000), (17, 0), (1, 20_000)], 16, 2).lengths(Lengths::Used), 132, 256),
         (Problem::new(&[(0, 0)], 2, 1), 132, 4),
+        // One row less than a tile, a whole tile, and one row more, which is two.
+        (Problem::new(&[(15, 5000), (16, 6000), (17, 7000), (31, 3000)], 2, 2).lengths(Lengths::Used), 40, 256),
+        (Problem::new(&[(4, 20_000)], 8, 2), 66, 256),
     ];
     if level == Level::Thorough {
         for (blocks, stride, heads) in itertools::iproduct!([1, 66, 264, 296], [17, 1000, 4096], [(8, 1), (32, 8), (16, 16)]) {
@@ -61,7 +69,11 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         }
     }
     let boxed = |(problem, blocks, most)| Box::new(ScheduleCase { problem, blocks, most }) as Box<dyn Case>;
-    list.into_iter().map(boxed).collect()
+    let mut cases: Vec<_> = list.into_iter().map(|(problem, blocks, most)| boxed((problem, Some(blocks), most))).collect();
+    if subject.device == DeviceKind::Emulator {
+        cases.push(boxed((decode(&[6000, 300, 4000], (4, 2)).lengths(Lengths::Packed), None, 64)));
+    }
+    cases
 }
 
 impl Case for ScheduleCase {
@@ -71,6 +83,7 @@ impl Case for ScheduleCase {
         let longest = sequences.iter().map(|s| s.1).max().unwrap_or(0);
         let total: usize = sequences.iter().map(|s| s.1).sum();
         let lengths = format!("{:?}", problem.lengths).to_lowercase();
+        let blocks = blocks.unwrap_or(0);
         format!("b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths} blocks{blocks} splits{most}", sequences.len())
     }
 
@@ -84,7 +97,7 @@ impl Case for ScheduleCase {
             inputs: lengths(problem).collect(),
             outputs: vec![("split_counts", counts)],
             scratch: false,
-            multiprocessors: None,
+            multiprocessors: blocks.is_none().then_some(MULTIPROCESSORS),
             params: Params::Fwd(FwdParams {
                 strides: [Strides::default(); 4],
                 lse_strides: [0; 2],
@@ -96,7 +109,7 @@ impl Case for ScheduleCase {
                 seqlen_k: problem.rows(Side::Key).bound as i32,
                 total_rows: [0; 2],
                 num_splits: most as i32,
-                concurrent_blocks: blocks as i32,
+                concurrent_blocks: blocks.unwrap_or(0) as i32,
                 head_dim: 128,
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
@@ -107,6 +120,7 @@ impl Case for ScheduleCase {
         let judge = move |outputs: &Outputs| {
             let Some(image) = outputs.get("split_counts") else { unreachable!("every call has split counts") };
             let mut counts = Tally::new("split count", 0.0);
+            let blocks = blocks.unwrap_or(2 * MULTIPROCESSORS as u64);
             for (sequence, expected) in split_counts(&problem, blocks, most).into_iter().enumerate() {
                 let got = image.bits(sequence as i64).cast_signed();
                 counts.see([sequence, 0, 0, 0], f64::from(got), expected as f64, true);

@@ -95,6 +95,8 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&[(1, 300)], 8, 2), 3, None),
         (Problem::new(&[(1, 203); 2], 8, 1).layout(Layout::Bhsd), 2, None),
         (Problem::new(&[(1, 128)], 2, 2).layout(Layout::Padded), 1, None),
+        // Several sequences at once, each with keys of its own.
+        (Problem::new(&[(1, 300), (1, 17), (1, 203)], 8, 2).lengths(Lengths::PackedQuery), 4, None),
         // More splits than there are keys to share out, and than a step has slices.
         (Problem::new(&[(1, 65)], 4, 1), 9, None),
         // Several row tiles, the last of them not full; under a causal mask each sees other keys.
@@ -110,6 +112,9 @@ fn smoke() -> Vec<Listed> {
         // A new maximum in nearly every step, logits far apart, and how many keys each split has seen.
         (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::One), 2, None),
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter), 3, None),
+        // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would outweigh all others.
+        (Problem::new(&[(9, 257)], 2, 1).inputs(Inputs::Crossing, Scale::One), 2, None),
+        (Problem::new(&[(3, 45)], 4, 1).inputs(Inputs::Low, Scale::Usual), 2, None),
         (Problem::new(&[(7, 331)], 4, 2).inputs(Inputs::Constant, Scale::Zero), 4, None),
     ];
     // One part of one tensor unaligned: the launcher has to look at each of Q, K and V.

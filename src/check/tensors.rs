@@ -56,6 +56,9 @@ pub struct Tensors {
 /// factor of e⁸ ≈ 2¹¹·⁵ where it is 1.
 const LOGIT_STEP: f32 = 0.125;
 
+/// Step of the logits from one key to the next for `Crossing`: 32 keys are 185 powers of two.
+const CROSSING_STEP: f32 = 4.0;
+
 impl Tensors {
     /// Draws the values of `problem` from `seed` and rounds them to `number`.
     pub fn draw(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Self {
@@ -243,6 +246,25 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
             };
             for value in into.iter_mut() {
                 *value += mean;
+            }
+        }
+        Inputs::Crossing => {
+            fill_normal(into, rng);
+            match at.tensor {
+                // Rows a thread holds two of, 8 apart, and its neighbours' cross each other.
+                Tensor::Q => {
+                    let sign = if (at.row + at.row / 8).is_multiple_of(2) { 1.0 } else { -1.0 };
+                    into.fill(0.0);
+                    into[..3].fill(sign * CROSSING_STEP);
+                }
+                // The key's number in octal digits, which E4M3 holds.
+                Tensor::K => {
+                    for (power, digit) in into[..3].iter_mut().enumerate() {
+                        let weight = 8_usize.pow(power as u32);
+                        *digit = (at.row / weight % 8 * weight) as f32;
+                    }
+                }
+                Tensor::V | Tensor::OutputGradient => {}
             }
         }
         Inputs::Rising | Inputs::Falling => {

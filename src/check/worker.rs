@@ -199,6 +199,15 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     let comparison = judge(&first);
     outcome.distance = Some(comparison.worst);
     outcome.failure = comparison.complaint.and_then(|complaint| blame(shuffled, complaint));
+    if outcome.failure.is_none()
+        && let Some(twin) = case.twin(seed)
+    {
+        outcome.failure = match launch(device, &twin.call, shuffled) {
+            Err(failure) => Some(failure),
+            Ok(other) => (twin.difference)(&first, &other)
+                .and_then(|difference| blame(shuffled, format!("other bits than from aligned tensors: {difference}"))),
+        };
+    }
     let differs =
         |((name, one), (_, other)): &(&(&'static str, Image), &(&'static str, Image))| !may_differ.contains(name) && one != other;
     for schedule in schedules::further(request.subject.device, request.level, request.schedule, seed, device.order_matters()) {

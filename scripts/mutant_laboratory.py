@@ -1,0 +1,273 @@
+"""Where scripts/mutate.py finds out what a mutant does: which kernels it changes, and whether `kgen check` notices.
+
+Needs a kgen binary, a C++ compiler and the templates; no Rust, no git. Every worker has a folder and a cache of its own, which are
+emptied after each mutant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutations import applied
+
+# How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are the same kernel.
+FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1", "-I", "emulator", "-I", "include", "-x", "c++"]
+
+# A compiler that does not compile the emulator's runtime again where a changed header is nothing to it.
+WRAPPER = """#!/bin/sh
+case "$*" in
+*runtime.cpp*)
+    for last; do :; done
+    "{compiler}" -E -P "$@" || exit
+    kept="{folder}/$(sha256sum <"$last" | cut -d' ' -f1).o"
+    if [ ! -f "$kept" ]; then
+        "{compiler}" "$@" || exit
+        cp "$last" "$kept.$$" && mv "$kept.$$" "$kept"
+    fi
+    cp "$kept" "$last" ;;
+*) exec "{compiler}" "$@" ;;
+esac
+"""
+
+
+def bare(text):
+    """A kernel's text without comments and layout."""
+    return "".join(re.sub(r"//.*", "", text).split())
+
+
+class OutOfTime(Exception):
+    """The time given to this run is over."""
+
+
+class ToolError(Exception):
+    """What is no mutant's fault."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of one grid."""
+
+    grid: str | None  # the file of `--variants`; None: the built-in one
+    name: str
+
+
+@dataclass
+class Features:
+    template: str
+    headers: frozenset
+    head_dim: int
+    traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
+
+
+class Laboratory:
+    def __init__(self, kgen, templates, grids, work, deadline, limits):
+        self.grids, self.deadline, self.limits = grids, deadline, limits
+        self.work = Path(work).resolve()
+        self.work.mkdir(parents=True, exist_ok=True)
+        # Who edits or builds meanwhile changes nothing here.
+        self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
+        self.templates = self.work / "as-given"
+        shutil.rmtree(self.templates, ignore_errors=True)
+        shutil.copytree(templates, self.templates)
+        self.lock = threading.Lock()
+        self.running = set()
+        self.stopped = False
+        self.compiler = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++")
+        if self.compiler is None:
+            raise ToolError("no C++ compiler: install g++, or name one with `CXX`")
+        kept = self.work / "runtimes"
+        kept.mkdir(exist_ok=True)
+        self.wrapper = self.work / "compiler"
+        self.wrapper.write_text(WRAPPER.format(compiler=self.compiler, folder=kept))
+        self.wrapper.chmod(0o755)
+        self.assembly_of = {}
+        self.passes = {}
+        self.texts = {}
+        for grid in grids:
+            texts = self.rendered(self.templates, grid, self.work / "unharmed")
+            # A grid's kernel that another one has too is run once.
+            seen = set(self.texts.values())
+            self.texts |= {kernel: text for kernel, text in texts.items() if text not in seen}
+        self.texts_of_files = {path: (self.templates / path).read_text() for path in self.files()}
+        self.includes = {path: self.included(text) for path, text in self.texts_of_files.items() if path.startswith("include/")}
+        self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
+
+    # -- processes
+
+    def run(self, command, folder, environment=None, given=None):
+        """Runs to its end or that of the time; gives (exit code, standard output, standard error)."""
+        with self.lock:
+            if self.stopped or time.monotonic() > self.deadline:
+                raise OutOfTime
+            process = subprocess.Popen(
+                [str(part) for part in command], cwd=folder, env={**os.environ, **(environment or {})}, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            )  # fmt: skip
+            self.running.add(process)
+        try:
+            out, err = process.communicate(given, timeout=max(self.deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            raise OutOfTime from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+            with self.lock:
+                self.running.discard(process)
+        if self.stopped:
+            raise OutOfTime
+        return process.returncode, out, err
+
+    def stop(self):
+        """Ends what runs; nothing new begins."""
+        with self.lock:
+            self.stopped = True
+            for process in self.running:
+                os.killpg(process.pid, signal.SIGTERM)
+
+    # -- the templates as they are
+
+    def files(self):
+        """What is mutated, below the templates' folder: kernels, their parts, and headers that have no twin in the emulator."""
+        flash = sorted(self.templates.glob("flash/**/*.tera"))
+        headers = sorted(self.templates.glob("include/kgen/*.cuh"))
+        used = [h for h in headers if not (self.templates / "emulator/kgen" / h.name).exists()]
+        return [str(path.relative_to(self.templates)) for path in flash + used]
+
+    @staticmethod
+    def included(text):
+        return frozenset("include/" + path for path in re.findall(r'#include "(kgen/[\w.]+)"', text))
+
+    def rendered(self, templates, grid, folder):
+        """The text of every kernel of a grid; None where the templates do not render."""
+        folder = folder / (Path(grid).stem if grid else "built-in")
+        command = [self.kgen, "generate", "--all", "--templates", templates, "-o", folder]
+        code, _, error = self.run(command + (["--variants", grid] if grid else []), self.work)
+        if code != 0:
+            if templates == self.templates:
+                raise ToolError(f"`kgen generate` fails: {error.strip()}")
+            return None
+        return {Kernel(grid, path.stem): path.read_text() for path in sorted(folder.glob("*.cu"))}
+
+    def features_of(self, kernel, text):
+        template = re.search(r"from templates/(flash/[\w./]+)", text).group(1)
+        headers = set(self.included(text))
+        todo = list(headers)
+        while todo:
+            new = self.includes.get(todo.pop(), frozenset()) - headers
+            headers |= new
+            todo.extend(new)
+        constants = re.findall(r"^constexpr \w+ (\w+ = [\w.]+);", text, re.M)
+        shape = [c for c in constants if re.match(r"(STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*) ", c)]
+        words = re.sub(r"hdim\d+", "", kernel.name).split("_")
+        traits = frozenset(words) | frozenset(shape) | self.included(text) | {f"columns {int(self.head_dim(kernel.name)) % 64}", template}
+        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits)
+
+    @staticmethod
+    def head_dim(name):
+        found = re.search(r"hdim(\d+)", name)
+        return int(found.group(1)) if found else 0
+
+    # -- a mutant
+
+    def plant(self, mutant, slot):
+        """A copy of the templates with the mutant in it; None where its line is gone."""
+        text = applied(self.texts_of_files[mutant.file], mutant)
+        if text is None:
+            return None
+        folder = slot / "templates"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.templates, folder)
+        (folder / mutant.file).write_text(text)
+        return folder
+
+    def affected(self, mutant, templates, slot):
+        """The kernels that have the mutant in them, with their texts; None where it does not render."""
+        if mutant.file.startswith("include/"):
+            return {kernel: text for kernel, text in self.texts.items() if mutant.file in self.features[kernel].headers}
+        changed = {}
+        for grid in self.grids:
+            texts = self.rendered(templates, grid, slot / "rendered")
+            if texts is None:
+                return None
+            known = {kernel: self.texts[kernel] for kernel in texts if kernel in self.texts}
+            changed |= {kernel: texts[kernel] for kernel, text in known.items() if bare(text) != bare(texts[kernel])}
+        return changed
+
+    def in_order(self, kernels, mutant):
+        """The kernels, each as unlike those before it as can be; the small ones rather than the large ones, and the built-in grid's rather
+        than those made for tests."""
+        chance = random.Random(mutant.id)
+        left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
+        chance.shuffle(left)
+        left = left[:200]
+        cost = {k: max(self.features[k].head_dim - 128, 0) / 64 + (0.5 if k.grid else 0) for k in left}
+        order, distance = [], dict.fromkeys(left, 10.0)
+        while left and len(order) < 16:
+            best = max(left, key=lambda k: distance[k] - cost[k])
+            order.append(best)
+            left.remove(best)
+            for kernel in left:
+                one, other = self.features[kernel], self.features[best]
+                different = one.traits ^ other.traits
+                # One with a causal mask and one without, where there are both.
+                unlike = len(different) + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
+                distance[kernel] = min(distance[kernel], unlike)
+        return order
+
+    def assembly(self, templates, kernel, text):
+        """A hash of what the compiler makes of a kernel for the emulator; None where it refuses it."""
+        if templates == self.templates and kernel in self.assembly_of:
+            return self.assembly_of[kernel]
+        # Read from standard input and by relative paths: the folder must not show in it.
+        command = [self.compiler, *FLAGS, "-S", "-o", "-", "-"]
+        code, out, _ = self.run(command, templates, given=text)
+        result = hashlib.sha256(out.encode()).hexdigest() if code == 0 else None
+        if templates == self.templates:
+            self.assembly_of[kernel] = result
+        return result
+
+    def check(self, templates, kernel, slot, thorough):
+        """The verdict of `kgen check` on one kernel."""
+        limit = self.limits[thorough]
+        command = [self.kgen, "check", "--device", "emulator", "--templates", templates, "--format", "json", "-j", "1"]
+        command += ["--time-limit", limit, "--filter", f"name == {kernel.name}"]
+        command += (["--variants", kernel.grid] if kernel.grid else []) + (["--thorough"] if thorough else [])
+        environment = {"XDG_CACHE_HOME": str(slot / "cache"), "CXX": str(self.wrapper)}
+        code, out, error = self.run(command, slot, environment)
+        if code not in (0, 1):
+            raise ToolError(f"`kgen check` ends with {code}: {error.strip()[-500:]}")
+        (verdict,) = json.loads(out)
+        return verdict
+
+    def unharmed_passes(self, kernel, slot, thorough):
+        """Whether a kernel passes without any mutant: else it says nothing about one."""
+        key = (kernel, thorough)
+        if key not in self.passes:
+            verdict = self.check(self.templates, kernel, slot, thorough)
+            self.passes[key] = verdict["status"] == "pass"
+            if not self.passes[key]:
+                raise ToolError(f"{kernel.name} does not pass as it is: {verdict['status']}: {verdict['message'][:500]}")
+        return self.passes[key]
+
+    @staticmethod
+    def sweep(slot, kept):
+        """Empties a worker's cache of what mutants have left there."""
+        folder = slot / "cache/kgen/emulator"
+        for entry in folder.iterdir() if folder.is_dir() else []:
+            if entry.name not in kept:
+                shutil.rmtree(entry, ignore_errors=True)
