@@ -2,14 +2,15 @@
 
 import copy
 import functools
+import math
 from dataclasses import dataclass
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, GPT2Config, LlamaConfig
 
-# Weights as they are initialised give scores near 0, and attention that is nearly the mean of V. Queries and keys this much larger
-# give scores of a standard deviation of 1 to 4, as trained models have them.
-SHARPENED = 4.0
+# Weights as they are initialised give scores near 0, and attention that is nearly the mean of V. Trained models have scores that differ;
+# queries and keys are made so large that theirs have this standard deviation.
+SPREAD_OF_SCORES = 2.0
 
 
 @dataclass(eq=False)
@@ -77,12 +78,15 @@ def initial_model(shape, device, seed):
 
 
 def sharpen(model):
+    """Weights of queries and keys such that a normalised input gives SPREAD_OF_SCORES, at scale 1/sqrt(head dim)."""
+    config = model.config
+    factor = math.sqrt(SPREAD_OF_SCORES / config.hidden_size) / config.initializer_range
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if any(part in name for part in ("q_proj.weight", "k_proj.weight", "query.weight", "key.weight")):
-                parameter.mul_(SHARPENED)
+                parameter.mul_(factor)
             elif "c_attn.weight" in name:  # (columns in, those of Q, K and V)
-                parameter[:, : parameter.shape[1] // 3 * 2].mul_(SHARPENED)
+                parameter[:, : parameter.shape[1] // 3 * 2].mul_(factor)
 
 
 class Batch:

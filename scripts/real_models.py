@@ -172,7 +172,8 @@ def train(report, kgen, shape, device, seed, tiny):
     initial.train()
     steps = 4 if tiny else 20
     ways = {"SDPA": ("sdpa", 0), "SDPA, math": ("math", 0), "SDPA, rotated": ("sdpa", 1), "SDPA, math, rotated": ("math", 1), "kgen": ("kgen", 0)}
-    if not tiny:
+    config = shape.config
+    if not tiny and getattr(config, "num_key_value_heads", config.num_attention_heads) == config.num_attention_heads:  # it has no shared key heads
         ways["SDPA, efficient"] = ("efficient", 0)
     runs = {name: training_curve(initial, shape, implementation, device, steps, order, seed) for name, (implementation, order) in ways.items()}
     peers = [curve for name, curve in runs.items() if name != "kgen"]
@@ -255,11 +256,12 @@ def speed(report, kgen, shape, device, seed, rounds):
     tokens = batch.tokens
     alternate(report, shape, f"forward and backward, {size} x {'4 to ' if unequal else ''}{length}", step, tokens, rounds, "kgen packed, SDPA padded" if unequal else "")
     if shape.causal:
-        prompts = Batch(shape, [256] * 8, device, seed)
+        prompt = min(256, length)
+        prompts = Batch(shape, [prompt] * 8, device, seed)
         given, there = prompts.padded()
         given["attention_mask"] = there.long()
         new = 32
-        alternate(report, shape, f"greedy generation, 8 x {new} after 256", lambda name: generated(model, name, given, new), 8 * new, max(2, rounds // 3), "prefill included")
+        alternate(report, shape, f"greedy generation, 8 x {new} after {prompt}", lambda name: generated(model, name, given, new), 8 * new, max(2, rounds // 3), "prefill included")
 
 
 def alternate(report, shape, what, f, tokens, rounds, note):
