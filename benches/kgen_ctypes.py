@@ -114,9 +114,16 @@ class Library:
         def launch(params):
             code = function(ctypes.byref(params), torch.cuda.current_stream().cuda_stream)
             if code != 0:
-                raise RuntimeError(f"{name}: kgen error {code}")
+                raise RuntimeError(f"{name}: kgen error {code}: {self.last_error()}")
 
         return launch
+
+    def last_error(self):
+        """What went wrong in this thread's last failed call. A library of one variant does not say."""
+        if not self.holds("kgen_last_error"):
+            return "no message"
+        self.lib.kgen_last_error.restype = ctypes.c_char_p
+        return self.lib.kgen_last_error().decode(errors="replace")
 
     def workspace(self, name, params):
         """A workspace for a backward launch, entered in `params`; the caller keeps it."""
