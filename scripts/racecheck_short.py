@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Is what racecheck reports of fwd_short_sm90 a race? Experiments that decide it, on a Hopper GPU with nvcc and compute-sanitizer.
 
-    python3 scripts/racecheck_short.py OUT [--source SHORT.cu] [--build-only]
+    python3 scripts/racecheck_short.py OUT [--source SHORT.cu] [--work DIR] [--build-only]
 
 Takes the rendered kernel (default: generated/, head dim 64, bf16, causal), makes variants of it that differ at one place each, runs each
 under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same hand-over alone, correct by
@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = "flash_fwd_short_hdim64_bf16_causal_sm90"
@@ -92,7 +93,7 @@ PATTERNS = [
 ]
 
 
-def command(words, limit=100, **more):
+def command(words, limit=60, **more):
     try:
         return subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=limit, errors="replace", **more)
     except subprocess.TimeoutExpired as stopped:
@@ -176,13 +177,15 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--source", type=pathlib.Path, default=ROOT / "generated" / f"{NAME}.cu", help="the rendered kernel, with include/ beside it")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "nvcc")
+    parser.add_argument("--work", type=pathlib.Path, help="where variants and programs are made (default: a folder for temporary files)")
     parser.add_argument("--build-only", action="store_true", help="make and compile the variants; run nothing")
     args = parser.parse_args()
     for tool in () if args.build_only else ("compute-sanitizer", args.nvcc):
         if not shutil.which(tool):
             print(f"`{tool}` is not installed", file=sys.stderr)
             return 3
-    folder = (args.out / "variants").resolve()
+    args.out.mkdir(parents=True, exist_ok=True)
+    folder = (args.work or pathlib.Path(tempfile.mkdtemp(prefix="racecheck_short_"))).resolve() / "variants"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(args.source.parent / "include", folder / "include")
     source = args.source.read_text()

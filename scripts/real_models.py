@@ -24,10 +24,14 @@ import contextlib
 import copy
 import functools
 import json
+import os
 import pathlib
 import statistics
 import sys
 import time
+import traceback
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers is imported: nothing is to be looked for elsewhere
 
 import torch
 import torch.nn.functional as F
@@ -317,9 +321,13 @@ def main():
                 if since - begin > args.limit:
                     report.row(part, shape.name, "all", False, f"not begun: {args.limit:.0f} s were over")
                     continue
-                one()
-                if device == "cuda":
-                    torch.cuda.empty_cache()
+                try:
+                    one()
+                    if device == "cuda":
+                        torch.cuda.empty_cache()
+                except Exception as problem:  # what has been found so far is worth more than a trace alone
+                    traceback.print_exc()
+                    report.row(part, shape.name, "all", False, f"{type(problem).__name__}: {str(problem).strip().splitlines()[-1] if str(problem).strip() else ''}")
                 seconds[f"{shape.name}, {part}"] = seconds.get(f"{shape.name}, {part}", 0) + time.monotonic() - since
     report.say(f"kgen was called {kgen.calls['kgen_fwd']} times forward and {kgen.calls['kgen_bwd']} times backward; {time.monotonic() - begin:.0f} s")
     report.say("all held" if not report.failed else "did not hold:\n  " + "\n  ".join(report.failed))
