@@ -5,7 +5,7 @@
 
 use super::super::{
     descale::Descales,
-    problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
+    problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
 };
 use crate::grid::{Dtype, check_head_dim};
 use std::{fmt, str::FromStr};
@@ -60,15 +60,6 @@ impl Workspace {
     }
 }
 
-/// The emulated device of a call on the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
-    /// Compute capability, `major * 10 + minor`.
-    pub capability: u32,
-    /// Multiprocessors it claims to have.
-    pub multiprocessors: u32,
-}
-
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FuzzCase {
@@ -94,8 +85,9 @@ pub struct FuzzCase {
     pub twice: bool,
     /// Seed of the inputs and of the emulator's order of threads.
     pub seed: u64,
-    /// The emulated device; a GPU has none.
-    pub machine: Option<Machine>,
+    /// Compute capability of the emulated device, `major * 10 + minor`; a GPU has its own. The problem says how many
+    /// multiprocessors it has.
+    pub capability: Option<u32>,
 }
 
 /// Most splits that `kgen.h` takes.
@@ -122,6 +114,7 @@ impl FuzzCase {
                 problem.heads_k == 0 || problem.heads == 0 || !problem.heads.is_multiple_of(problem.heads_k.max(1)),
                 format!("{} query heads are no multiple of {} key heads", problem.heads, problem.heads_k),
             ),
+            (problem.multiprocessors == Some(0), "a device has no multiprocessor".to_owned()),
             (elements > MOST_ELEMENTS, format!("{elements} elements are more than {MOST_ELEMENTS}")),
             (
                 problem.lengths == Lengths::Uniform && !uniform,
@@ -156,8 +149,8 @@ impl fmt::Display for FuzzCase {
         for (_, word) in flags.iter().filter(|(set, _)| *set) {
             write!(f, " {word}")?;
         }
-        if let Some(Machine { capability, multiprocessors }) = self.machine {
-            write!(f, " on-sm{capability}x{multiprocessors}")?;
+        if let Some(capability) = self.capability {
+            write!(f, " sm{capability}")?;
         }
         write!(f, " seed{}", self.seed)
     }
@@ -174,8 +167,7 @@ impl FromStr for FuzzCase {
         let causal = words.one_of("`full` or `causal`", [false, true], |c| if c { "causal" } else { "full" }.to_owned())?;
         let head_dim = words.number("hdim")?.ok_or("no `hdim`: say for example `hdim64`")?;
         let batch: usize = words.number("b")?.ok_or("no batch: say for example `b2`")?;
-        let lengths_q = words.lengths("sq")?;
-        let lengths_k = words.lengths("sk")?;
+        let times = words.number("x")?.unwrap_or(1);
         let heads = words.rest_of("h", |rest| rest.contains('/')).ok_or("no heads: say for example `h8/2`")?;
         let (heads, heads_k) = heads.split_once('/').and_then(|(q, k)| Some((q.parse().ok()?, k.parse().ok()?))).ok_or_else(|| {
             format!("`h{heads}` does not say query and key heads, as `h8/2` does")
@@ -185,8 +177,15 @@ impl FromStr for FuzzCase {
             |lengths| lengths.word().trim().to_owned(),
         );
         let lengths = lengths.unwrap_or(Lengths::Uniform);
+        let (sequences, drawn) = match words.drawn_lengths()? {
+            Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
+            None => (sequences(batch, times, &words.lengths("sq")?, &words.lengths("sk")?, lengths)?, None),
+        };
         let problem = Problem {
-            sequences: sequences(batch, &lengths_q, &lengths_k, lengths)?,
+            sequences,
+            times,
+            drawn,
+            multiprocessors: words.number("on")?,
             heads,
             heads_k,
             layout: words.optional(layouts(), |layout| layout.to_string()).unwrap_or(Layout::Bshd),
@@ -208,7 +207,7 @@ impl FromStr for FuzzCase {
             deterministic: words.flag("deterministic"),
             twice: words.flag("twice"),
             seed: words.number("seed")?.unwrap_or(0),
-            machine: words.machine()?,
+            capability: words.number("sm")?,
         };
         match (words.0.first(), case.complaint()) {
             (Some(word), _) => Err(format!("`{word}` is no word of a case, or stands there twice")),
@@ -240,18 +239,33 @@ fn layouts() -> impl Iterator<Item = Layout> {
     plain.into_iter().chain(parts)
 }
 
-/// Lengths by sequence; one stands for all where they are equal.
-fn sequences(batch: usize, queries: &[usize], keys: &[usize], lengths: Lengths) -> Result<Vec<(usize, usize)>, String> {
+/// Lengths by sequence; one stands for all where they are equal, and a list may be repeated.
+fn sequences(
+    batch: usize,
+    times: usize,
+    queries: &[usize],
+    keys: &[usize],
+    lengths: Lengths,
+) -> Result<Vec<(usize, usize)>, String> {
     if batch > MOST_SEQUENCES {
         return Err(format!("`b{batch}` is more than {MOST_SEQUENCES} sequences"));
     }
-    if lengths == Lengths::Uniform && queries.len() == 1 && keys.len() == 1 {
+    if lengths == Lengths::Uniform && queries.len() == 1 && keys.len() == 1 && times > 0 && batch.is_multiple_of(times) {
         return Ok(vec![(queries[0], keys[0]); batch]);
     }
-    if queries.len() != batch || keys.len() != batch {
-        return Err(format!("`b{batch}` has {} lengths in `sq` and {} in `sk`", queries.len(), keys.len()));
+    if queries.len().checked_mul(times) != Some(batch) || queries.len() != keys.len() {
+        return Err(format!("`b{batch}` has {} lengths in `sq` and {} in `sk`, {times} times", queries.len(), keys.len()));
     }
-    Ok(queries.iter().copied().zip(keys.iter().copied()).collect())
+    Ok(queries.iter().copied().zip(keys.iter().copied()).collect::<Vec<_>>().repeat(times))
+}
+
+/// Lengths that are named by what drew them.
+fn drawn_sequences(batch: usize, drawn: DrawnLengths) -> Result<Vec<(usize, usize)>, String> {
+    let DrawnLengths { low, high, seed } = drawn;
+    if batch > MOST_SEQUENCES || low > high || seed != batch as u64 {
+        return Err(format!("`s{low}..{high}#{seed}` draws no lengths for `b{batch}`: the number after `#` is that of the sequences"));
+    }
+    Ok(Problem::encoder(batch, low, high, 1, 1).sequences)
 }
 
 /// The words not yet understood.
@@ -298,6 +312,16 @@ impl<'a> Words<'a> {
         lengths.map_err(|_| format!("`{prefix}{list}` is no list of lengths, as `{prefix}15+88` is"))
     }
 
+    /// `s4..128#64`.
+    fn drawn_lengths(&mut self) -> Result<Option<DrawnLengths>, String> {
+        let Some(rest) = self.rest_of("s", |rest| rest.contains("..")) else { return Ok(None) };
+        let parts = rest.split_once("..").and_then(|(low, rest)| Some((low, rest.split_once('#')?)));
+        let drawn = parts.and_then(|(low, (high, seed))| {
+            Some(DrawnLengths { low: low.parse().ok()?, high: high.parse().ok()?, seed: seed.parse().ok()? })
+        });
+        drawn.map(Some).ok_or_else(|| format!("`s{rest}` draws no lengths, as `s4..128#64` does"))
+    }
+
     fn scale(&mut self) -> Result<Scale, String> {
         let plain = [Scale::Zero, Scale::Quarter, Scale::One];
         if let Some(scale) = self.optional(plain, |scale| scale.to_string().trim().to_owned()) {
@@ -312,16 +336,6 @@ impl<'a> Words<'a> {
         let given = self.optional([Descales::Uniform, Descales::ByHead], |descales| descales.word().trim().to_owned());
         given.or((dtype == Dtype::Fp8).then_some(Descales::Absent))
     }
-
-    /// `on-sm90x4`.
-    fn machine(&mut self) -> Result<Option<Machine>, String> {
-        let Some(rest) = self.rest_of("on-sm", |_| true) else { return Ok(None) };
-        let machine = rest.split_once('x').and_then(|(capability, multiprocessors)| {
-            let machine = Machine { capability: capability.parse().ok()?, multiprocessors: multiprocessors.parse().ok()? };
-            (machine.multiprocessors > 0).then_some(machine)
-        });
-        machine.map(Some).ok_or_else(|| format!("`on-sm{rest}` does not name an emulated device, as `on-sm90x4` does: sm90 with 4 multiprocessors"))
-    }
 }
 
 #[cfg(test)]
@@ -332,9 +346,17 @@ mod tests {
     fn the_issues_reproducer_is_read_whatever_the_order_of_its_words() {
         let case: FuzzCase = "fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal seed0".parse().expect("it reads");
         assert_eq!(case.problem.sequences, [(15, 5), (88, 15)]);
-        assert_eq!((case.head_dim, case.causal, case.machine), (208, true, None));
+        assert_eq!((case.head_dim, case.causal, case.capability), (208, true, None));
         let short: FuzzCase = "cu_seqlens sk5+15 sq15+88 h3/3 b2 causal bf16 hdim208 fwd".parse().expect("it reads");
         assert_eq!(short, case);
+    }
+
+    #[test]
+    fn names_of_check_s_own_cases_are_read_too() {
+        for name in ["b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16", "b64 h12/4 s4..128#64 causal cu_seqlens bshd normal"] {
+            let case: FuzzCase = format!("fwd hdim64 bf16 {name}").parse().expect("it reads");
+            assert_eq!(case.problem.name(true), name);
+        }
     }
 
     #[test]
@@ -345,8 +367,8 @@ mod tests {
         for (more, expected) in [
             ("whole", "`whole`"),
             ("full", "`full`"),
-            ("on-sm90", "`on-sm90`"),
-            ("on-sm90x0", "`on-sm90x0`"),
+            ("on0", "no multiprocessor"),
+            ("x2", "2 times"),
             ("scale3", "`scale3`"),
             ("splits1000", "1000 splits"),
             ("descale", "fp8"),

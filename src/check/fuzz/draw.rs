@@ -2,7 +2,7 @@
 //! distribution leans to what breaks kernels; docs/decisions.md says why it is as it is.
 
 use super::{
-    case::{ALL_INPUTS, Entry, FuzzCase, Machine, PARTS, Workspace},
+    case::{ALL_INPUTS, Entry, FuzzCase, PARTS, Workspace},
     scope::{Point, Scope, ScopeDevice},
 };
 use crate::{
@@ -115,6 +115,7 @@ impl Drawer {
         problem.scale = scale(rng);
         problem.lse = entry == Entry::Bwd || !once_in(rng, 4);
         let descales = weighted(rng, &[(1, Descales::Absent), (1, Descales::Uniform), (2, Descales::ByHead)]);
+        problem.multiprocessors = (!on_gpu).then_some(multiprocessors as usize);
         problem.fp8 = (dtype == Dtype::Fp8).then_some(descales);
         let workspace = match entry {
             Entry::Fwd => weighted(rng, &[(5, Workspace::Asked), (4, Workspace::None), (1, Workspace::Short)]),
@@ -133,7 +134,7 @@ impl Drawer {
             deterministic: entry == Entry::Bwd && once_in(rng, 3),
             twice: once_in(rng, if on_gpu { 2 } else { 8 }),
             seed: rng.random_range(0..1_000_000),
-            machine: (!on_gpu).then_some(Machine { capability, multiprocessors }),
+            capability: (!on_gpu).then_some(capability),
         };
         debug_assert_eq!(case.complaint(), None);
         case

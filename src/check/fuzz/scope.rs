@@ -1,9 +1,13 @@
 //! What a fuzzing run may call: the kernels that the library holds, those of them that are wanted, and the device.
 
-use super::case::{Entry, FuzzCase, Machine};
+use super::case::{Entry, FuzzCase};
 use crate::{
-    check::place::Side,
-    device::DeviceKind,
+    check::{
+        Number,
+        arithmetic::{Arithmetic, Sums},
+        place::Side,
+    },
+    device::{DEFAULT_MULTIPROCESSORS, DeviceKind},
     grid::{Dtype, Kind, Target, Variant},
     plan::{self, Limits},
 };
@@ -82,19 +86,24 @@ impl Scope {
         points
     }
 
-    /// The device that a case runs on.
-    pub fn machine(&self, case: &FuzzCase) -> Machine {
-        match (self.device, case.machine) {
-            (ScopeDevice::Gpu { capability, multiprocessors }, _) => Machine { capability, multiprocessors },
-            (ScopeDevice::Emulator, Some(machine)) => machine,
+    /// The compute capability of the device that a case runs on.
+    pub fn capability(&self, case: &FuzzCase) -> u32 {
+        match (self.device, case.capability) {
+            (ScopeDevice::Gpu { capability, .. }, _) | (ScopeDevice::Emulator, Some(capability)) => capability,
             (ScopeDevice::Emulator, None) => {
                 let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
-                let same = |v: &&Variant| {
-                    (v.kind, v.head_dim, v.dtype, v.causal) == (kind, case.head_dim, case.dtype, case.causal)
-                };
-                let newest = self.held.iter().filter(same).map(|v| v.target).max();
-                Machine { capability: newest.unwrap_or(Target::Sm80).compute_capability(), multiprocessors: DEFAULT_MULTIPROCESSORS }
+                let wanted = (kind, case.head_dim, case.dtype, case.causal);
+                let newest = self.held.iter().filter(|v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted).map(|v| v.target).max();
+                newest.unwrap_or(Target::Sm80).compute_capability()
             }
+        }
+    }
+
+    /// The multiprocessors of that device.
+    fn multiprocessors(&self, case: &FuzzCase) -> usize {
+        match self.device {
+            ScopeDevice::Gpu { multiprocessors, .. } => multiprocessors as usize,
+            ScopeDevice::Emulator => case.problem.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS),
         }
     }
 
@@ -113,19 +122,26 @@ impl Scope {
 
     /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.
     pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
-        let capability = self.machine(case).capability;
+        let capability = self.capability(case);
         self.candidates(Kind::Fwd, case, capability).any(|variant| !plan::needs_tma(*variant))
+    }
+
+    /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.
+    pub fn arithmetic(&self, case: &FuzzCase) -> Arithmetic {
+        let kinds = self.candidates(Kind::Fwd, case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
+        let truncated = kinds.filter(|arithmetic| arithmetic.sums == Sums::Truncated).last();
+        truncated.unwrap_or_else(|| Number::of(case.dtype).into())
     }
 
     /// Whether the library holds any kernel for a case.
     pub fn holds(&self, case: &FuzzCase) -> bool {
         let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
-        self.candidates(kind, case, self.machine(case).capability).next().is_some()
+        self.candidates(kind, case, self.capability(case)).next().is_some()
     }
 
     /// The kind of kernel that computes a case, by the dispatcher's rules; `split` where it has asked for a workspace and got it.
     pub fn path(&self, case: &FuzzCase, split: bool) -> Kind {
-        let Machine { capability, multiprocessors } = self.machine(case);
+        let (capability, multiprocessors) = (self.capability(case), self.multiprocessors(case));
         match (case.entry, split) {
             (Entry::Bwd, _) => Kind::Bwd,
             (Entry::Fwd, true) => Kind::FwdSplit,
@@ -133,7 +149,7 @@ impl Scope {
                 let queries = case.problem.rows(Side::Query).bound;
                 let blocks = queries.div_ceil(SHORT_ROWS) * case.problem.heads * case.problem.sequences.len();
                 let wide = case.head_dim > 192 && case.problem.rows(Side::Key).bound < 512;
-                let little = blocks <= multiprocessors as usize && queries > 0 && !wide;
+                let little = blocks <= multiprocessors && queries > 0 && !wide;
                 if little && self.candidates(Kind::FwdShort, case, capability).next().is_some() {
                     Kind::FwdShort
                 } else {
@@ -146,9 +162,6 @@ impl Scope {
 
 /// Queries of a block of `fwd_short`, as the dispatcher counts them.
 const SHORT_ROWS: usize = 64;
-
-/// Multiprocessors of an emulated device that a case does not name.
-const DEFAULT_MULTIPROCESSORS: u32 = 5;
 
 /// Shared memory that a block may have, where it is no target of the grid.
 fn shared_memory_limit(capability: u32) -> u32 {
