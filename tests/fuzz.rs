@@ -98,7 +98,11 @@ fn a_key_missed_at_a_tiles_border_is_found_and_shrunk_to_the_border() {
 
 #[test]
 fn memory_written_beside_outputs_or_in_inputs_and_unequal_bits_are_found() {
-    for (fault, said) in [("beyond", "memory that is no part of it was written"), ("input", "wrote to its input `q`"), ("race", "gave other bits in `o`")] {
+    for (fault, said) in [
+        ("beyond", "memory that is no part of it was written"),
+        ("input", "wrote to its input `q`"),
+        ("race", "gave other bits in `o`"),
+    ] {
         let failures = failures(fault);
         let message = smallest(&failures).1;
         assert!(message.contains(said), "{fault}: {message}");
@@ -121,7 +125,10 @@ fn a_run_ends_when_its_time_is_up_and_its_results_count() {
 #[test]
 fn what_cannot_be_called_is_bad_usage() {
     mock("", &["--fuzz-case", "fwd hdim16"]).assert().code(2).stderr(contains("a dtype"));
-    mock("", &["--fuzz-case", "fwd hdim16 fp16 b1 h1/1 sq1 sk1 full"]).assert().code(2).stderr(contains("no kernel that is selected"));
+    mock("", &["--fuzz-case", "fwd hdim16 fp16 b1 h1/1 sq1 sk1 full"])
+        .assert()
+        .code(2)
+        .stderr(contains("no kernel that is selected"));
     mock("", &["--fuzz", "3", "--thorough"]).assert().code(2);
     mock("", &["--seconds", "3"]).assert().code(2);
     mock("", &["--fuzz", "0"]).assert().code(2);
@@ -129,12 +136,15 @@ fn what_cannot_be_called_is_bad_usage() {
 
 /// `kgen check` of emulated kernels of head dim 64, with the emulator kept between runs of the tests.
 fn emulated(args: &[&str]) -> Command {
+    emulated_without_shape(&[&["--dtype", "bf16,fp8", "--causal", "--head-dim", "64"], args].concat())
+}
+
+fn emulated_without_shape(args: &[&str]) -> Command {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-cache");
     std::fs::create_dir_all(&cache).expect("it is writable");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache);
-    command.args(["check", "--device", "emulator", "--dtype", "bf16,fp8", "--causal", "--head-dim", "64"]);
-    command.args(args).timeout(Duration::from_secs(600));
+    command.args(["check", "--device", "emulator"]).args(args).timeout(Duration::from_secs(600));
     command
 }
 
@@ -153,7 +163,19 @@ fn a_tail_that_is_not_masked_is_found_and_shrunk() {
     let folder = tempfile::tempdir().expect("a folder");
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(ROOT).join("templates"), &templates);
-    let kernel = templates.join("flash/hopper/mask.tera");
+    let kernel = templates.join("flash/fwd_sm80.cu.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
-    println!("{text}");
+    let broken = text.replace("mask(s, keys.rows - tile * BLOCK_N", "mask(s, keys.rows + 1 - tile * BLOCK_N");
+    assert_ne!(text, broken, "the template no longer holds what this test breaks");
+    std::fs::write(&kernel, broken).expect("the copy is writable");
+    let templates = templates.to_str().expect("a readable path");
+    let args = ["--templates", templates, "--fuzz", "120", "--kind", "fwd", "--target", "sm80"];
+    let report = json(&mut emulated(&args), 1);
+    let failures = report["failures"].as_array().expect("an array");
+    let (case, message) = smallest(failures);
+    assert!(case.contains(" b1 h1/1 ") && case.len() < 120, "{case}");
+    assert!(message.contains("elements are wrong"), "{message}");
+    let again = ["--templates", templates, "--kind", "fwd", "--target", "sm80", "--fuzz-case", &case];
+    emulated_without_shape(&again).assert().code(1).stdout(contains(&case));
+    emulated_without_shape(&["--kind", "fwd", "--target", "sm80", "--fuzz-case", &case]).assert().success();
 }

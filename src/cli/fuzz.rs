@@ -55,6 +55,9 @@ const CALL_LIMIT: Duration = Duration::from_secs(120);
 /// How often a run without a terminal says how far it is.
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
+/// Characters of a call's name while the run goes on; the report has all of it.
+const LONGEST_NAME: usize = 120;
+
 impl FuzzArgs {
     /// Whether calls are asked for in place of the fixed cases.
     pub fn is_asked(&self) -> bool {
@@ -130,7 +133,9 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
     match calls {
         Calls::Drawn { .. } if on_emulator && selection.is_empty() => {
             let dims = EMULATED_HEAD_DIMS.map(|dim| dim.to_string()).join(" and ");
-            ui::note(&format!("head dims {dims} alone, for the emulator has to compile them; `--all` or `--head-dim` says otherwise"));
+            ui::note(&format!(
+                "head dims {dims} alone, for the emulator has to compile them; `--all` or `--head-dim` says otherwise"
+            ));
             select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.into(), ..Selection::default() })
         }
         Calls::Drawn { .. } => selection.resolve(grid),
@@ -185,7 +190,8 @@ fn emulator_library(
 ) -> Result<(PathBuf, Scope), CliError> {
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
-        let helpers = workshop.grid.variants().into_iter().filter(|variant| !variant.kind.has_shape() && !wanted.contains(variant));
+        let helpers =
+            workshop.grid.variants().into_iter().filter(|variant| !variant.kind.has_shape() && !wanted.contains(variant));
         held.extend(helpers);
     }
     held.sort_unstable_by_key(Variant::name);
@@ -258,7 +264,12 @@ impl FuzzObserver for Watch<'_> {
 
     fn failed(&self, number: u64, case: &FuzzCase, message: &str) {
         let first = message.lines().next().unwrap_or_default();
-        let line = format!("{} `{case}`: {first}", style("fail").red().for_stderr());
+        let mut name = case.to_string();
+        if let Some((end, _)) = name.char_indices().nth(LONGEST_NAME) {
+            name.truncate(end);
+            name += "…";
+        }
+        let line = format!("{} `{name}`: {first}", style("fail").red().for_stderr());
         self.progress.finish(&format!("call {number}"), Some(&line), true);
     }
 
@@ -300,7 +311,8 @@ fn describe(report: &Report, device: DeviceKind) -> String {
         }
         let _ = writeln!(text, "  kgen check --device {device} --fuzz-case '{}'", failure.smallest());
     }
-    let [calls, passed, refused] = [|row: &Row| row.calls, |row: &Row| row.passed, |row: &Row| row.refused].map(|of| report.total(of));
+    let [calls, passed, refused] =
+        [|row: &Row| row.calls, |row: &Row| row.passed, |row: &Row| row.refused].map(|of| report.total(of));
     let ended = match report.ended {
         Ended::Done => String::new(),
         Ended::TimeUp => format!(" of {}: the time was up", report.asked),

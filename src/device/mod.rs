@@ -16,8 +16,10 @@ mod nvml;
 mod schedule;
 mod stopwatch;
 
-pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
 pub(crate) use abi::code_word;
+pub use abi::{
+    BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, FwdParams, Params, Strides,
+};
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
@@ -164,11 +166,7 @@ impl DeviceError {
     pub fn blames_kernel(&self) -> bool {
         matches!(
             self,
-            Self::Launcher { .. }
-                | Self::Fault(_)
-                | Self::Violation(_)
-                | Self::InputWritten(_)
-                | Self::WorkspaceExceeded(_)
+            Self::Launcher { .. } | Self::Fault(_) | Self::Violation(_) | Self::InputWritten(_) | Self::WorkspaceExceeded(_)
         )
     }
 }

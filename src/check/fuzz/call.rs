@@ -249,7 +249,8 @@ fn compare(
             let bound = BEYOND_V * f64::from(largest) * f64::from(problem.factors(sequence, head / group)[2]);
             for row in 0..rows {
                 let masked = keys == 0 || (causal && row + 1 + keys <= rows);
-                let known = sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
+                let known =
+                    sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
                 for d in 0..head_dim {
                     let got = f64::from(number.of_output().widen(image_o.bits(start + d as i64) as u16));

@@ -169,13 +169,13 @@ impl FromStr for FuzzCase {
         let batch: usize = words.number("b")?.ok_or("no batch: say for example `b2`")?;
         let times = words.number("x")?.unwrap_or(1);
         let heads = words.rest_of("h", |rest| rest.contains('/')).ok_or("no heads: say for example `h8/2`")?;
-        let (heads, heads_k) = heads.split_once('/').and_then(|(q, k)| Some((q.parse().ok()?, k.parse().ok()?))).ok_or_else(|| {
-            format!("`h{heads}` does not say query and key heads, as `h8/2` does")
-        })?;
-        let lengths = words.optional(
-            [Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedUsed],
-            |lengths| lengths.word().trim().to_owned(),
-        );
+        let (heads, heads_k) = heads
+            .split_once('/')
+            .and_then(|(q, k)| Some((q.parse().ok()?, k.parse().ok()?)))
+            .ok_or_else(|| format!("`h{heads}` does not say query and key heads, as `h8/2` does"))?;
+        let lengths = words.optional([Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedUsed], |lengths| {
+            lengths.word().trim().to_owned()
+        });
         let lengths = lengths.unwrap_or(Lengths::Uniform);
         let (sequences, drawn) = match words.drawn_lengths()? {
             Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
@@ -263,7 +263,9 @@ fn sequences(
 fn drawn_sequences(batch: usize, drawn: DrawnLengths) -> Result<Vec<(usize, usize)>, String> {
     let DrawnLengths { low, high, seed } = drawn;
     if batch > MOST_SEQUENCES || low > high || seed != batch as u64 {
-        return Err(format!("`s{low}..{high}#{seed}` draws no lengths for `b{batch}`: the number after `#` is that of the sequences"));
+        return Err(format!(
+            "`s{low}..{high}#{seed}` draws no lengths for `b{batch}`: the number after `#` is that of the sequences"
+        ));
     }
     Ok(Problem::encoder(batch, low, high, 1, 1).sequences)
 }
@@ -329,7 +331,9 @@ impl<'a> Words<'a> {
         }
         let Some(number) = self.rest_of("scale", |_| true) else { return Ok(Scale::Usual) };
         let thousandths = number.strip_suffix("/1000").and_then(|digits| digits.parse().ok());
-        thousandths.map(Scale::Thousandths).ok_or_else(|| format!("`scale{number}` is none of `scale0`, `scale1/4`, `scale1`, `scale173/1000`"))
+        thousandths
+            .map(Scale::Thousandths)
+            .ok_or_else(|| format!("`scale{number}` is none of `scale0`, `scale1/4`, `scale1`, `scale173/1000`"))
     }
 
     fn descales(&mut self, dtype: Dtype) -> Option<Descales> {
@@ -344,7 +348,8 @@ mod tests {
 
     #[test]
     fn the_issues_reproducer_is_read_whatever_the_order_of_its_words() {
-        let case: FuzzCase = "fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal seed0".parse().expect("it reads");
+        let case: FuzzCase =
+            "fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal seed0".parse().expect("it reads");
         assert_eq!(case.problem.sequences, [(15, 5), (88, 15)]);
         assert_eq!((case.head_dim, case.causal, case.capability), (208, true, None));
         let short: FuzzCase = "cu_seqlens sk5+15 sq15+88 h3/3 b2 causal bf16 hdim208 fwd".parse().expect("it reads");
@@ -353,7 +358,9 @@ mod tests {
 
     #[test]
     fn names_of_check_s_own_cases_are_read_too() {
-        for name in ["b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16", "b64 h12/4 s4..128#64 causal cu_seqlens bshd normal"] {
+        for name in
+            ["b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16", "b64 h12/4 s4..128#64 causal cu_seqlens bshd normal"]
+        {
             let case: FuzzCase = format!("fwd hdim64 bf16 {name}").parse().expect("it reads");
             assert_eq!(case.problem.name(true), name);
         }

@@ -194,10 +194,10 @@ impl Drawer {
         }
         while costs(&sequences, heads, heads_k, head_dim).exceed(budget) {
             let longest = sequences.iter().map(|s| s.0.max(s.1)).max().unwrap_or(0);
-            if sequences.len() > 1 && once_in(rng, 2) {
+            if sequences.len() > 2 && once_in(rng, 2) {
                 let kept = sequences.len() - sequences.len().div_ceil(4);
                 sequences.truncate(kept);
-            } else if heads > 1 && once_in(rng, 2) {
+            } else if heads > 3 && once_in(rng, 3) {
                 (heads, heads_k) = fewer_heads(heads, heads_k);
             } else if longest > 1 {
                 for (queries, keys) in &mut sequences {
@@ -295,7 +295,9 @@ fn sequences(rng: &mut Rng, style: Style, causal: bool, on_gpu: bool) -> Vec<(us
             let queries = pick(rng, &[1, 1, 1, 2, 3, 8, 17]);
             let sequences = count(rng, if on_gpu { 32 } else { 3 });
             let same = once_in(rng, 3).then(|| rng.random_range(1..=longest));
-            let keys = |rng: &mut Rng| same.unwrap_or_else(|| if once_in(rng, 6) { rng.random_range(0..40) } else { rng.random_range(1..=longest) });
+            let keys = |rng: &mut Rng| {
+                same.unwrap_or_else(|| if once_in(rng, 6) { rng.random_range(0..40) } else { rng.random_range(1..=longest) })
+            };
             (0..sequences).map(|_| (queries, keys(rng))).collect()
         }
         Style::Long => {
@@ -351,4 +353,108 @@ fn scale(rng: &mut Rng) -> Scale {
     let odd = pick(rng, &[1, 17, 83, 173, 333, 700]);
     let scales = [(14, Scale::Usual), (1, Scale::Zero), (1, Scale::Quarter), (1, Scale::One), (2, Scale::Thousandths(odd))];
     weighted(rng, &scales)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::place::Side,
+        grid::{Kind, Target, Variant},
+    };
+    use std::collections::HashSet;
+
+    /// Every kind, dtype and mask of some head dims, for all targets or a Hopper GPU.
+    fn scope(device: ScopeDevice) -> Scope {
+        let grid = crate::grid::Grid::builtin();
+        let held: Vec<Variant> = grid.variants().iter().filter(|v| [0, 64, 80, 256].contains(&v.head_dim)).copied().collect();
+        Scope { wanted: held.clone(), held, device }
+    }
+
+    const HOPPER: ScopeDevice = ScopeDevice::Gpu { capability: 90, multiprocessors: 132 };
+
+    fn drawn(device: ScopeDevice, calls: u64) -> Vec<FuzzCase> {
+        let drawer = Drawer::new(&scope(device), 3);
+        (0..calls).map(|number| drawer.draw(number)).collect()
+    }
+
+    #[test]
+    fn every_drawn_call_is_one_and_its_name_reads_as_the_same_call() {
+        for device in [HOPPER, ScopeDevice::Emulator] {
+            for case in drawn(device, 3000) {
+                assert_eq!(case.complaint(), None, "{case}");
+                assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_hangs_on_the_runs_seed_and_its_number_alone() {
+        let scope = scope(ScopeDevice::Emulator);
+        let (one, same, other) = (Drawer::new(&scope, 3), Drawer::new(&scope, 3), Drawer::new(&scope, 4));
+        let backwards: Vec<FuzzCase> = (0..50).rev().map(|number| one.draw(number)).collect();
+        for (number, case) in (0..50).rev().zip(&backwards) {
+            assert_eq!(same.draw(number), *case);
+        }
+        assert_eq!(backwards.iter().map(FuzzCase::to_string).collect::<HashSet<_>>().len(), 50);
+        assert_ne!(other.draw(7), one.draw(7));
+    }
+
+    #[test]
+    fn everything_that_can_be_asked_of_the_library_is_asked() {
+        for device in [HOPPER, ScopeDevice::Emulator] {
+            let point = |case: &FuzzCase| (case.entry.word(), case.head_dim, case.dtype, case.causal, case.capability);
+            let asked: HashSet<_> = drawn(device, 3000).iter().map(point).collect();
+            for p in scope(device).points() {
+                let capability = (device == ScopeDevice::Emulator).then_some(p.capability);
+                assert!(asked.contains(&(p.entry.word(), p.head_dim, p.dtype, p.causal, capability)), "{p:?}");
+            }
+        }
+        let capabilities: HashSet<_> = drawn(ScopeDevice::Emulator, 300).iter().map(|case| case.capability).collect();
+        assert_eq!(capabilities.len(), Target::ALL.len());
+    }
+
+    #[test]
+    fn every_layout_way_of_lengths_contents_and_ratio_comes_up() {
+        for device in [HOPPER, ScopeDevice::Emulator] {
+            let cases = drawn(device, 4000);
+            let words: HashSet<String> =
+                cases.iter().flat_map(|case| case.to_string().split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
+            for word in "cu_seqlens seqused cu_seqlens_q+seqused_k cu_seqlens+seqused bshd bhsd padded unaligned reversed unaligned-q-start \
+                         unaligned-dv-batch normal one-hot constant widest large rising low falling scale0 scale1/4 scale1 scale83/1000 no-lse \
+                         descale descale-by-head no-workspace short-workspace splits7 totals deterministic twice"
+                .split_whitespace()
+            {
+                assert!(words.contains(word), "{device:?} {word}");
+            }
+            let ratios: HashSet<usize> = cases.iter().map(|case| case.problem.heads / case.problem.heads_k).collect();
+            assert!(ratios.is_superset(&[1, 2, 3, 4, 5, 6, 7, 8, 12, 16].into()), "{ratios:?}");
+            let lengths: HashSet<usize> = cases.iter().flat_map(|case| case.problem.used_rows(Side::Query)).collect();
+            assert!(lengths.is_superset(&[0, 1, 63, 64, 65, 127, 128, 129].into()));
+        }
+    }
+
+    #[test]
+    fn a_good_part_of_the_calls_gives_every_multiprocessor_several_unlike_pieces() {
+        let several = |case: &&FuzzCase, multiprocessors: usize| {
+            let pieces = case.problem.heads * case.problem.sequences.iter().map(|s| s.0.div_ceil(128)).sum::<usize>();
+            let lengths: HashSet<_> = case.problem.sequences.iter().collect();
+            pieces >= 3 * multiprocessors && lengths.len() > 2
+        };
+        let on_gpu = drawn(HOPPER, 1000);
+        assert!(on_gpu.iter().filter(|case| several(case, 132)).count() > 150);
+        let emulated = drawn(ScopeDevice::Emulator, 1000);
+        let count = emulated.iter().filter(|case| several(case, case.problem.multiprocessors.expect("it is drawn"))).count();
+        assert!(count > 300, "{count}");
+    }
+
+    #[test]
+    fn the_kinds_of_kernels_all_have_their_share() {
+        let scope = scope(HOPPER);
+        let cases = drawn(HOPPER, 2000);
+        let short = cases.iter().filter(|case| scope.path(case, false) == Kind::FwdShort).count();
+        let backward = cases.iter().filter(|case| case.entry == Entry::Bwd).count();
+        let fp8 = cases.iter().filter(|case| case.dtype == Dtype::Fp8).count();
+        assert!(short > 100 && backward > 400 && fp8 > 300, "{short} {backward} {fp8}");
+    }
 }

@@ -93,7 +93,8 @@ impl Scope {
             (ScopeDevice::Emulator, None) => {
                 let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
                 let wanted = (kind, case.head_dim, case.dtype, case.causal);
-                let newest = self.held.iter().filter(|v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted).map(|v| v.target).max();
+                let newest =
+                    self.held.iter().filter(|v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted).map(|v| v.target).max();
                 newest.unwrap_or(Target::Sm80).compute_capability()
             }
         }

@@ -63,7 +63,14 @@ fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     for (from, to) in [(0, count / 2), (count / 2, count), (0, count * 3 / 4), (count / 4, count)] {
         offer(&|c| c.problem.sequences = c.problem.sequences[from..to].to_vec());
     }
-    for (heads, heads_k) in [(1, 1), (heads / heads_k, 1), (heads_k, heads_k), (heads / 2, heads_k), (heads / 2, heads_k / 2), (heads - heads / heads_k, heads_k - 1)] {
+    for (heads, heads_k) in [
+        (1, 1),
+        (heads / heads_k, 1),
+        (heads_k, heads_k),
+        (heads / 2, heads_k),
+        (heads / 2, heads_k / 2),
+        (heads - heads / heads_k, heads_k - 1),
+    ] {
         if heads > 0 && heads_k > 0 {
             offer(&|c| (c.problem.heads, c.problem.heads_k) = (heads, heads_k));
         }
@@ -74,12 +81,21 @@ fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
         }
     }
     plainer(case, &mut offer);
-    let to_each = |change: fn(usize) -> usize| move |c: &mut FuzzCase| c.problem.sequences.iter_mut().for_each(|s| *s = (change(s.0), change(s.1)));
+    let to_each = |change: fn(usize) -> usize| {
+        move |c: &mut FuzzCase| c.problem.sequences.iter_mut().for_each(|s| *s = (change(s.0), change(s.1)))
+    };
     offer(&to_each(|rows| rows / 2));
     offer(&to_each(|rows| rows * 3 / 4));
     offer(&to_each(|rows| rows / 16 * 16));
     if count <= 24 {
-        let shorter: [fn(usize) -> usize; 6] = [|_| 0, |rows| rows.min(1), |rows| rows / 2, |rows| rows * 3 / 4, |rows| rows.saturating_sub(8), |rows| rows.saturating_sub(1)];
+        let shorter: [fn(usize) -> usize; 6] = [
+            |_| 0,
+            |rows| rows.min(1),
+            |rows| rows / 2,
+            |rows| rows * 3 / 4,
+            |rows| rows.saturating_sub(8),
+            |rows| rows.saturating_sub(1),
+        ];
         for change in shorter {
             if case.problem.lengths == Lengths::Uniform {
                 offer(&|c| c.problem.sequences.iter_mut().for_each(|s| s.0 = change(s.0)));
