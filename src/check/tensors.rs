@@ -289,7 +289,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             }
         }
         Inputs::Crossing => {
-            fill_normal(into, rng);
+            source.fill_normal(into);
             match at.tensor {
                 // Rows a thread holds two of, 8 apart, and its neighbours' cross each other.
                 Tensor::Q => {

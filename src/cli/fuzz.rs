@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     check::fuzz::{self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice},
-    device::{DeviceKind, EmulatorKit, GpuFacts, launchers_in},
+    device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
     grid::{Grid, Kind, Selection, Variant},
     toolchain::{Cancel, cache_dir, host_compiler},
 };
@@ -200,17 +200,17 @@ fn emulator_library(
     let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
     let host = host_compiler()?;
-    let environment = |error: &dyn std::fmt::Display| CliError::Environment(error.to_string());
+    let made = |error| match error {
+        KitError::Interrupted => CliError::Interrupted,
+        other => CliError::Environment(other.to_string()),
+    };
     let (include, emulator) = (workshop.templates.include_files(), workshop.templates.emulator_files());
-    let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host.path, &host.version).map_err(|e| environment(&e))?;
+    let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host.path, &host.version, cancel).map_err(made)?;
     let progress = Progress::new(format, "compiling for the emulator");
     progress.expect(kernels.len() + 1);
     let compiled = |name: &str| progress.finish(name, None, false);
-    let pool = ThreadPoolBuilder::new().num_threads(jobs).build().map_err(|e| environment(&e))?;
-    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(|e| environment(&e))?;
-    if cancel.requested() {
-        return Err(CliError::Interrupted);
-    }
+    let pool = ThreadPoolBuilder::new().num_threads(jobs).build().map_err(|e| CliError::Environment(e.to_string()))?;
+    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)?;
     Ok((library, Scope { held, wanted, device: ScopeDevice::Emulator }))
 }
 

@@ -16,7 +16,7 @@ use crate::{
         reference::SampledReference,
         tensors::{Source, Tensors},
     },
-    device::{self, Device, DeviceError, Image, Outputs, Params},
+    device::{self, Device, DeviceError, Image, Outputs, Params, Schedule},
     grid::Kind,
 };
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
 /// Runs the call, twice where the case says so.
 fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut dyn Device) -> Result<CallResult, DeviceError> {
     let wrong = |message| Ok(CallResult::Failed { message, fatal: false });
-    let outputs = match (device.run(&drawn.call, case.seed), refusal) {
+    let outputs = match (device.run(&drawn.call, Schedule::shuffled(case.seed)), refusal) {
         (Err(DeviceError::Launcher { code, .. }), Some(refusal)) if code == refusal.code => {
             let word = device::code_word(code);
             return Ok(CallResult::Refused { reason: format!("{word}: {}", refusal.reason) });
@@ -136,14 +136,15 @@ fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut d
     if let Some(complaint) = comparison.complaint {
         return wrong(complaint);
     }
-    if case.twice {
-        let again = device.run(&drawn.call, !case.seed)?;
+    if let Some(order) = case.again.filter(|_| device.order_matters()) {
+        let again = device.run(&drawn.call, Schedule { seed: !case.seed, order })?;
         let may_differ = |name: &str| name == "workspace" || drawn.may_differ.contains(&name);
         let differs = outputs.0.iter().zip(&again.0).find(|((name, first), (_, second))| !may_differ(name) && first != second);
         if let Some(((name, _), _)) = differs {
             return wrong(format!("a second run of the same inputs gave other bits in `{name}`: threads race"));
         }
-        if let Some(complaint) = judge(drawn, &again).complaint.filter(|_| !drawn.may_differ.is_empty()) {
+        // What differs is judged again, and so is what lies around a workspace.
+        if let Some(complaint) = (again != outputs).then(|| judge(drawn, &again).complaint).flatten() {
             return wrong(format!("in a second run: {complaint}"));
         }
     }

@@ -7,7 +7,10 @@ use super::super::{
     descale::Descales,
     problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
 };
-use crate::grid::{Dtype, check_head_dim};
+use crate::{
+    device::Order,
+    grid::{Dtype, check_head_dim},
+};
 use std::{fmt, str::FromStr};
 
 /// Which function of `kgen.h` is called.
@@ -81,8 +84,8 @@ pub struct FuzzCase {
     pub totals: bool,
     /// Asks for the same bits from the same inputs. Backward only.
     pub deterministic: bool,
-    /// Runs the call again and compares the bits.
-    pub twice: bool,
+    /// Runs the call again, on the emulator in this order of threads, and compares the bits.
+    pub again: Option<Order>,
     /// Seed of the inputs and of the emulator's order of threads.
     pub seed: u64,
     /// Compute capability of the emulated device, `major * 10 + minor`; a GPU has its own. The problem says how many
@@ -144,10 +147,14 @@ impl fmt::Display for FuzzCase {
             (self.workspace != Workspace::Asked, self.workspace.word()),
             (self.totals, "totals"),
             (self.deterministic, "deterministic"),
-            (self.twice, "twice"),
         ];
         for (_, word) in flags.iter().filter(|(set, _)| *set) {
             write!(f, " {word}")?;
+        }
+        match self.again {
+            None => {}
+            Some(Order::Shuffled) => f.write_str(" twice")?,
+            Some(Order::Priorities { depth }) => write!(f, " priorities:{depth}")?,
         }
         if let Some(capability) = self.capability {
             write!(f, " sm{capability}")?;
@@ -205,7 +212,7 @@ impl FromStr for FuzzCase {
             splits: words.number("splits")?.unwrap_or(0),
             totals: words.flag("totals"),
             deterministic: words.flag("deterministic"),
-            twice: words.flag("twice"),
+            again: words.order()?,
             seed: words.number("seed")?.unwrap_or(0),
             capability: words.number("sm")?,
         };
@@ -218,7 +225,7 @@ impl FromStr for FuzzCase {
 }
 
 /// What tensors may hold, in no order.
-pub(super) const ALL_INPUTS: [Inputs; 8] = [
+pub(super) const ALL_INPUTS: [Inputs; 9] = [
     Inputs::Normal,
     Inputs::OneHot,
     Inputs::Constant,
@@ -227,6 +234,7 @@ pub(super) const ALL_INPUTS: [Inputs; 8] = [
     Inputs::Rising,
     Inputs::Low,
     Inputs::Falling,
+    Inputs::Crossing,
 ];
 
 /// Parts of a tensor's place.
@@ -314,6 +322,14 @@ impl<'a> Words<'a> {
         lengths.map_err(|_| format!("`{prefix}{list}` is no list of lengths, as `{prefix}15+88` is"))
     }
 
+    /// `twice`, or `priorities:3`.
+    fn order(&mut self) -> Result<Option<Order>, String> {
+        match self.take(|word| word.starts_with("priorities")) {
+            Some(order) => order.parse().map(Some),
+            None => Ok(self.flag("twice").then_some(Order::Shuffled)),
+        }
+    }
+
     /// `s4..128#64`.
     fn drawn_lengths(&mut self) -> Result<Option<DrawnLengths>, String> {
         let Some(rest) = self.rest_of("s", |rest| rest.contains("..")) else { return Ok(None) };
@@ -345,6 +361,11 @@ impl<'a> Words<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        check::{Level, Subject, Tiling, cases::forward_fp8_tma},
+        device::DeviceKind,
+        grid::{Kind, Target, Variant},
+    };
 
     #[test]
     fn the_issues_reproducer_is_read_whatever_the_order_of_its_words() {
@@ -375,6 +396,7 @@ mod tests {
             ("whole", "`whole`"),
             ("full", "`full`"),
             ("on0", "no multiprocessor"),
+            ("priorities:x", "`priorities:x`"),
             ("x2", "2 times"),
             ("scale3", "`scale3`"),
             ("splits1000", "1000 splits"),

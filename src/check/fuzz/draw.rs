@@ -10,6 +10,7 @@ use crate::{
         descale::Descales,
         problem::{Inputs, Layout, Lengths, Problem, Scale},
     },
+    device::Order,
     grid::Dtype,
 };
 use rand::{RngExt, SeedableRng};
@@ -132,7 +133,7 @@ impl Drawer {
             splits: if entry == Entry::Fwd { splits } else { 0 },
             totals: rng.random(),
             deterministic: entry == Entry::Bwd && once_in(rng, 3),
-            twice: once_in(rng, if on_gpu { 2 } else { 8 }),
+            again: again(rng, on_gpu),
             seed: rng.random_range(0..1_000_000),
             capability: (!on_gpu).then_some(capability),
         };
@@ -323,6 +324,16 @@ fn lengths(rng: &mut Rng, style: Style, sequences: &[(usize, usize)]) -> Lengths
         _ if equal && !once_in(rng, 4) => Lengths::Uniform,
         _ => weighted(rng, &unequal),
     }
+}
+
+/// On the emulator mostly by priorities, for those reach what chance does not.
+fn again(rng: &mut Rng, on_gpu: bool) -> Option<Order> {
+    if on_gpu {
+        return once_in(rng, 2).then_some(Order::Shuffled);
+    }
+    let depths = [0, 1, 2, 3, 5, 10];
+    let priorities = Order::Priorities { depth: pick(rng, &depths) };
+    weighted(rng, &[(3, None), (1, Some(Order::Shuffled)), (8, Some(priorities))])
 }
 
 /// What the fast path takes, mostly. On a GPU the others may wait for the driver to compile what takes them.

@@ -1,9 +1,12 @@
 //! Makes a failing call smaller for as long as it keeps failing: fewer sequences, heads and rows, plainer everything else.
 
 use super::case::{Entry, FuzzCase, Workspace};
-use crate::check::{
-    descale::Descales,
-    problem::{Inputs, Layout, Lengths, Scale},
+use crate::{
+    check::{
+        descale::Descales,
+        problem::{Inputs, Layout, Lengths, Scale},
+    },
+    device::Order,
 };
 
 /// Calls that shrinking one failure may make.
@@ -133,7 +136,9 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     }
     offer(&|c| c.totals = false);
     offer(&|c| c.deterministic = false);
-    offer(&|c| c.twice = false);
+    offer(&|c| c.again = None);
+    offer(&|c| c.again = c.again.map(|_| Order::Priorities { depth: 0 }));
+    offer(&|c| c.again = c.again.map(|_| Order::Shuffled));
     if case.problem.multiprocessors.is_some() {
         for multiprocessors in [1, 2] {
             offer(&|c| c.problem.multiprocessors = Some(multiprocessors));

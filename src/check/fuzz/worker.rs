@@ -92,14 +92,14 @@ pub enum Event {
 ///
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or nobody reads the answers.
-pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), String> {
-    let request: Request = isolate::request(input)?;
+pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+    let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     // Workers share the cores between them. A second pool is refused; then the first one serves.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
-    let mut say = |event: &Event| isolate::say(output, event).map_err(|e| format!("cannot report: {e}"));
+    let mut say = |event: &Event| reply.say(event).map_err(|e| format!("cannot report: {e}"));
     let mut caller = Caller { request: &request, devices: HashMap::new(), pool: Pool::draw() };
     match &request.work {
         Work::Cases(names) => {
