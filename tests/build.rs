@@ -7,8 +7,7 @@ use assert_cmd::assert::Assert;
 use bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk};
 use predicates::{prelude::*, str::contains};
 use std::{
-    fs,
-    process, thread,
+    fs, process, thread,
     time::{Duration, Instant},
 };
 

@@ -41,11 +41,11 @@ impl BackwardProblem {
 
 /// One problem, for one variant.
 #[derive(Debug)]
-struct BackwardCase {
-    asked: BackwardProblem,
-    number: Number,
-    head_dim: usize,
-    causal: bool,
+pub(super) struct BackwardCase {
+    pub asked: BackwardProblem,
+    pub number: Number,
+    pub head_dim: usize,
+    pub causal: bool,
 }
 
 /// The cases of a backward variant.
@@ -62,11 +62,18 @@ impl Case for BackwardCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
+        let Self { asked: BackwardProblem { problem, .. }, number, head_dim, .. } = self;
+        let tensors = Tensors::draw(problem, *head_dim, *number, seed);
+        self.with(&tensors, &Tensors::draw_output_gradient(problem, *head_dim, *number, seed))
+    }
+}
+
+impl BackwardCase {
+    /// The case with these inputs.
+    pub(super) fn with(&self, Tensors { q, k, v }: &Tensors, dout: &Values) -> Drawn {
         let Self { ref asked, number, head_dim, causal } = *self;
         let problem = asked.problem.clone();
-        let Tensors { q, k, v } = Tensors::draw(&problem, head_dim, number, seed);
-        let dout = Tensors::draw_output_gradient(&problem, head_dim, number, seed);
-        let inputs = Inputs { q: &q, k: &k, v: &v, dout: &dout };
+        let inputs = Inputs { q, k, v, dout };
         let gradients = Gradients::compute(&problem, inputs, head_dim, number, causal);
         let call = self.call(inputs, &gradients);
         let judge = move |outputs: &Outputs| compare(&problem, head_dim, number, causal, &gradients, outputs);
@@ -74,9 +81,7 @@ impl Case for BackwardCase {
         let may_differ: &[&str] = if asked.deterministic { &[] } else { &["dq"] };
         Drawn { call, judge: Box::new(judge), may_differ }
     }
-}
 
-impl BackwardCase {
     /// Lays the tensors out as the problem wants them: what the forward pass read and gave, and poisoned gradients.
     fn call(&self, inputs: Inputs<'_>, gradients: &Gradients) -> Call {
         let Self { asked: BackwardProblem { ref problem, deterministic, total_q }, number, head_dim, causal } = *self;

@@ -11,6 +11,7 @@ mod compare;
 mod descale;
 mod exam;
 mod forward;
+pub mod fuzz;
 mod gradients;
 mod numbers;
 mod place;

@@ -135,6 +135,11 @@ impl Problem {
     /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of 16 bytes,
     /// or the stride of which, in a dimension that has more than one element, is not a positive one.
     pub fn what_tma_refuses(&self, head_dim: usize, number: Number) -> Option<String> {
+        self.what_tma_refuses_if(head_dim, number, true)
+    }
+
+    /// The same where the rows of packed tensors are `told` or not, and then count as many.
+    pub fn what_tma_refuses_if(&self, head_dim: usize, number: Number, told: bool) -> Option<String> {
         let bytes = number.element().bytes() as i64;
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
             let plan = self.rows(side);
@@ -142,7 +147,8 @@ impl Problem {
             if origin as i64 * bytes % 16 != 0 {
                 return Some(format!("{name}: the tensor starts at "));
             }
-            let counting = [(plan.rows, strides.row), (heads, strides.head), (plan.entries, strides.batch)];
+            let rows = if self.is_packed(side) && (!told || plan.rows == 0) { usize::MAX } else { plan.rows };
+            let counting = [(rows, strides.row), (heads, strides.head), (plan.entries, strides.batch)];
             let bad = |&(_, (extent, stride)): &(i32, (usize, i64))| extent > 1 && (stride <= 0 || stride * bytes % 16 != 0);
             let (dimension, (_, stride)) = (1..).zip(counting).find(bad)?;
             Some(format!("{name}: the stride of dimension {dimension} is {}; TMA takes ", stride * bytes))

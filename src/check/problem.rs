@@ -81,6 +81,19 @@ pub enum Lengths {
     PackedUsed,
 }
 
+impl Lengths {
+    /// What a case's name says of it: nothing where all are equal.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Uniform => "",
+            Self::Used => " seqused",
+            Self::Packed => " cu_seqlens",
+            Self::PackedQuery => " cu_seqlens_q+seqused_k",
+            Self::PackedUsed => " cu_seqlens+seqused",
+        }
+    }
+}
+
 /// What Q, K and V hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inputs {
@@ -106,7 +119,8 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    fn word(self) -> &'static str {
+    /// As the names of cases say it.
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
             Self::OneHot => "one-hot",
@@ -132,6 +146,8 @@ pub enum Scale {
     Quarter,
     /// 1.
     One,
+    /// So many thousandths.
+    Thousandths(u32),
 }
 
 /// One test case, complete but for head dim, dtype and mask, which the variant fixes.
@@ -266,13 +282,7 @@ impl Problem {
             name += &format!(" x{}", self.times);
         }
         name += if causal { " causal" } else { " full" };
-        name += match self.lengths {
-            Lengths::Uniform => "",
-            Lengths::Used => " seqused",
-            Lengths::Packed => " cu_seqlens",
-            Lengths::PackedQuery => " cu_seqlens_q+seqused_k",
-            Lengths::PackedUsed => " cu_seqlens+seqused",
-        };
+        name += self.lengths.word();
         name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
         if !self.lse {
             name += " no-lse";
@@ -288,6 +298,7 @@ impl Problem {
             Scale::Zero => 0.0,
             Scale::Quarter => 0.25,
             Scale::One => 1.0,
+            Scale::Thousandths(number) => (f64::from(number) / 1000.0) as f32,
         }
     }
 }
@@ -295,12 +306,13 @@ impl Problem {
 impl fmt::Display for Scale {
     /// What a case's name says of it: nothing for the usual one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Usual => "",
-            Self::Zero => " scale0",
-            Self::Quarter => " scale1/4",
-            Self::One => " scale1",
-        })
+        match self {
+            Self::Usual => Ok(()),
+            Self::Zero => f.write_str(" scale0"),
+            Self::Quarter => f.write_str(" scale1/4"),
+            Self::One => f.write_str(" scale1"),
+            Self::Thousandths(number) => write!(f, " scale{number}/1000"),
+        }
     }
 }
 

@@ -71,6 +71,54 @@ impl Reference {
     }
 }
 
+/// Some rows of one head of one sequence.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Sequence.
+    pub sequence: usize,
+    /// Query head.
+    pub head: usize,
+    /// Rows, rising.
+    pub rows: Vec<usize>,
+}
+
+/// The right answer to some rows of a case, and how far from it a kernel may be by them alone.
+#[derive(Debug, Clone)]
+pub struct SampledReference {
+    /// The answer for each sample; other rows of its head are not filled in.
+    pub heads: Vec<(Sample, Head)>,
+    /// Allowed errors.
+    pub tolerance: Tolerance,
+}
+
+impl SampledReference {
+    /// Computes it.
+    pub fn compute(
+        problem: &Problem,
+        tensors: &Tensors,
+        head_dim: usize,
+        arithmetic: Arithmetic,
+        causal: bool,
+        samples: Vec<Sample>,
+    ) -> Self {
+        let scale = f64::from(problem.softmax_scale(head_dim));
+        let group = problem.heads / problem.heads_k;
+        let mut yardstick = Yardstick::default();
+        let attended = samples.into_iter().map(|sample| {
+            let Sample { sequence, head, ref rows } = sample;
+            let q = tensors.q.head(sequence, head);
+            let [k, v] = [&tensors.k, &tensors.v].map(|values| values.head(sequence, head / group));
+            let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
+            let scale = scale * q_factor * k_factor;
+            let (answer, seen) = attend_rows(q, k, v, head_dim, arithmetic, causal, scale, rows.iter().copied());
+            yardstick = yardstick.worst(seen.times(v_factor));
+            (sample, answer.times(v_factor))
+        });
+        let heads = attended.collect();
+        Self { heads, tolerance: yardstick.tolerance(arithmetic.number.of_output()) }
+    }
+}
+
 impl Head {
     /// For a V of `factor` times the numbers.
     fn times(mut self, factor: f64) -> Self {
@@ -89,6 +137,21 @@ fn attend(
     causal: bool,
     scale: f64,
 ) -> (Head, Yardstick) {
+    attend_rows(q, k, v, dim, arithmetic, causal, scale, 0..q.len() / dim)
+}
+
+/// Some rows of one head: the others stay 0 and -∞.
+#[expect(clippy::too_many_arguments, reason = "a head, what is computed of it, and which rows")]
+fn attend_rows(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    dim: usize,
+    arithmetic: impl Into<Arithmetic>,
+    causal: bool,
+    scale: f64,
+    chosen: impl Iterator<Item = usize>,
+) -> (Head, Yardstick) {
     let Arithmetic { number, sums } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
@@ -98,7 +161,7 @@ fn attend(
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
     let mut naive_o = vec![0.0_f32; dim];
-    for row in 0..rows {
+    for row in chosen {
         // Aligned to the bottom right: the last row sees every key.
         let visible = if causal { (row + 1 + keys).saturating_sub(rows).min(keys) } else { keys };
         if visible == 0 {

@@ -52,6 +52,37 @@ pub struct Tensors {
     pub v: Values,
 }
 
+/// Where the numbers of tensors come from.
+pub struct Source<'a> {
+    rng: ChaCha8Rng,
+    /// Normal numbers to copy rows from, where drawing each would take too long; longer than any row.
+    pool: Option<&'a [f32]>,
+}
+
+impl Source<'static> {
+    /// Every number is drawn from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), pool: None }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Rows of normal numbers are copied from places of `pool` that `seed` draws.
+    pub fn from_pool(seed: u64, pool: &'a [f32]) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), pool: Some(pool) }
+    }
+
+    fn fill_normal(&mut self, into: &mut [f32]) {
+        match self.pool {
+            None => fill_normal(into, &mut self.rng),
+            Some(pool) => {
+                let from = self.rng.random_range(0..pool.len() - into.len());
+                into.copy_from_slice(&pool[from..from + into.len()]);
+            }
+        }
+    }
+}
+
 /// Step of the logits from one key to the next for `Rising` and `Falling`, times 1/2, 1 or 2 by row: 64 keys are a
 /// factor of e⁸ ≈ 2¹¹·⁵ where it is 1.
 const LOGIT_STEP: f32 = 0.125;
@@ -62,14 +93,23 @@ const CROSSING_STEP: f32 = 4.0;
 impl Tensors {
     /// Draws the values of `problem` from `seed` and rounds them to `number`.
     pub fn draw(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut fill = |tensor| fill(problem, tensor, head_dim, number, &mut rng);
+        Self::draw_from(problem, head_dim, number, &mut Source::new(seed))
+    }
+
+    /// The same from a source of numbers.
+    pub fn draw_from(problem: &Problem, head_dim: usize, number: Number, source: &mut Source<'_>) -> Self {
+        let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
         Self { q: fill(Tensor::Q), k: fill(Tensor::K), v: fill(Tensor::V) }
     }
 
     /// Draws dO for the backward pass of the same case.
     pub fn draw_output_gradient(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Values {
-        fill(problem, Tensor::OutputGradient, head_dim, number, &mut ChaCha8Rng::seed_from_u64(!seed))
+        Self::draw_output_gradient_from(problem, head_dim, number, &mut Source::new(!seed))
+    }
+
+    /// The same from a source of numbers.
+    pub fn draw_output_gradient_from(problem: &Problem, head_dim: usize, number: Number, source: &mut Source<'_>) -> Values {
+        fill(problem, Tensor::OutputGradient, head_dim, number, source)
     }
 
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
@@ -169,7 +209,7 @@ pub(super) fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, 
 }
 
 /// One tensor's values, rounded to `number`.
-fn fill(problem: &Problem, tensor: Tensor, head_dim: usize, number: Number, rng: &mut ChaCha8Rng) -> Values {
+fn fill(problem: &Problem, tensor: Tensor, head_dim: usize, number: Number, source: &mut Source<'_>) -> Values {
     let (side, heads) = match tensor {
         Tensor::Q | Tensor::OutputGradient => (Side::Query, problem.heads),
         Tensor::K | Tensor::V => (Side::Key, problem.heads_k),
@@ -180,7 +220,7 @@ fn fill(problem: &Problem, tensor: Tensor, head_dim: usize, number: Number, rng:
         for (head, row) in itertools::iproduct!(0..heads, 0..count) {
             let place = Place { tensor, sequence, head, row, keys: problem.sequences[sequence].1 };
             let into = rows.next().expect("there is room for every row");
-            fill_row(problem.inputs, place, into, rng);
+            fill_row(problem.inputs, place, into, source);
             for value in into.iter_mut() {
                 *value = number.through(*value);
             }
@@ -214,12 +254,12 @@ struct Place {
     keys: usize,
 }
 
-fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
+fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>) {
     let dim = into.len();
     match inputs {
-        Inputs::Normal => fill_normal(into, rng),
+        Inputs::Normal => source.fill_normal(into),
         // Whatever the rest holds, so that dP differs from key to key.
-        _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => fill_normal(into, rng),
+        _ if at.tensor == Tensor::OutputGradient && inputs != Inputs::OneHot => source.fill_normal(into),
         Inputs::OneHot => {
             into.fill(0.0);
             match at.tensor {
@@ -235,10 +275,10 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
             Tensor::V if inputs == Inputs::Widest => 448.0,
             Tensor::V | Tensor::OutputGradient => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
-        Inputs::Large if at.tensor == Tensor::V => fill_normal(into, rng),
-        Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (rng.random_range(-1..=1) as f32)),
+        Inputs::Large if at.tensor == Tensor::V => source.fill_normal(into),
+        Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (source.rng.random_range(-1..=1) as f32)),
         Inputs::Low => {
-            fill_normal(into, rng);
+            source.fill_normal(into);
             let mean = match at.tensor {
                 Tensor::Q => 5.0,
                 Tensor::K => -5.0,
@@ -249,7 +289,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
             }
         }
         Inputs::Crossing => {
-            fill_normal(into, rng);
+            source.fill_normal(into);
             match at.tensor {
                 // Rows a thread holds two of, 8 apart, and its neighbours' cross each other.
                 Tensor::Q => {
@@ -268,7 +308,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], rng: &mut ChaCha8Rng) {
             }
         }
         Inputs::Rising | Inputs::Falling => {
-            fill_normal(into, rng);
+            source.fill_normal(into);
             match at.tensor {
                 // One element only, and steps that are powers of two: the logits are exact in 16 bits up to 256 steps,
                 // so that the tolerance is not theirs but that of the sums.

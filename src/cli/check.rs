@@ -5,6 +5,7 @@ use super::{
     build::output_folder,
     checking::{self, How, Place},
     escape::plain,
+    fuzz::{self, Fuzz, FuzzArgs},
     select::{SelectionArgs, words},
     ui,
     workshop::Workshop,
@@ -38,7 +39,11 @@ Examples:
   kgen check --device gpu --library build/lib/libkgen.so
                                       what `kgen build` has made
   kgen check --device gpu --run-as sm90 --target sm120
-                                      what `kgen build --run-as sm90` has made";
+                                      what `kgen build --run-as sm90` has made
+  kgen check --fuzz 50000 --seconds 400
+                                      random calls through the dispatcher
+  kgen check --fuzz-case 'fwd hdim64 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens seed7'
+                                      one of them, as a failed run prints it";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -50,7 +55,11 @@ pub struct Args {
     #[command(flatten)]
     check: CheckArgs,
 
-    /// Variants at once [default: one for each core on the emulator, one on a GPU].
+    #[command(flatten)]
+    fuzz: FuzzArgs,
+
+    /// Variants at once [default: one for each core on the emulator, one on a GPU]; workers of `--fuzz` [default: one for each
+    /// core].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
@@ -90,7 +99,7 @@ struct CheckArgs {
     #[arg(long, value_name = "ORDER")]
     schedule: Option<Order>,
 
-    /// Longest one variant may take, in seconds [default: 60, thorough 600].
+    /// Longest one variant may take, in seconds [default: 60, thorough 600]; with `--fuzz` one call [default: 120].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: Option<u64>,
 
@@ -162,8 +171,15 @@ impl CheckArgs {
 /// # Errors
 /// [`CliError::VariantFailed`] when a variant did not pass, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    let Args { selection, check, jobs, library, run_as } = args;
+    let Args { selection, check, fuzz, jobs, library, run_as } = args;
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
+    if fuzz.is_asked() {
+        let place = check.place(&library, None)?;
+        let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+        let (seed, call_limit) = (check.seed, check.time_limit.map(Duration::from_secs));
+        let (library, selection) = (library.as_path(), &selection);
+        return fuzz::run(global, Fuzz { args: fuzz, selection, place, library, seed, jobs, call_limit });
+    }
     let cancel = ui::cancel_on_ctrl_c();
     let workshop = Workshop::new(global)?;
     let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;

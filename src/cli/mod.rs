@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod error;
 mod escape;
+mod fuzz;
 mod generate;
 mod list;
 mod select;

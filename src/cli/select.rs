@@ -13,7 +13,7 @@ Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < 
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
     /// Only these kinds of kernel.
@@ -68,6 +68,11 @@ pub struct SelectionArgs {
 }
 
 impl SelectionArgs {
+    /// Whether no flag was given, `--all` neither.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The variants of `grid` the flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ enum Task {
     Check,
     /// A kernel's timing.
     Bench,
+    /// Random calls of a library.
+    Fuzz,
 }
 
 /// Serves one request from standard input, on what is standard output until a kernel can print.
@@ -32,6 +34,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     let served = match args.task {
         Task::Check => check::serve_worker(&mut input, output),
         Task::Bench => bench::serve_worker(&mut input, output),
+        Task::Fuzz => check::fuzz::serve(&mut input, output),
     };
     served.map_err(CliError::Usage)
 }

@@ -1,6 +1,7 @@
 //! A call of a launcher with tensors in place of pointers, and what it leaves behind.
 
 use super::{Image, Params};
+use std::{ffi::c_void, ptr};
 
 /// Multiprocessors of an emulated device unless a call says otherwise: fewer than most calls have tiles.
 pub const DEFAULT_MULTIPROCESSORS: usize = 5;
@@ -20,6 +21,17 @@ pub struct Call {
     /// Everything that is no tensor.
     pub params: Params,
 }
+
+impl Call {
+    /// A pointer that nobody may follow, NULL where the call has no tensor of that name: what a workspace is asked for with.
+    pub(super) fn stand_in(&self, name: &str) -> *mut c_void {
+        let held = self.inputs.iter().chain(&self.outputs).any(|(known, _)| *known == name);
+        if held { ptr::without_provenance_mut(STAND_IN) } else { ptr::null_mut() }
+    }
+}
+
+/// Aligned as device memory is, and in no page that a process has.
+const STAND_IN: usize = 256;
 
 /// What a launch left in the output tensors, gaps and guard zones included, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,6 +24,7 @@ pub struct Emulator {
     steps: Steps,
     tensor: DeclareTensor,
     report: Report,
+    set_capability: SetCapability,
     set_multiprocessors: SetMultiprocessors,
 }
 
@@ -35,10 +36,8 @@ impl Emulator {
     /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
     pub fn open(library: &Path, name: &str, capability: u32) -> Result<Self, DeviceError> {
         let library = KernelLibrary::open(library, name)?;
-        let set_capability: SetCapability = library.function("kgen_emulator_device")?;
-        // SAFETY: the function takes any number.
-        unsafe { set_capability(capability.cast_signed()) };
-        Ok(Self {
+        let emulator = Self {
+            set_capability: library.function("kgen_emulator_device")?,
             reset: library.function("kgen_emulator_reset")?,
             set_priorities: library.function("kgen_emulator_priorities")?,
             steps: library.function("kgen_emulator_steps")?,
@@ -46,7 +45,22 @@ impl Emulator {
             report: library.function("kgen_emulator_report")?,
             set_multiprocessors: library.function("kgen_emulator_multiprocessors")?,
             library,
-        })
+        };
+        emulator.emulate(capability);
+        Ok(emulator)
+    }
+
+    /// Makes it a device of another compute capability (`major * 10 + minor`) from now on, for every launcher of the library.
+    pub fn emulate(&self, capability: u32) {
+        // SAFETY: the function takes any number.
+        unsafe { (self.set_capability)(capability.cast_signed()) };
+    }
+
+    /// Sets what the emulated device has for a call.
+    fn prepare(&self, call: &Call) {
+        let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
+        // SAFETY: the function takes any number.
+        unsafe { (self.set_multiprocessors)(multiprocessors as c_int) };
     }
 
     /// Tells the emulator of a tensor, so that it judges every access to it.
@@ -88,9 +102,10 @@ impl Device for Emulator {
     fn run(&mut self, call: &Call, schedule: Schedule) -> Result<Outputs, DeviceError> {
         // Inputs are copied too, so that a kernel that writes to one is caught and cannot spoil the next run.
         let (mut inputs, mut outputs) = (call.inputs.clone(), call.outputs.clone());
+        self.prepare(call);
         let mut scratch = Vec::new();
         if call.scratch {
-            let bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
+            let bytes = self.workspace_for(call)?;
             scratch.push(("workspace", Image::scratch(bytes)));
         }
         let workspace_bytes = scratch
@@ -101,9 +116,6 @@ impl Device for Emulator {
             .map_or(0, |(_, i)| i.span_bytes());
 
         self.reset(schedule);
-        let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
-        // SAFETY: the function takes any number.
-        unsafe { (self.set_multiprocessors)(multiprocessors as c_int) };
         let mut origins = Vec::new();
         for (tensors, writable) in [(&mut inputs, false), (&mut outputs, true), (&mut scratch, true)] {
             for (name, image) in tensors {
@@ -136,5 +148,10 @@ impl Device for Emulator {
     fn order_matters(&self) -> bool {
         // SAFETY: the function only reads a number.
         unsafe { (self.steps)() > 0 }
+    }
+
+    fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError> {
+        self.prepare(call);
+        self.library.workspace_bytes(&call.params.structure(&|name| call.stand_in(name), 0))
     }
 }

@@ -25,7 +25,7 @@ const FLAGS: [&str; 4] = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w"];
 /// The runtime does the work and is compiled once.
 const RUNTIME_OPTIMISATION: &str = "-O2";
 /// A kernel is compiled for each check and mostly calls the runtime.
-const KERNEL_OPTIMISATION: &str = "-O1";
+pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// Longest one compile may take; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -152,11 +152,28 @@ impl EmulatorKit {
             self.compile(name, folder, |command| {
                 command.args([KERNEL_OPTIMISATION, "-shared"]).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
                 // The kit's own objects, in a fixed order, and no others that may lie there.
-                command.args(self.contents.with_extension("o").map(|object| self.folder.join(object)));
+                command.args(self.objects());
                 command.arg("-o").arg(folder.join(format!("{name}.so")));
             })
         })?;
         Ok(folder.join(format!("{name}.so")))
+    }
+
+    /// The file `name` in the folder of the cache that `key` names, which `make` fills unless it is there as it was made.
+    pub(super) fn made(
+        &self,
+        name: &str,
+        key: &str,
+        make: impl FnOnce(&Path) -> Result<(), KitError>,
+    ) -> Result<PathBuf, KitError> {
+        let folder = self.root.join(short(key));
+        kept::made(&self.root, &folder, key, make)?;
+        Ok(folder.join(name))
+    }
+
+    /// The runtime's objects, in a fixed order.
+    pub(super) fn objects(&self) -> impl Iterator<Item = PathBuf> {
+        self.contents.with_extension("o").map(|object| self.folder.join(object))
     }
 
     /// Writes the sources and compiles the runtime in `folder`.
@@ -175,7 +192,7 @@ impl EmulatorKit {
     }
 
     /// Runs the compiler with the common flags; keeps what it said in `<root>/<name>.log` where it fails.
-    fn compile(&self, name: &str, folder: &Path, arguments: impl FnOnce(&mut Command)) -> Result<(), KitError> {
+    pub(super) fn compile(&self, name: &str, folder: &Path, arguments: impl FnOnce(&mut Command)) -> Result<(), KitError> {
         let mut command = Command::new(&self.compiler);
         command.current_dir(folder).args(FLAGS);
         for include in [EMULATOR, INCLUDE] {
@@ -208,7 +225,7 @@ impl EmulatorKit {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), KitError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), KitError> {
     let failed = |source| KitError::Io { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;

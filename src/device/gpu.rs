@@ -127,6 +127,8 @@ pub(super) fn words(error: DriverError) -> String {
 pub struct Gpu {
     info: GpuInfo,
     pub(super) library: KernelLibrary,
+    /// Holds the tensors of a call; kept, since allocating takes longer than a small kernel.
+    arena: Option<DeviceMemory>,
 }
 
 impl Gpu {
@@ -139,7 +141,7 @@ impl Gpu {
         let failed = |e| DeviceError::Driver { what: "making its context current", reason: words(e) };
         // SAFETY: `device` came from the driver. The context is kept until the process ends, as CUDA's runtime does.
         unsafe { result::ctx::set_current(result::primary_ctx::retain(device).map_err(failed)?) }.map_err(failed)?;
-        Ok(Self { info, library: KernelLibrary::open(library, name)? })
+        Ok(Self { info, library: KernelLibrary::open(library, name)?, arena: None })
     }
 
     /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is NULL.
@@ -165,38 +167,69 @@ impl Device for Gpu {
     }
 
     fn run(&mut self, call: &Call, _schedule: Schedule) -> Result<Outputs, DeviceError> {
-        let copied = |(name, image): &(&'static str, Image)| Ok((*name, image.origin_bytes(), DeviceMemory::of(image.memory())?));
-        let mut tensors = call.inputs.iter().chain(&call.outputs).map(copied).collect::<Result<Vec<_>, DeviceError>>()?;
         let given = call.outputs.iter().chain(&call.inputs).find(|(name, _)| *name == "workspace");
         let mut workspace_bytes = given.map_or(0, |(_, image)| image.span_bytes());
+        let mut scratch = Vec::new();
         if call.scratch {
-            workspace_bytes = self.library.workspace_bytes(&call.params.structure(&|_| ptr::null_mut(), 0))?;
-            tensors.push(copied(&("workspace", Image::scratch(workspace_bytes)))?);
+            workspace_bytes = self.workspace_for(call)?;
+            scratch.push(("workspace", Image::scratch(workspace_bytes)));
         }
+        // One behind the other, each between its guard zones: what strays from one tensor is seen in the next.
+        let tensors: Vec<&(&'static str, Image)> = call.inputs.iter().chain(&call.outputs).chain(&scratch).collect();
+        let mut memory = Vec::with_capacity(tensors.iter().map(|(_, image)| image.bytes()).sum());
+        let mut places = Vec::with_capacity(tensors.len());
+        for (name, image) in &tensors {
+            places.push((*name, memory.len(), memory.len() + image.origin_bytes()));
+            memory.extend_from_slice(image.memory());
+        }
+        let arena = self.arena(memory.len())?;
+        arena.write(&memory)?;
+        let base = arena.address();
         let address = |name: &'static str| {
-            tensors.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(_, origin, copy)| {
+            places.iter().find(|(known, ..)| *known == name).map_or(ptr::null_mut(), |(.., origin)| {
                 // Device addresses are as wide as pointers here; the launcher takes them as such.
-                ptr::without_provenance_mut(copy.address() + origin)
+                ptr::without_provenance_mut(base + origin)
             })
         };
         let params = call.params.structure(&address, workspace_bytes);
 
-        // SAFETY: every pointer leads into an allocation above, which lives past the synchronisation below, and the
-        // call's strides and lengths are those the images were laid out with.
+        // SAFETY: every pointer leads into the arena, which lives past the synchronisation below, and the call's strides and
+        // lengths are those the images were laid out with.
         unsafe { self.library.launch(&params, ptr::null_mut()) }?;
         result::ctx::synchronize().map_err(|e| DeviceError::Fault(words(e)))?;
 
-        let after = |((name, image), (.., copy)): (&(&'static str, Image), &(&'static str, usize, DeviceMemory))| {
-            let mut after = image.clone();
-            copy.read(after.memory_mut())?;
-            Ok((*name, after))
-        };
-        let (inputs, outputs) = tensors.split_at(call.inputs.len());
-        for (before, copy) in call.inputs.iter().zip(inputs) {
-            if after((before, copy))?.1 != before.1 {
-                return Err(DeviceError::InputWritten(before.0));
+        self.arena(memory.len())?.read(&mut memory)?;
+        let mut outputs = Vec::with_capacity(call.outputs.len());
+        for (index, ((name, before), (_, from, _))) in tensors.iter().zip(&places).enumerate() {
+            let after = &memory[*from..from + before.bytes()];
+            if index < call.inputs.len() {
+                if after != before.memory() {
+                    return Err(DeviceError::InputWritten(name));
+                }
+                continue;
+            }
+            let mut image = before.clone();
+            image.memory_mut().copy_from_slice(after);
+            if index < call.inputs.len() + call.outputs.len() {
+                outputs.push((*name, image));
+            } else if let Some(offset) = image.first_damage() {
+                return Err(DeviceError::WorkspaceExceeded(offset * 4));
             }
         }
-        Ok(Outputs(call.outputs.iter().zip(outputs).map(after).collect::<Result<_, DeviceError>>()?))
+        Ok(Outputs(outputs))
+    }
+
+    fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError> {
+        self.library.workspace_bytes(&call.params.structure(&|name| call.stand_in(name), 0))
+    }
+}
+
+impl Gpu {
+    /// Memory of at least `bytes` bytes, whatever it holds.
+    fn arena(&mut self, bytes: usize) -> Result<&DeviceMemory, DeviceError> {
+        match self.arena.take().filter(|arena| arena.bytes() >= bytes) {
+            Some(arena) => Ok(self.arena.insert(arena)),
+            None => Ok(self.arena.insert(DeviceMemory::allocate(bytes.next_power_of_two())?)),
+        }
     }
 }

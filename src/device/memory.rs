@@ -30,10 +30,22 @@ impl DeviceMemory {
     /// [`DeviceError::Driver`].
     pub fn of(data: &[u8]) -> Result<Self, DeviceError> {
         let memory = Self::allocate(data.len())?;
-        // SAFETY: the allocation has the size of `data`.
-        unsafe { result::memcpy_htod_sync(memory.address, data) }
-            .map_err(|e| DeviceError::Driver { what: "copying to the GPU", reason: words(e) })?;
+        memory.write(data)?;
         Ok(memory)
+    }
+
+    /// Copies `data` to its beginning.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`].
+    ///
+    /// # Panics
+    /// Where `data` is larger than this.
+    pub fn write(&self, data: &[u8]) -> Result<(), DeviceError> {
+        assert!(data.len() <= self.bytes, "more is written than there is room for");
+        // SAFETY: the allocation is at least as large.
+        unsafe { result::memcpy_htod_sync(self.address, data) }
+            .map_err(|e| DeviceError::Driver { what: "copying to the GPU", reason: words(e) })
     }
 
     /// Its size.

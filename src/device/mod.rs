@@ -6,6 +6,7 @@ mod abi;
 mod call;
 mod emulator;
 mod emulator_kit;
+mod emulator_library;
 mod gpu;
 mod image;
 mod kept;
@@ -15,7 +16,10 @@ mod nvml;
 mod schedule;
 mod stopwatch;
 
-pub use abi::{BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_UNSUPPORTED, FwdParams, Params, Strides};
+pub(crate) use abi::code_word;
+pub use abi::{
+    BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, FwdParams, Params, Strides,
+};
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
@@ -46,6 +50,12 @@ pub trait Device {
     fn order_matters(&self) -> bool {
         true
     }
+
+    /// Bytes of workspace that the launcher asks for, as `<name>_workspace` says it of this call on this device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Symbol`] where the library has no such function.
+    fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError>;
 }
 
 /// Which kind of device.
@@ -143,6 +153,9 @@ pub enum DeviceError {
     /// The emulator saw the kernel break a rule: a race, an access outside a tensor, a deadlock.
     #[error("{0}")]
     Violation(String),
+    /// The kernel wrote outside of the workspace it had asked for.
+    #[error("the kernel wrote outside of its workspace, first at byte {0} from its start")]
+    WorkspaceExceeded(i64),
     /// An input tensor no longer holds what it held.
     #[error("the kernel wrote to its input `{0}`")]
     InputWritten(&'static str),
@@ -151,7 +164,17 @@ pub enum DeviceError {
 impl DeviceError {
     /// True where the kernel is at fault, false where the machine or the library is.
     pub fn blames_kernel(&self) -> bool {
-        matches!(self, Self::Launcher { .. } | Self::Fault(_) | Self::Violation(_) | Self::InputWritten(_))
+        matches!(
+            self,
+            Self::Launcher { .. } | Self::Fault(_) | Self::Violation(_) | Self::InputWritten(_) | Self::WorkspaceExceeded(_)
+        )
+    }
+}
+
+impl DeviceError {
+    /// True where nothing can be run any more in this process.
+    pub fn spoils_device(&self) -> bool {
+        matches!(self, Self::Fault(_) | Self::Driver { .. })
     }
 }
 

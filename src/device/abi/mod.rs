@@ -81,14 +81,17 @@ pub(super) type Workspace = unsafe extern "C" fn(*const c_void) -> usize;
 /// `kgen_last_error`.
 pub(super) type LastError = unsafe extern "C" fn() -> *const c_char;
 
+/// `KGEN_ERROR_INVALID_VALUE`: a parameter is outside its documented range.
+pub const ERROR_INVALID_VALUE: i32 = 1;
+
 /// `KGEN_ERROR_UNSUPPORTED`: the kernel cannot read tensors that lie so in memory.
 pub const ERROR_UNSUPPORTED: i32 = 5;
 
 /// What a launcher's code means.
-pub(super) fn code_word(code: i32) -> &'static str {
+pub(crate) fn code_word(code: i32) -> &'static str {
     match code {
         0 => "KGEN_SUCCESS",
-        1 => "KGEN_ERROR_INVALID_VALUE",
+        ERROR_INVALID_VALUE => "KGEN_ERROR_INVALID_VALUE",
         2 => "KGEN_ERROR_MISMATCH",
         3 => "KGEN_ERROR_NO_VARIANT",
         4 => "KGEN_ERROR_LAUNCH",

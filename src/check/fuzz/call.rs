@@ -1,0 +1,283 @@
+//! One call, made and judged: its tensors, the answer that `kgen.h` promises, and every byte around the outputs.
+
+use super::{
+    case::{Entry, FuzzCase, Workspace},
+    sample,
+    scope::Scope,
+};
+use crate::{
+    check::{
+        Number,
+        backward::{BackwardCase, BackwardProblem},
+        compare::{Comparison, Distance, Tally},
+        exam::Drawn,
+        place::Side,
+        problem::Problem,
+        reference::SampledReference,
+        tensors::{Source, Tensors},
+    },
+    device::{self, Device, DeviceError, Image, Outputs, Params, Schedule},
+    grid::Kind,
+};
+use serde::{Deserialize, Serialize};
+
+/// How a call went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The kind of kernel that computed it, by the dispatcher's rules.
+    pub path: Kind,
+    /// Right, refused or wrong.
+    pub result: CallResult,
+}
+
+/// Right, refused or wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallResult {
+    /// All of it was right.
+    Passed {
+        /// Largest error as a part of what is allowed, and of which output.
+        ratio: f64,
+        /// `O`, `LSE`, `dQ`, ...
+        output: String,
+    },
+    /// The library refused what `kgen.h` says it refuses.
+    Refused {
+        /// The code and why.
+        reason: String,
+    },
+    /// Something was wrong.
+    Failed {
+        /// What.
+        message: String,
+        /// No further call can be made: the device is spoiled.
+        fatal: bool,
+    },
+}
+
+impl Outcome {
+    /// Whether the call failed.
+    pub fn is_failure(&self) -> bool {
+        matches!(self.result, CallResult::Failed { .. })
+    }
+
+    /// Whether no further call can be made.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.result, CallResult::Failed { fatal: true, .. })
+    }
+}
+
+/// A refusal that `kgen.h` documents, foreseen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
+    code: i32,
+    reason: &'static str,
+}
+
+/// Normal numbers that inputs are copied from.
+pub struct Pool(Vec<f32>);
+
+/// Numbers in the pool: rows of the same ones are rare.
+const POOL: usize = 1 << 17;
+
+impl Pool {
+    /// Draws it; the same each time.
+    pub fn draw() -> Self {
+        use rand::SeedableRng;
+        let mut pool = vec![0.0; POOL];
+        crate::check::fill_normal(&mut pool, &mut rand_chacha::ChaCha8Rng::seed_from_u64(0));
+        Self(pool)
+    }
+}
+
+/// Makes the call of a case on the device that its function was opened on, and judges it.
+pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device) -> Outcome {
+    let outcome = |path, result| Outcome { path, result };
+    let failed = |error: &DeviceError| CallResult::Failed { message: error.to_string(), fatal: error.spoils_device() };
+    let kind = |split| scope.path(case, split);
+    if !scope.holds(case) {
+        let message = "the library holds no kernel for it".to_owned();
+        return outcome(kind(false), CallResult::Failed { message, fatal: false });
+    }
+    let mut drawn = draw(case, scope, pool);
+    let asked = match device.workspace_for(&drawn.call) {
+        Ok(bytes) => bytes,
+        Err(error) => return outcome(kind(false), failed(&error)),
+    };
+    if case.entry == Entry::Bwd && asked == 0 {
+        let message = "kgen_bwd_workspace() gave 0, which says that the call would fail".to_owned();
+        return outcome(Kind::Bwd, CallResult::Failed { message, fatal: false });
+    }
+    let given = match case.workspace {
+        Workspace::Asked => Some(asked),
+        Workspace::Short => Some(asked.saturating_sub(4)),
+        Workspace::None => None,
+    };
+    if let Some(bytes) = given {
+        drawn.call.outputs.push(("workspace", Image::scratch(bytes)));
+    }
+    let split = case.entry == Entry::Fwd && asked > 0 && case.workspace == Workspace::Asked;
+    let refusal = refusal(case, scope, split);
+    outcome(kind(split), run(case, &drawn, refusal.as_ref(), device).unwrap_or_else(|error| failed(&error)))
+}
+
+/// Runs the call, twice where the case says so.
+fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut dyn Device) -> Result<CallResult, DeviceError> {
+    let wrong = |message| Ok(CallResult::Failed { message, fatal: false });
+    let outputs = match (device.run(&drawn.call, Schedule::shuffled(case.seed)), refusal) {
+        (Err(DeviceError::Launcher { code, .. }), Some(refusal)) if code == refusal.code => {
+            let word = device::code_word(code);
+            return Ok(CallResult::Refused { reason: format!("{word}: {}", refusal.reason) });
+        }
+        (Ok(_), Some(refusal)) => return wrong(format!("it must be refused ({}) and was not", refusal.reason)),
+        (launched, _) => launched?,
+    };
+    let comparison = judge(drawn, &outputs);
+    if let Some(complaint) = comparison.complaint {
+        return wrong(complaint);
+    }
+    if let Some(order) = case.again.filter(|_| device.order_matters()) {
+        let again = device.run(&drawn.call, Schedule { seed: !case.seed, order })?;
+        let may_differ = |name: &str| name == "workspace" || drawn.may_differ.contains(&name);
+        let differs = outputs.0.iter().zip(&again.0).find(|((name, first), (_, second))| !may_differ(name) && first != second);
+        if let Some(((name, _), _)) = differs {
+            return wrong(format!("a second run of the same inputs gave other bits in `{name}`: threads race"));
+        }
+        // What differs is judged again, and so is what lies around a workspace.
+        if let Some(complaint) = (again != outputs).then(|| judge(drawn, &again).complaint).flatten() {
+            return wrong(format!("in a second run: {complaint}"));
+        }
+    }
+    let Distance { output, .. } = comparison.worst;
+    Ok(CallResult::Passed { ratio: comparison.worst.ratio(), output: output.to_owned() })
+}
+
+/// The outputs, and what lies around the workspace.
+fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
+    let mut comparison = (drawn.judge)(outputs);
+    let beyond = outputs.get("workspace").and_then(|workspace| workspace.first_damage());
+    if let (Some(offset), None) = (beyond, &comparison.complaint) {
+        comparison.complaint = Some(format!("memory outside of the workspace was written, first at element {offset} of 4 bytes"));
+    }
+    comparison
+}
+
+/// What `kgen.h` says is refused.
+fn refusal(case: &FuzzCase, scope: &Scope, split: bool) -> Option<Refusal> {
+    let problem = &case.problem;
+    let has_queries = problem.rows(Side::Query).bound > 0;
+    match case.entry {
+        Entry::Bwd => {
+            let reason = match case.workspace {
+                Workspace::Asked => return None,
+                Workspace::None => "the backward pass has no workspace",
+                Workspace::Short => "the backward pass has too little workspace",
+            };
+            has_queries.then_some(Refusal { code: device::ERROR_INVALID_VALUE, reason })
+        }
+        Entry::Fwd if split || scope.has_forward_without_tma(case) => None,
+        Entry::Fwd => {
+            let refused = problem.what_tma_refuses_if(case.head_dim as usize, Number::of(case.dtype), case.totals);
+            let reason = "TMA cannot read tensors that lie so, and the library holds no other kernel";
+            refused.map(|_| Refusal { code: device::ERROR_UNSUPPORTED, reason })
+        }
+    }
+}
+
+/// The call's tensors and what judges them.
+fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
+    let (problem, number, head_dim) = (&case.problem, Number::of(case.dtype), case.head_dim as usize);
+    let tensors = Tensors::draw_from(problem, head_dim, number, &mut Source::from_pool(case.seed, &pool.0));
+    match case.entry {
+        Entry::Fwd => draw_forward(case, scope, tensors),
+        Entry::Bwd => {
+            let source = &mut Source::from_pool(!case.seed, &pool.0);
+            let dout = Tensors::draw_output_gradient_from(problem, head_dim, number, source);
+            let asked = BackwardProblem { problem: problem.clone(), deterministic: case.deterministic, total_q: case.totals };
+            let mut drawn = BackwardCase { asked, number, head_dim, causal: case.causal }.with(&tensors, &dout);
+            drawn.call.scratch = false;
+            drawn
+        }
+    }
+}
+
+fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
+    let FuzzCase { head_dim, causal, .. } = *case;
+    let (problem, head_dim) = (case.problem.clone(), head_dim as usize);
+    let arithmetic = scope.arithmetic(case);
+    let mut call = tensors.call(&problem, head_dim, arithmetic.number, causal);
+    let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+    params.num_splits = case.splits as i32;
+    if !case.totals {
+        params.total_rows = [0, 0];
+    }
+    let samples = sample::draw(&problem, head_dim, arithmetic, case.seed);
+    let judge = move |outputs: &Outputs| {
+        let reference = SampledReference::compute(&problem, &tensors, head_dim, arithmetic, causal, samples.clone());
+        compare(&problem, &tensors, head_dim, arithmetic.number, causal, &reference, outputs)
+    };
+    Drawn { call, judge: Box::new(judge), may_differ: &[] }
+}
+
+/// O cannot exceed the largest element of V by more than what rounding P, and in FP8 O's sum apart from it, makes of it.
+const BEYOND_V: f64 = 1.125;
+
+/// Compares the sampled rows of O and LSE with the reference. Of all others: rows that see no key are exactly 0, and the rest are
+/// numbers that averages of V can be.
+fn compare(
+    problem: &Problem,
+    tensors: &Tensors,
+    head_dim: usize,
+    number: Number,
+    causal: bool,
+    reference: &SampledReference,
+    outputs: &Outputs,
+) -> Comparison {
+    let tolerance = reference.tolerance;
+    if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
+        return Comparison::impossible("O", tolerance.o);
+    }
+    let (Some(image_o), image_lse) = (outputs.get("o"), outputs.get("lse")) else { unreachable!("every forward call has O") };
+    let (mut o, mut lse) = (Tally::new("O", tolerance.o), Tally::new("LSE", tolerance.lse));
+    let plan = problem.rows(Side::Query);
+    let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
+    let group = problem.heads / problem.heads_k;
+    let mut samples = reference.heads.iter().peekable();
+    for (sequence, &(rows, keys)) in problem.sequences.iter().enumerate() {
+        for head in 0..problem.heads {
+            let sampled = samples.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
+            let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
+            let bound = BEYOND_V * f64::from(largest) * f64::from(problem.factors(sequence, head / group)[2]);
+            for row in 0..rows {
+                let masked = keys == 0 || (causal && row + 1 + keys <= rows);
+                let known =
+                    sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
+                let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
+                for d in 0..head_dim {
+                    let got = f64::from(number.of_output().widen(image_o.bits(start + d as i64) as u16));
+                    let expected = match known {
+                        _ if masked => 0.0,
+                        Some(known) => known.o[row * head_dim + d],
+                        None if got.abs() <= bound => got,
+                        None => bound,
+                    };
+                    o.see([sequence, head, row, d], got, expected, masked || (known.is_none() && got.abs() > bound));
+                }
+                if let Some(image) = image_lse {
+                    let offset = problem.offset(&place_lse, Side::Query, &plan, sequence, row, head);
+                    let got = f64::from(f32::from_bits(image.bits(offset)));
+                    let expected = match known {
+                        _ if masked => f64::NEG_INFINITY,
+                        Some(known) => known.lse[row],
+                        None if got.is_finite() => got,
+                        None => 0.0,
+                    };
+                    lse.see([sequence, head, row, 0], got, expected, masked);
+                }
+            }
+        }
+    }
+    let images = [("O", Some(image_o)), ("LSE", image_lse)];
+    let images: Vec<_> = images.into_iter().filter_map(|(name, image)| Some((name, image?))).collect();
+    Comparison::of(&[o, lse], &images)
+}

@@ -1,0 +1,21 @@
+//! `kgen check --fuzz`: random calls through the dispatcher of a library, each judged by what `kgen.h` promises.
+//!
+//! A call is a [`FuzzCase`], whose name reproduces it. [`Drawer`] draws them, workers make them, and what fails is shrunk.
+
+mod call;
+mod case;
+mod draw;
+mod run;
+mod sample;
+mod scope;
+mod shrink;
+mod tally;
+mod worker;
+
+pub use call::{CallResult, Outcome};
+pub use case::{Entry, FuzzCase, Workspace};
+pub use draw::Drawer;
+pub use run::{Calls, FuzzError, FuzzObserver, FuzzOptions, run};
+pub use scope::{Point, Scope, ScopeDevice};
+pub use tally::{Ended, Failure, Report, Row, WorstCall};
+pub use worker::serve;

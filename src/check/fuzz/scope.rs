@@ -1,0 +1,172 @@
+//! What a fuzzing run may call: the kernels that the library holds, those of them that are wanted, and the device.
+
+use super::case::{Entry, FuzzCase};
+use crate::{
+    check::{
+        Number,
+        arithmetic::{Arithmetic, Sums},
+        place::Side,
+    },
+    device::{DEFAULT_MULTIPROCESSORS, DeviceKind},
+    grid::{Dtype, Kind, Target, Variant},
+    plan::{self, Limits},
+};
+use serde::{Deserialize, Serialize};
+
+/// The kernels and the device of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// Every kernel in the library, which the dispatcher may choose.
+    pub held: Vec<Variant>,
+    /// Those whose head dims, dtypes, masks and, on the emulator, targets are asked for.
+    pub wanted: Vec<Variant>,
+    /// The device.
+    pub device: ScopeDevice,
+}
+
+/// What must be known of a device beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeDevice {
+    /// This machine's GPU.
+    Gpu {
+        /// Compute capability, `major * 10 + minor`.
+        capability: u32,
+        /// Multiprocessors.
+        multiprocessors: u32,
+    },
+    /// The emulator, which is whatever device a case names.
+    Emulator,
+}
+
+/// What one call asks of a library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// The function.
+    pub entry: Entry,
+    /// Elements of a row.
+    pub head_dim: u32,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Causal mask.
+    pub causal: bool,
+    /// The emulated device's compute capability, or the GPU's.
+    pub capability: u32,
+}
+
+impl Scope {
+    /// Where calls run.
+    pub fn kind(&self) -> DeviceKind {
+        match self.device {
+            ScopeDevice::Gpu { .. } => DeviceKind::Gpu,
+            ScopeDevice::Emulator => DeviceKind::Emulator,
+        }
+    }
+
+    /// Everything that can be asked of the library, without duplicates. On the emulator each kernel is called on the device that it
+    /// was made for; on a GPU whatever runs there.
+    pub fn points(&self) -> Vec<Point> {
+        let mut points: Vec<Point> = Vec::new();
+        for variant in &self.wanted {
+            let entry = match variant.kind {
+                Kind::Fwd => Entry::Fwd,
+                Kind::Bwd => Entry::Bwd,
+                _ => continue,
+            };
+            let capability = match self.device {
+                ScopeDevice::Gpu { capability, .. } => capability,
+                ScopeDevice::Emulator => variant.target.compute_capability(),
+            };
+            let Variant { head_dim, dtype, causal, .. } = *variant;
+            let point = Point { entry, head_dim, dtype, causal, capability };
+            if !points.contains(&point) && self.runs(variant, capability) {
+                points.push(point);
+            }
+        }
+        points
+    }
+
+    /// The compute capability of the device that a case runs on.
+    pub fn capability(&self, case: &FuzzCase) -> u32 {
+        match (self.device, case.capability) {
+            (ScopeDevice::Gpu { capability, .. }, _) | (ScopeDevice::Emulator, Some(capability)) => capability,
+            (ScopeDevice::Emulator, None) => {
+                let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
+                let wanted = (kind, case.head_dim, case.dtype, case.causal);
+                let newest =
+                    self.held.iter().filter(|v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted).map(|v| v.target).max();
+                newest.unwrap_or(Target::Sm80).compute_capability()
+            }
+        }
+    }
+
+    /// The multiprocessors of that device.
+    fn multiprocessors(&self, case: &FuzzCase) -> usize {
+        match self.device {
+            ScopeDevice::Gpu { multiprocessors, .. } => multiprocessors as usize,
+            ScopeDevice::Emulator => case.problem.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS),
+        }
+    }
+
+    /// The held kernels of a kind that the dispatcher may choose for a case on a device.
+    fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &Variant> {
+        let wanted = (kind, case.head_dim, case.dtype, case.causal);
+        self.held.iter().filter(move |v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted && self.runs(v, capability))
+    }
+
+    /// Whether a kernel runs on a device and finds enough shared memory there.
+    fn runs(&self, variant: &Variant, capability: u32) -> bool {
+        plan::runs_on(variant.target, capability, true)
+            && (variant.target.compute_capability() == capability
+                || plan::Plan::new(*variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
+    }
+
+    /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.
+    pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
+        let capability = self.capability(case);
+        self.candidates(Kind::Fwd, case, capability).any(|variant| !plan::needs_tma(*variant))
+    }
+
+    /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.
+    pub fn arithmetic(&self, case: &FuzzCase) -> Arithmetic {
+        let kinds = self.candidates(Kind::Fwd, case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
+        let truncated = kinds.filter(|arithmetic| arithmetic.sums == Sums::Truncated).last();
+        truncated.unwrap_or_else(|| Number::of(case.dtype).into())
+    }
+
+    /// Whether the library holds any kernel for a case.
+    pub fn holds(&self, case: &FuzzCase) -> bool {
+        let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
+        self.candidates(kind, case, self.capability(case)).next().is_some()
+    }
+
+    /// The kind of kernel that computes a case, by the dispatcher's rules; `split` where it has asked for a workspace and got it.
+    pub fn path(&self, case: &FuzzCase, split: bool) -> Kind {
+        let (capability, multiprocessors) = (self.capability(case), self.multiprocessors(case));
+        match (case.entry, split) {
+            (Entry::Bwd, _) => Kind::Bwd,
+            (Entry::Fwd, true) => Kind::FwdSplit,
+            (Entry::Fwd, false) => {
+                let queries = case.problem.rows(Side::Query).bound;
+                let blocks = queries.div_ceil(SHORT_ROWS) * case.problem.heads * case.problem.sequences.len();
+                let wide = case.head_dim > 192 && case.problem.rows(Side::Key).bound < 512;
+                let little = blocks <= multiprocessors && queries > 0 && !wide;
+                if little && self.candidates(Kind::FwdShort, case, capability).next().is_some() {
+                    Kind::FwdShort
+                } else {
+                    Kind::Fwd
+                }
+            }
+        }
+    }
+}
+
+/// Queries of a block of `fwd_short`, as the dispatcher counts them.
+const SHORT_ROWS: usize = 64;
+
+/// Shared memory that a block may have, where it is no target of the grid.
+fn shared_memory_limit(capability: u32) -> u32 {
+    let of = |target: Target| Limits::of(target).shared_memory_per_block;
+    let own = Target::ALL.iter().find(|target| target.compute_capability() == capability);
+    own.map_or_else(|| of(if matches!(capability, 86 | 87) { Target::Sm89 } else { Target::Sm90 }), |target| of(*target))
+}

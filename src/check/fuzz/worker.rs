@@ -1,0 +1,196 @@
+//! The worker's side: makes the calls that are its share, one by one, and says of each that it begins and how it went.
+
+use super::{
+    call::{self, Outcome, Pool},
+    case::{Entry, FuzzCase},
+    draw::Drawer,
+    scope::{Scope, ScopeDevice},
+};
+use crate::{
+    device::{Device, DeviceError, Emulator, Gpu},
+    isolate,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    io::{BufRead, Write},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// Version of the messages between parent and worker.
+pub const PROTOCOL: u32 = 1;
+
+/// What a worker is to do: one line of JSON on its standard input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`PROTOCOL`].
+    pub version: u32,
+    /// Shared library of kernels and dispatcher.
+    pub library: PathBuf,
+    /// What it holds, and the device.
+    pub scope: Scope,
+    /// The calls.
+    pub work: Work,
+    /// The parent's time limit for each call.
+    pub call_limit_seconds: f64,
+}
+
+/// Which calls a worker makes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Numbers `first`, `first + step`, ... below `end`, drawn from the seed, until so many seconds have passed.
+    Draw {
+        /// Of the run.
+        seed: u64,
+        /// Number.
+        first: u64,
+        /// Workers of the run.
+        step: u64,
+        /// Number.
+        end: u64,
+        /// No call begins later; `None`: all are made.
+        seconds: Option<f64>,
+    },
+    /// These, by name, up to and with the first that fails. They are numbered from 0.
+    Cases(Vec<String>),
+}
+
+/// What a worker says: lines of JSON on its standard output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The device is ready.
+    Device {
+        /// Its name in reports.
+        name: String,
+    },
+    /// The device cannot be used.
+    NoDevice {
+        /// Why.
+        message: String,
+    },
+    /// A call begins.
+    Begin {
+        /// Its number.
+        number: u64,
+    },
+    /// A call has ended.
+    Done {
+        /// Its number.
+        number: u64,
+        /// How it went.
+        outcome: Outcome,
+    },
+    /// All calls are made, or the time is up.
+    Finished,
+}
+
+/// Serves one request.
+///
+/// # Errors
+/// A message for the parent's log, where the request cannot be read or nobody reads the answers.
+pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+    let (request, mut reply): (Request, _) = isolate::request(input, output)?;
+    if request.version != PROTOCOL {
+        return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
+    }
+    // Workers share the cores between them. A second pool is refused; then the first one serves.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    let mut say = |event: &Event| reply.say(event).map_err(|e| format!("cannot report: {e}"));
+    let mut caller = Caller { request: &request, devices: HashMap::new(), pool: Pool::draw() };
+    match &request.work {
+        Work::Cases(names) => {
+            for (number, name) in names.iter().enumerate() {
+                let case: FuzzCase = name.parse().map_err(|e| format!("`{name}` is no case: {e}"))?;
+                if caller.call(number as u64, &case, &mut say)?.is_failure() {
+                    break;
+                }
+            }
+        }
+        Work::Draw { seed, first, step, end, seconds } => {
+            let begun = Instant::now();
+            let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let drawer = Drawer::new(&request.scope, *seed);
+            let mut number = *first;
+            while number < *end && limit.is_none_or(|limit| begun.elapsed() < limit) {
+                if caller.call(number, &drawer.draw(number), &mut say)?.is_fatal() {
+                    return Ok(());
+                }
+                number += step;
+            }
+        }
+    }
+    say(&Event::Finished)
+}
+
+/// What makes calls.
+struct Caller<'a> {
+    request: &'a Request,
+    /// By function, opened when first called.
+    devices: HashMap<Entry, Opened>,
+    pool: Pool,
+}
+
+/// A function of the library on its device.
+enum Opened {
+    Gpu(Gpu),
+    Emulator(Emulator),
+}
+
+impl Opened {
+    fn new(request: &Request, entry: Entry) -> Result<Self, DeviceError> {
+        Ok(match request.scope.device {
+            ScopeDevice::Gpu { .. } => Self::Gpu(Gpu::open(&request.library, entry.function())?),
+            ScopeDevice::Emulator => Self::Emulator(Emulator::open(&request.library, entry.function(), 80)?),
+        })
+    }
+
+    /// The device for a case.
+    fn device(&mut self, scope: &Scope, case: &FuzzCase) -> &mut dyn Device {
+        match self {
+            Self::Gpu(gpu) => gpu,
+            Self::Emulator(emulator) => {
+                emulator.emulate(scope.capability(case));
+                emulator
+            }
+        }
+    }
+}
+
+impl Caller<'_> {
+    /// Makes one call and reports it.
+    fn call(
+        &mut self,
+        number: u64,
+        case: &FuzzCase,
+        say: &mut impl FnMut(&Event) -> Result<(), String>,
+    ) -> Result<Outcome, String> {
+        let request = self.request;
+        let unopened = !self.devices.contains_key(&case.entry);
+        if unopened {
+            match Opened::new(request, case.entry) {
+                Ok(opened) => {
+                    self.devices.insert(case.entry, opened);
+                }
+                Err(error) => {
+                    say(&Event::NoDevice { message: error.to_string() })?;
+                    return Err(error.to_string());
+                }
+            }
+        }
+        let Some(opened) = self.devices.get_mut(&case.entry) else { return Err("the device is gone".to_owned()) };
+        let device = opened.device(&request.scope, case);
+        if unopened {
+            say(&Event::Device { name: device.name() })?;
+        }
+        say(&Event::Begin { number })?;
+        let watch = isolate::end_when_forgotten(request.call_limit_seconds);
+        let outcome = call::make(case, &request.scope, &self.pool, device);
+        drop(watch);
+        say(&Event::Done { number, outcome: outcome.clone() })?;
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,181 @@
+//! `kgen check --fuzz`: with a driver that is a mock (`support/mock_gpu.c`) and a library that goes wrong as told
+//! (`support/mock_library.cpp`), and on the emulator with kernels as they are and with planted faults.
+
+mod support;
+
+use assert_cmd::Command;
+use predicates::{prelude::PredicateBooleanExt, str::contains};
+use serde_json::Value;
+use std::{path::Path, process, sync::LazyLock, time::Duration};
+use support::copy_folder;
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A folder with the mock's driver, where the loader looks first, and its library.
+static MOCK: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (compiler, source, library) in [("cc", "mock_gpu.c", "libcuda.so"), ("c++", "mock_library.cpp", "libkgen.so")] {
+        let mut command = process::Command::new(compiler);
+        command.args(["-O2", "-shared", "-fPIC", "-w", "-I"]).arg(Path::new(ROOT).join("templates/include"));
+        command.arg("-o").arg(folder.path().join(library)).arg(Path::new(ROOT).join("tests/support").join(source));
+        assert!(command.status().expect("a compiler").success(), "{source}");
+    }
+    folder
+});
+
+/// `kgen check` of the mock's library that has this fault.
+fn mock(fault: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+    command.args(["check", "--device", "gpu", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"]);
+    command.arg("--library").arg(MOCK.path().join("libkgen.so")).args(args).timeout(Duration::from_secs(300));
+    command.env("LD_LIBRARY_PATH", MOCK.path()).env("MOCK_FAULT", fault).env_remove("KGEN_VARIANTS");
+    command
+}
+
+fn json(command: &mut Command, code: i32) -> Value {
+    let output = command.args(["--format", "json"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+/// The failures of 150 calls of the mock with a fault, one of which at least was shrunk.
+fn failures(fault: &str) -> Vec<Value> {
+    let report = json(&mut mock(fault, &["--fuzz", "150", "-j", "2"]), 1);
+    assert_eq!(report["ended"], "done", "{report}");
+    assert_eq!(report["rows"][0]["calls"], 150, "{report}");
+    report["failures"].as_array().expect("an array").clone()
+}
+
+fn smallest(failures: &[Value]) -> (String, String) {
+    let shrunk = failures.iter().find(|failure| failure["shrunk"].is_string()).expect("one is shrunk");
+    let text = |key: &str| shrunk[key].as_str().expect("text").to_owned();
+    (text("shrunk"), text("message"))
+}
+
+#[test]
+fn a_right_library_passes_and_the_same_seed_makes_the_same_calls() {
+    let report = |args: &[&str]| json(&mut mock("", args), 0);
+    let first = report(&["--fuzz", "200", "--seed", "5", "-j", "2"]);
+    assert_eq!((&first["rows"][0]["calls"], &first["rows"][0]["passed"]), (&200.into(), &200.into()));
+    assert_eq!((&first["rows"][0]["kind"], &first["rows"][0]["dtype"]), (&"fwd".into(), &"bf16".into()));
+    let alone = report(&["--fuzz", "200", "--seed", "5", "-j", "1"]);
+    assert_eq!(first["rows"][0]["worst"], alone["rows"][0]["worst"], "whoever makes a call");
+    assert_ne!(first["rows"][0]["worst"], report(&["--fuzz", "200", "--seed", "6"])["rows"][0]["worst"]);
+    let case = first["rows"][0]["worst"]["case"].as_str().expect("a name");
+    let again = report(&["--fuzz-case", case]);
+    assert_eq!(again["rows"][0]["worst"], first["rows"][0]["worst"], "by its name alone");
+}
+
+#[test]
+fn a_worker_that_dies_does_not_stop_the_run_and_its_call_is_known_and_shrunk() {
+    let failures = failures("die");
+    assert!(failures.len() > 3 && failures.len() < 150);
+    let (case, message) = smallest(&failures);
+    assert!(case.contains("b2 h3/3 sq0 sk0 ") || case.contains("b2 h3/1 sq0 sk0 "), "{case}");
+    assert!(message.contains("died of SIG"), "{message}");
+    let command = format!("kgen check --device gpu --fuzz-case '{case}'");
+    mock("die", &["--fuzz", "150"]).assert().code(1).stdout(contains(command).and(contains("were replaced")));
+    mock("die", &["--fuzz-case", &case]).assert().code(1).stderr(contains("1 of 1 call failed"));
+    mock("", &["--fuzz-case", &case]).assert().success();
+}
+
+#[test]
+fn a_call_that_hangs_is_ended_at_its_limit_and_the_others_are_made() {
+    let cases = ["b2 h3/3 sq4 sk4", "b1 h3/3 sq4 sk4"].map(|shape| format!("fwd hdim16 bf16 {shape} full"));
+    let args = ["--time-limit", "1", "--fuzz-case", &cases[0], "--fuzz-case", &cases[1]];
+    let report = json(&mut mock("hang", &args), 1);
+    assert_eq!(report["rows"][0]["passed"], 1);
+    assert!(report["failures"][0]["message"].as_str().expect("text").contains("no result within 1 s"));
+}
+
+#[test]
+fn a_key_missed_at_a_tiles_border_is_found_and_shrunk_to_the_border() {
+    let (case, message) = smallest(&failures("border"));
+    assert!(case.contains(" b1 h1/1 sq1 sk65 "), "{case}");
+    assert!(message.contains("elements are wrong"), "{message}");
+}
+
+#[test]
+fn memory_written_beside_outputs_or_in_inputs_and_unequal_bits_are_found() {
+    for (fault, said) in [
+        ("beyond", "memory that is no part of it was written"),
+        ("input", "wrote to its input `q`"),
+        ("race", "gave other bits in `o`"),
+    ] {
+        let failures = failures(fault);
+        let message = smallest(&failures).1;
+        assert!(message.contains(said), "{fault}: {message}");
+    }
+}
+
+#[test]
+fn a_refusal_that_nothing_documents_is_a_failure() {
+    let (case, message) = smallest(&failures("refuse"));
+    assert!(case.contains("cu_seqlens_q+seqused_k") && message.contains("KGEN_ERROR_UNSUPPORTED"), "{case}: {message}");
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_up_and_its_results_count() {
+    let report = json(&mut mock("", &["--fuzz", "100000000", "--seconds", "2", "-j", "2"]), 0);
+    assert_eq!(report["ended"], "time_up");
+    assert!(report["rows"][0]["calls"].as_u64().expect("a number") > 0);
+}
+
+#[test]
+fn what_cannot_be_called_is_bad_usage() {
+    mock("", &["--fuzz-case", "fwd hdim16"]).assert().code(2).stderr(contains("a dtype"));
+    mock("", &["--fuzz-case", "fwd hdim16 fp16 b1 h1/1 sq1 sk1 full"])
+        .assert()
+        .code(2)
+        .stderr(contains("no kernel that is selected"));
+    mock("", &["--fuzz", "3", "--thorough"]).assert().code(2);
+    mock("", &["--seconds", "3"]).assert().code(2);
+    mock("", &["--fuzz", "0"]).assert().code(2);
+}
+
+/// `kgen check` of emulated kernels of head dim 64, with the emulator kept between runs of the tests.
+fn emulated(args: &[&str]) -> Command {
+    emulated_without_shape(&[&["--dtype", "bf16,fp8", "--causal", "--head-dim", "64"], args].concat())
+}
+
+fn emulated_without_shape(args: &[&str]) -> Command {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-cache");
+    std::fs::create_dir_all(&cache).expect("it is writable");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+    command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache);
+    command.args(["check", "--device", "emulator"]).args(args).timeout(Duration::from_secs(600));
+    command
+}
+
+#[test]
+fn kernels_as_they_are_pass_on_every_device_they_are_made_for() {
+    let report = json(&mut emulated(&["--fuzz", "100", "--filter", "target in (sm80, sm90) or dtype == fp8"]), 0);
+    let rows = report["rows"].as_array().expect("an array");
+    let made = |kind: &str, dtype: &str| rows.iter().any(|row| row["kind"] == kind && row["dtype"] == dtype);
+    for (kind, dtype) in [("fwd", "bf16"), ("fwd", "fp8"), ("fwd_split", "bf16"), ("bwd", "bf16")] {
+        assert!(made(kind, dtype), "{kind} {dtype}: {report}");
+    }
+}
+
+#[test]
+fn a_tail_that_is_not_masked_is_found_and_shrunk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let templates = folder.path().join("templates");
+    copy_folder(&Path::new(ROOT).join("templates"), &templates);
+    let kernel = templates.join("flash/fwd_sm80.cu.tera");
+    let text = std::fs::read_to_string(&kernel).expect("the template is there");
+    let broken = text.replace("mask(s, keys.rows - tile * BLOCK_N", "mask(s, keys.rows + 1 - tile * BLOCK_N");
+    assert_ne!(text, broken, "the template no longer holds what this test breaks");
+    std::fs::write(&kernel, broken).expect("the copy is writable");
+    let templates = templates.to_str().expect("a readable path");
+    let args = ["--templates", templates, "--fuzz", "120", "--kind", "fwd", "--target", "sm80"];
+    let report = json(&mut emulated(&args), 1);
+    let failures = report["failures"].as_array().expect("an array");
+    let (case, message) = smallest(failures);
+    assert!(case.contains(" b1 h1/1 ") && case.len() < 120, "{case}");
+    assert!(message.contains("elements are wrong"), "{message}");
+    let again = ["--templates", templates, "--kind", "fwd", "--target", "sm80", "--fuzz-case", &case];
+    emulated_without_shape(&again).assert().code(1).stdout(contains(&case));
+    emulated_without_shape(&["--kind", "fwd", "--target", "sm80", "--fuzz-case", &case]).assert().success();
+}
