@@ -9,6 +9,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A program of the machine.
@@ -35,17 +36,28 @@ fn executed(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     let bench = Bench::new();
-    let path = bare_path(&bench, &[("python3", found("python3"))]);
+    // What `python3` in `PATH` may be a script that starts.
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("there is a Python");
+    let python = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
+    let path = bare_path(&bench, &[("python3", python.clone())]);
     let plant = "import pathlib; pathlib.Path(__file__).with_name('executed').touch()\n";
     fs::create_dir(bench.path("modules")).expect("made");
-    for planted in ["pip.py", "modules/pip.py", "modules/sitecustomize.py", "modules/usercustomize.py"] {
+    for planted in ["pip.py", "modules/pip.py", "modules/sitecustomize.py"] {
         fs::write(bench.path(planted), plant).expect("written");
     }
+    let modules = bench.path("modules");
+    // Python itself would run them all.
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "--version"]).env("PYTHONPATH", &modules).current_dir(bench.dir.path());
+    assert!(pip.status().expect("Python runs").success());
+    let markers = executed(bench.dir.path());
+    assert_eq!(markers.len(), 2, "in the current folder and in `PYTHONPATH`: {markers:?}");
+    markers.iter().for_each(|marker| fs::remove_file(marker).expect("removed"));
     for command in [&["doctor"][..], &["toolchain", "install"]] {
         let mut kgen = bench.kgen(command);
         // No index: a pip that works must not go and fetch 110 MB.
-        kgen.env("PATH", &path).env("PYTHONPATH", bench.path("modules")).env_remove("KGEN_NVCC");
-        let _ = kgen.envs([("PIP_NO_INDEX", "1"), ("PYTHONSTARTUP", "/dev/null")]).ok();
+        kgen.env("PATH", &path).env("PYTHONPATH", &modules).env("PIP_NO_INDEX", "1").env_remove("KGEN_NVCC");
+        kgen.output().expect("it runs");
         assert_eq!(executed(bench.dir.path()), Vec::<PathBuf>::new(), "by `kgen {}`", command.join(" "));
     }
 }

@@ -18,9 +18,11 @@ use std::{fs, path::Path};
 /// runtime of a program that loads the library (`PyTorch` brings its own).
 const EXPORTS: &str = "{ global: flash_*; kgen_*; local: *; };\n";
 
-/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading.
-const LINK_FLAGS: [&str; 9] = [
+/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No device code
+/// is left to link, and nvcc's empty device link would write the path of its own folder into the library.
+const LINK_FLAGS: [&str; 10] = [
     "-shared",
+    "-nodlink",
     "-cudart",
     "static",
     "-Xlinker",

@@ -63,3 +63,39 @@ impl VerdictCache {
         self.folder.join(format!("{key}.json"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::{Level, Status},
+        device::DeviceKind,
+    };
+
+    #[test]
+    fn an_edited_verdict_and_one_under_another_key_are_not_believed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let cache = VerdictCache::new(folder.path());
+        let verdict = Verdict {
+            name: "flash_fwd".to_owned(),
+            device: "emulator".to_owned(),
+            kind: DeviceKind::Emulator,
+            level: Level::Smoke,
+            seed: 1,
+            status: Status::Pass,
+            cases_run: 7,
+            worst: None,
+            seconds: 0.1,
+            message: String::new(),
+            cached: false,
+        };
+        cache.keep("key", &verdict);
+        assert_eq!(cache.find("key"), Some(Verdict { cached: true, ..verdict }));
+        let text = fs::read_to_string(cache.path("key")).expect("it was kept");
+        fs::write(cache.path("other"), &text).expect("written");
+        assert_eq!(cache.find("other"), None);
+        assert!(text.contains("\"cases_run\":7"), "{text}");
+        fs::write(cache.path("key"), text.replace("\"cases_run\":7", "\"cases_run\":8")).expect("written");
+        assert_eq!(cache.find("key"), None);
+    }
+}
