@@ -2,7 +2,7 @@
 //! their hashes.
 
 use super::KitError;
-use crate::files::{content_hash, seal, unseal};
+use crate::files::{content_hash, read, seal, unseal};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -74,7 +74,7 @@ pub(super) fn made(
 
 /// The contents of `folder` where they are what was listed when it was filled for `key`.
 fn whole(folder: &Path, key: &str) -> Option<Contents> {
-    let listed = Contents(unseal(&fs::read(folder.join(LIST)).ok()?, &[key.as_bytes()])?);
+    let listed = Contents(unseal(&read(&folder.join(LIST)).ok()?, &[key.as_bytes()])?);
     (Contents::of(folder).ok()? == listed).then_some(listed)
 }
 
@@ -86,7 +86,7 @@ fn collect(folder: &Path, below: &Path, files: &mut BTreeMap<PathBuf, String>) -
             collect(&path, &name, files)?;
         } else {
             // Of links, what they lead to.
-            files.insert(name, content_hash(fs::read(&path)?));
+            files.insert(name, content_hash(read(&path)?));
         }
     }
     Ok(())
