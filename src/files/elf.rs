@@ -31,7 +31,7 @@ fn flaw(bytes: &[u8], kind: ObjectKind, names: &[&str], device_code: bool) -> Op
         Err(error) => return Some(format!("is no ELF file: {error}")),
     };
     let defined: HashSet<&str> = match kind {
-        ObjectKind::Dynamic => file.dynamic_symbols().filter(|s| s.is_definition()).filter_map(|s| s.name().ok()).collect(),
+        ObjectKind::Dynamic => file.dynamic_symbols().filter(ObjectSymbol::is_definition).filter_map(|s| s.name().ok()).collect(),
         _ => file.symbols().filter(|s| s.is_definition() && s.is_global()).filter_map(|s| s.name().ok()).collect(),
     };
     if let Some(name) = names.iter().find(|name| !defined.contains(*name)) {
