@@ -86,6 +86,7 @@ extern const identity* current;
 uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
+void warp_meet(source at);
 float shuffle_xor(float value, int mask, source at);
 int64_t shuffle_xor(int64_t value, int mask, source at);
 void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at);

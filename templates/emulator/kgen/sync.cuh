@@ -11,6 +11,9 @@ KGEN_DEVICE void block_sync(KGEN_AT) { emulator::block_sync(at); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync(KGEN_AT) { emulator::warp_sync(at); }
 
+// All lanes of the warp come here before any goes on; orders no memory accesses.
+KGEN_DEVICE void warp_meet(KGEN_AT) { emulator::warp_meet(at); }
+
 // A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
 // `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
 // what the others had written. All lanes of a warp must come here together.

@@ -52,6 +52,8 @@ bool warp_any(bool value, source at) {
     return w.results[current->lane] != 0.0f;
 }
 
+void warp_meet(source at) { meet(word::warp_meet, at); }
+
 // The 32 rows of 16 bytes that the lanes of the meeting warp have named; a row that is not there is NaN.
 inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
     const uint32_t index = current->warp;
