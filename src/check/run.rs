@@ -15,7 +15,9 @@ use crate::{
 };
 use rayon::prelude::*;
 use std::{
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
+    process::ExitStatus,
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -234,13 +236,26 @@ fn supervise(
     let (status, message) = match end {
         End::TimedOut => (Status::Timeout, format!("{} {at}{said}", end.words(limit))),
         End::Interrupted => (Status::Error, end.words(limit)),
-        End::Exited(_) => (Status::Crash, format!("{} {at}{said}", end.words(limit))),
+        End::Exited(exit) => {
+            let meaning = if request.subject.device == DeviceKind::Emulator { meaning(exit) } else { "" };
+            (Status::Crash, format!("{} {at}{meaning}{said}", end.words(limit)))
+        }
     };
     let mut verdict = without_result(status, message);
     verdict.device = heard.device.unwrap_or(verdict.device);
     verdict.cases_run = heard.cases_begun.saturating_sub(1);
     verdict.seconds = begun.elapsed().as_secs_f64();
     verdict
+}
+
+/// What the signal that ended an emulated kernel tells of it, to be added to a sentence.
+fn meaning(exit: ExitStatus) -> &'static str {
+    match exit.signal() {
+        Some(libc::SIGILL | libc::SIGTRAP) => {
+            "; an index lies beyond the bounds of one of the kernel's arrays: kgen has it compiled so that it traps there"
+        }
+        _ => "",
+    }
 }
 
 /// What a worker had to say.

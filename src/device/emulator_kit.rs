@@ -27,6 +27,12 @@ const RUNTIME_OPTIMISATION: &str = "-O2";
 /// A kernel is compiled for each check and mostly calls the runtime.
 pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
+/// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: a variable that nobody has set holds a
+/// pattern, large and negative as a number, and an index beyond an array's bounds traps.
+const STRICT: [&str; 2] = ["-ftrivial-auto-var-init=pattern", "-fsanitize=bounds -fsanitize-undefined-trap-on-error"];
+/// The file of a kit that holds those that the compiler takes, one a line.
+const STRICT_FILE: &str = "strict-flags";
+
 /// Longest one compile may take; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -110,7 +116,7 @@ impl EmulatorKit {
         // A compiler's version does not name the processor it compiles for.
         hasher.field("processor", std::env::consts::ARCH);
         hasher.field("compiler", compiler_version);
-        for flag in FLAGS.into_iter().chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION]) {
+        for flag in FLAGS.into_iter().chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION]).chain(STRICT) {
             hasher.field("flag", flag);
         }
         for (path, text) in &files {
@@ -149,8 +155,9 @@ impl EmulatorKit {
         kept::made(&self.root, &folder, &key, |folder| {
             let source = folder.join(format!("{name}.cu"));
             write(&source, text)?;
+            let strict = self.strict_flags()?;
             self.compile(name, folder, |command| {
-                command.args([KERNEL_OPTIMISATION, "-shared"]).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
+                command.args([KERNEL_OPTIMISATION, "-shared"]).args(strict).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
                 // The kit's own objects, in a fixed order, and no others that may lie there.
                 command.args(self.objects());
                 command.arg("-o").arg(folder.join(format!("{name}.so")));
@@ -188,7 +195,34 @@ impl EmulatorKit {
                 command.args([RUNTIME_OPTIMISATION, "-c"]).arg(folder.join(path)).arg("-o").arg(object);
             })?;
         }
-        Ok(())
+        kit.probe_strict_flags(folder)
+    }
+
+    /// Finds out which of [`STRICT`] the compiler takes, and keeps that in the kit.
+    fn probe_strict_flags(&self, folder: &Path) -> Result<(), KitError> {
+        let probe = tempfile::tempdir_in(folder).map_err(|source| KitError::Io { path: folder.to_owned(), source })?;
+        let source = probe.path().join("probe.cpp");
+        write(&source, "int element(int i) { int a[4] = {}; int unset; return i < 0 ? unset : a[i]; }\n")?;
+        let mut taken = String::new();
+        for flags in STRICT {
+            let compiled = self.compile(STRICT_FILE, folder, |command| {
+                command.args([KERNEL_OPTIMISATION, "-shared"]).args(flags.split_whitespace()).arg(&source);
+                command.arg("-o").arg(probe.path().join("probe.so"));
+            });
+            match compiled {
+                Ok(()) => taken = taken + flags + "\n",
+                Err(KitError::Refused { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        write(&folder.join(STRICT_FILE), &taken)
+    }
+
+    /// Those of [`STRICT`] that kernels are compiled with.
+    pub(super) fn strict_flags(&self) -> Result<Vec<String>, KitError> {
+        let path = self.folder.join(STRICT_FILE);
+        let flags = fs::read_to_string(&path).map_err(|source| KitError::Io { path, source })?;
+        Ok(flags.split_whitespace().map(str::to_owned).collect())
     }
 
     /// Runs the compiler with the common flags; keeps what it said in `<root>/<name>.log` where it fails.

@@ -53,8 +53,9 @@ impl EmulatorKit {
         self.made(&object, &key.finish(), |folder| {
             let source = folder.join(format!("{name}.cu"));
             emulator_kit::write(&source, text)?;
+            let strict = self.strict_flags()?;
             self.compile(name, folder, |command| {
-                command.args([emulator_kit::KERNEL_OPTIMISATION, "-c", "-x", "c++"]).arg(&source);
+                command.args([emulator_kit::KERNEL_OPTIMISATION, "-c"]).args(strict).args(["-x", "c++"]).arg(&source);
                 command.arg("-o").arg(folder.join(&object));
             })
         })

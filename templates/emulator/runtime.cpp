@@ -40,6 +40,7 @@
 #include "runtime/named_barrier.hpp"
 #include "runtime/race.hpp"
 #include "runtime/shared_memory.hpp"
+#include "runtime/device_conflicts.hpp"
 #include "runtime/global_memory.hpp"
 #include "runtime/async_copy.hpp"
 #include "runtime/mbarrier.hpp"

@@ -258,6 +258,7 @@ void phases() {
 }  // namespace
 
 #include "tma_order.hpp"
+#include "schedules.hpp"
 #include "tma_stores.hpp"
 
 int main() {
@@ -268,6 +269,7 @@ int main() {
     phases();
     order_of_copies();
     order_of_threads();
+    orders();
     stores();
     order_of_stores();
     printf("%d false\n", failures);

@@ -10,6 +10,7 @@
 
 #include "kgen.h"
 #include "kgen/bytes.cuh"
+#include "kgen/cluster.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
@@ -402,6 +403,8 @@ void launches() {
 
 }  // namespace
 
+#include "words_blocks.hpp"
+
 int main() {
     numbers();
     meaning();
@@ -411,6 +414,7 @@ int main() {
     deadlocks();
     named_barriers();
     device_memory();
+    blocks();
     fp8();
     partial_results();
     launches();

@@ -16,7 +16,7 @@ void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, so
     unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
     if (to == nullptr) return;
     static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
-    if (bytes > 0 && !tensors.allows(source_bytes, bytes, false, used, CHUNK)) source_bytes = nothing.data();
+    if (bytes > 0 && !tensors.allows(source_bytes, bytes, device_access::read, used, CHUNK)) source_bytes = nothing.data();
     const access a = access_of(me, destination, CHUNK, used);
     races.copy_issued(a, me.thread);
     memset(to, POISON, CHUNK);

@@ -43,6 +43,15 @@ inline void join(clock& to, const clock& from) {
     join_details(to.details, from.details);
 }
 
+// A copy that has landed makes nothing visible that its thread knew; but what had ended at its issue has ended: phases in other blocks.
+inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
+    for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
+        if (rank == self.rank) continue;
+        uint32_t* const known = &to[details_in(rank) + phase_of(0)];
+        for (uint32_t i = 0; i < MOST_MBARRIERS; ++i) known[i] = std::max(known[i], from[details_in(rank) + phase_of(i)]);
+    }
+}
+
 // What the end of a phase shows to those who wait for it.
 struct snapshot {
     clock behind;

@@ -111,6 +111,7 @@ inline void pass_block() {
 bool pass_cluster_sync() {
     if (self.at_cluster_sync == 0 || self.at_cluster_sync != self.alive) return false;
     self.at_cluster_sync = 0;
+    blocks_met.pass_cluster_sync();
     std::vector<clock> known;  // [rank]
     each_block([&] {
         check_warps_are_whole();
@@ -182,6 +183,7 @@ inline void report_deadlock() {
 // Runs the blocks of one cluster to their end, or until they can go no further; what is left then is simply forgotten.
 inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes, int32_t depth, uint32_t expected_steps) {
     self.alive = self.cluster_size * thread_count;
+    blocks_met.begin_cluster(first_block);
     self.at_cluster_sync = 0;
     each_block([&] {
         if (self.first_step > UINT32_MAX / 2) {

@@ -1,4 +1,4 @@
-// Device memory: which tensors there are, and whether an access lies in an element of one of them.
+// Device memory: which tensors there are, whether an access lies in an element of one of them, and who else has been there.
 #pragma once
 
 namespace kgen::emulator {
@@ -10,6 +10,7 @@ struct tensor {
     const uint8_t* element_map;  // NULL: no gaps
     size_t element_bytes;
     bool writable;
+    size_t records;  // of a writable one, for conflicts between blocks
 
     bool holds(uintptr_t address, uint32_t size) const { return address >= base && address - base <= bytes && bytes - (address - base) >= size; }
 
@@ -36,24 +37,33 @@ class tensor_table {
     void clear() {
         tensors_.clear();
         recent_ = 0;
+        blocks_met.forget_tensors();
     }
 
-    void add(tensor t) { tensors_.push_back(std::move(t)); }
+    void add(tensor t) {
+        if (t.writable) t.records = blocks_met.take(t.bytes / t.element_bytes + 1);
+        tensors_.push_back(std::move(t));
+    }
 
-    // True if `size` bytes at `pointer` may be read (or written) by the running thread; otherwise it is reported.
+    // True if `size` bytes at `pointer` may be accessed so by the running thread, whatever other blocks do there; otherwise it is reported.
     // `alignment` is `size` unless given.
-    bool allows(const void* pointer, uint32_t size, bool writes, const use& used, uint32_t alignment = 0) {
+    bool allows(const void* pointer, uint32_t size, device_access how, const use& used, uint32_t alignment = 0) {
+        const bool writes = how != device_access::read;
         const auto address = reinterpret_cast<uintptr_t>(pointer);
         if (address % (alignment == 0 ? size : alignment) != 0) {
             complain("misaligned", used, address, size, nullptr, alignment == 0 ? "not a multiple of its size" : "not a multiple of 16");
             return false;
         }
-        if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) return true;
+        if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) {
+            check_other_blocks(tensors_[recent_], address, size, how, used);
+            return true;
+        }
         const tensor* nearest = nullptr;  // of those that hold the access, or else of all
         for (size_t i = 0; i < tensors_.size(); ++i) {
             const tensor& t = tensors_[i];
             if (is_fine(t, address, size, writes)) {
                 recent_ = i;
+                check_other_blocks(t, address, size, how, used);
                 return true;
             }
             if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size) || t.holds(address, size)) nearest = &t;
@@ -70,8 +80,12 @@ class tensor_table {
     // The same for a row of a box that TMA copies: it may read whatever lies between a tensor's first and last byte, for a
     // box does not end where a sequence does. What it finds in a gap is up to the kernel not to use.
     bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
-        if (holds_box_row(row, size)) return true;
         const auto address = reinterpret_cast<uintptr_t>(row);
+        const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(address, size); });
+        if (found != tensors_.end()) {
+            check_other_blocks(*found, address, size, device_access::read, used);
+            return true;
+        }
         const tensor* nearest = nullptr;
         for (const tensor& t : tensors_) {
             if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size)) nearest = &t;
@@ -87,6 +101,21 @@ class tensor_table {
   private:
     static bool is_fine(const tensor& t, uintptr_t address, uint32_t size, bool writes) {
         return t.holds(address, size) && (t.writable || !writes) && t.is_solid(address, size);
+    }
+
+    static void check_other_blocks(const tensor& t, uintptr_t address, uint32_t size, device_access how, const use& used) {
+        if (!t.writable) return;
+        const size_t first = (address - t.base) / t.element_bytes;
+        const size_t last = (address - t.base + size - 1) / t.element_bytes;
+        for (size_t i = first; i <= last; ++i) {
+            use other;
+            const uint32_t stamp = blocks_met.meet(t.records + i, how, self.rank, used, other);
+            if (stamp == 0 || !self.violations.is_news("conflict", used, other)) continue;
+            const device_thread& me = this_thread();
+            self.violations.tell(text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + " and " + text_of(other) +
+                                 " of block " + std::to_string(blocks_met.block_of(stamp)) + ", in the same launch, with nothing that orders them: element " +
+                                 std::to_string(i) + " of `" + t.name + "`");
+        }
     }
 
     static void complain(const char* kind, const use& used, uintptr_t address, uint32_t size, const tensor* nearest, const char* why) {
@@ -110,7 +139,7 @@ class tensor_table {
 static tensor_table tensors;
 
 void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, false, {word::load_global, at})) {
+    if (tensors.allows(pointer, bytes, device_access::read, {word::load_global, at})) {
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
@@ -118,11 +147,11 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
 }
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, true, {word::store_global, at})) memcpy(pointer, value, bytes);
+    if (tensors.allows(pointer, bytes, device_access::write, {word::store_global, at})) memcpy(pointer, value, bytes);
 }
 
 void add_global(float* pointer, float value, source at) {
-    if (tensors.allows(pointer, sizeof value, true, {word::add_global, at})) *pointer += value;
+    if (tensors.allows(pointer, sizeof value, device_access::add, {word::add_global, at})) *pointer += value;
 }
 
 }  // namespace kgen::emulator

@@ -16,7 +16,7 @@ void kgen_emulator_priorities(uint32_t depth) { kgen::emulator::settings.depth =
 uint64_t kgen_emulator_steps(void) { return kgen::emulator::settings.steps; }
 
 void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable) {
-    kgen::emulator::tensors.add({name, reinterpret_cast<uintptr_t>(base), bytes, element_map, element_bytes == 0 ? 1 : element_bytes, writable != 0});
+    kgen::emulator::tensors.add({name, reinterpret_cast<uintptr_t>(base), bytes, element_map, element_bytes == 0 ? 1 : element_bytes, writable != 0, 0});
 }
 
 const char* kgen_emulator_report(void) { return kgen::emulator::self.violations.text(); }

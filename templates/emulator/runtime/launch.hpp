@@ -52,6 +52,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     self.random = {settings.seed};
     const uint32_t expected_steps = settings.expected_steps[enter];
     uint32_t longest = 0, block = 0;
+    blocks_met.begin_launch();
     for (; block < blocks && self.violations.empty(); block += cluster) {
         run_cluster(block, threads, shared_bytes, settings.depth, expected_steps);
         longest = std::max(longest, self.order.steps_taken());

@@ -12,6 +12,7 @@ struct pending_tile {
     use issued;
     uint32_t warp, lane;
     uint32_t interval;
+    std::vector<uint32_t> behind;  // what lies behind a thread of another block that has issued it
 };
 
 struct mbarrier {

@@ -89,8 +89,9 @@ inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint3
     if (!b.fenced) complain_of_mbarrier("proxy", used, text_of(b) + " counts its bytes, and no fence_mbarrier_init has followed " + text_of(self.uses[b.made.used]));
     const uint32_t bytes = row_bytes(map) * box_rows(map);
     if (!box_is_in_shared_memory(destination, bytes, used, by.warp, by.lane)) return;
-    pending_tile copy = {map, {}, destination - SHARED_BASE, bytes, used, by.warp, by.lane, self.interval};
+    pending_tile copy = {map, {}, destination - SHARED_BASE, bytes, used, by.warp, by.lane, self.interval, {}};
     std::copy_n(box, map.rank, copy.first);
+    if (by.warp == VISITOR) copy.behind = self.warps[VISITOR].details;
     const auto index = static_cast<uint32_t>(&b - mbarriers.data());
     for (uint32_t i = 0; i < bytes; i += CHUNK) {
         races.tile_issued({copy.destination + i, 0xffff, by.lane, by.warp, by.step, used}, index);
@@ -127,6 +128,7 @@ void land(mbarrier& b, size_t chosen) {
             races.tile_landed(address - SHARED_BASE, b.phase);
         }
     }
+    if (!copy.behind.empty()) join_far_phases(b.arriving.details, copy.behind);
     b.bytes -= copy.bytes;
     end_phase_if_complete(b);
 }

@@ -56,7 +56,7 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
     std::copy_n(box, rank, store.first);
     for (uint32_t row = 0; row < box_rows(*c); ++row) {
         const box_row r = row_of(*c, box, row);
-        if (r.bytes != 0 && !tensors.allows(r.from, r.bytes, true, used, c->element_bytes)) return;
+        if (r.bytes != 0 && !tensors.allows(r.from, r.bytes, device_access::write, used, c->element_bytes)) return;
     }
     each_source_chunk(store, [&](uint32_t chunk, uint32_t) { races.proxy_reads(access_of(me, chunk, CHUNK, used)); });
     if (stores_early()) read_source(store);

@@ -1,0 +1,55 @@
+// The part of words.cpp about blocks of one launch that meet in device memory.
+#pragma once
+
+namespace {
+
+// Runs four blocks of one warp, each by itself or all as a cluster; true if the emulator found nothing wrong.
+bool blocks_run(body kernel, bool as_cluster = false) {
+    kgen_emulator_device(as_cluster ? 90 : 80);
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
+    const bool right = launch(kernel, "words", 4, 32, SHARED_BYTES, 0, nullptr, as_cluster ? 4 : 1) == KGEN_SUCCESS;
+    kgen_emulator_device(80);
+    return right;
+}
+
+bool blocks_conflict(body kernel, bool as_cluster = false) {
+    return !blocks_run(kernel, as_cluster) && strstr(kgen_emulator_report(), "\n  conflict: ") != nullptr;
+}
+
+void blocks() {
+    const body own = [](int) { store_global(output + block_index() * 32 + thread_index(), 1.0f); };
+    expect(blocks_run(own), "blocks may write elements of their own");
+    expect(blocks_conflict([](int) { store_global(output + thread_index(), 1.0f); }), "two that write the same are a conflict, the value being the same");
+    expect(strstr(kgen_emulator_report(), "of block 0, in the same launch") != nullptr, "... and the report says who was there before");
+    expect(blocks_conflict([](int) {
+               if (block_index() == 0) store_global(output, 1.0f);
+               if (block_index() == 3) load_global(output);
+           }),
+           "so is reading what another block writes, whether it comes later");
+    expect(blocks_conflict([](int) {
+               if (block_index() == 3) store_global(output, 1.0f);
+               if (block_index() < 2) load_global(output);
+           }),
+           "... or earlier");
+    expect(blocks_run(own) && blocks_run([](int) { load_global(output + thread_index()); }), "what an earlier launch has written may be read by all");
+    expect(blocks_run([](int) { add_global(output, 1.0f); }), "additions need no order");
+    expect(blocks_conflict([](int) {
+               add_global(output, 1.0f);
+               if (block_index() == 2) load_global(output);
+           }),
+           "... but reading the sum does");
+    const body to_and_fro = [](int) {
+        store_global(output + block_index() * 32 + thread_index(), 1.0f);
+        cluster_sync();
+        load_global(output + (block_index() + 1) % 4 * 32 + thread_index());
+    };
+    expect(blocks_run(to_and_fro, true), "cluster_sync orders the blocks of a cluster");
+    expect(blocks_conflict([](int) {
+               store_global(output + block_index() * 32 + thread_index(), 1.0f);
+               load_global(output + (block_index() + 1) % 4 * 32 + thread_index());
+           }, true),
+           "... which are blocks like others without it");
+}
+
+}  // namespace
