@@ -12,7 +12,8 @@ survives, on more ("more"), then with --thorough. It is killed when a check fail
 change nothing in any kernel, are replaced by others; so are those that tests/emulator/equivalent_mutants.toml lists with a reason.
 docs/checking.md says more. Needs a kgen binary, a C++ compiler and Python alone.
 
-Exit codes: 0 done, 1 the score is below what --require asks, 2 bad usage or input, 3 the time was over: go on with --resume.
+Exit codes: 0 done, 1 the score is below what --require asks or a kernel fails without a mutant, 2 bad usage or input, 3 the time was over:
+go on with --resume.
 """
 
 import argparse
@@ -190,7 +191,8 @@ class Campaign:
                 return
             if self.record.has_run(mutant.id, kernel, level):
                 continue
-            lab.unharmed_passes(kernel, slot.folder, level == "thorough")
+            if not lab.unharmed_passes(kernel, slot.folder, level == "thorough"):
+                continue
             slot.keep()
             verdict = lab.check(slot.templates, kernel, slot.folder, level == "thorough")
             self.record.run(mutant.id, kernel, level, verdict)
@@ -338,6 +340,8 @@ def main():
         if not given.work:
             shutil.rmtree(work, ignore_errors=True)
     print_tables(record, given.format)
+    if not all(laboratory.passes.values()):
+        code = code or 1
     if code == 0 and given.require:
         smoke, final = scores(record)
         code = int(smoke < given.require[0] or final < given.require[1])

@@ -53,7 +53,9 @@ pub fn forward_fp8_tma(subject: &Subject, level: Level) -> Vec<Problem> {
 
 fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
-    let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
+    // Tensor cores drop bits of sums so far from zero: how many is the hardware's, and no rule about O knows.
+    let problems = problems.into_iter().filter(|problem| problem.inputs != Inputs::Low);
+    let turned = problems.zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
     turned.chain(small).chain([widest]).collect()
@@ -168,6 +170,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(33, 128)], 1, 1).inputs(Inputs::Large, Scale::Quarter).without_lse(),
         // The log-sum-exp counts the visible keys.
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
+        // A scale that makes of a maximum left too low an overflow.
+        Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)),
         // Maxima of some rows outgrown where those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
         // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at -infinity.

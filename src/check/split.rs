@@ -112,6 +112,8 @@ fn smoke() -> Vec<Listed> {
         // A new maximum in nearly every step, logits far apart, and how many keys each split has seen.
         (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::One), 2, None),
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter), 3, None),
+        // A scale that makes of a maximum left too low an overflow.
+        (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::Thousandths(4000)), 2, None),
         // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would outweigh all others.
         (Problem::new(&[(9, 257)], 2, 1).inputs(Inputs::Crossing, Scale::One), 2, None),
         (Problem::new(&[(3, 45)], 4, 1).inputs(Inputs::Low, Scale::Usual), 2, None),

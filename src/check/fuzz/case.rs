@@ -244,7 +244,7 @@ pub(super) const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::B
 fn layouts() -> impl Iterator<Item = Layout> {
     let plain = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
     let parts = itertools::iproduct!(0..8, PARTS).map(|(tensor, part)| Layout::UnalignedPart(tensor, part));
-    plain.into_iter().chain(parts)
+    plain.into_iter().chain((0..8).map(Layout::ReversedTensor)).chain(parts)
 }
 
 /// Lengths by sequence; one stands for all where they are equal, and a list may be repeated.
