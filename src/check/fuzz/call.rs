@@ -242,10 +242,10 @@ fn compare(
     let plan = problem.rows(Side::Query);
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
     let group = problem.heads / problem.heads_k;
-    let mut samples = reference.heads.iter().peekable();
+    let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, keys)) in problem.sequences.iter().enumerate() {
         for head in 0..problem.heads {
-            let sampled = samples.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
+            let sampled = references.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
             let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
             let bound = BEYOND_V * f64::from(largest) * f64::from(problem.factors(sequence, head / group)[2]);
             for row in 0..rows {

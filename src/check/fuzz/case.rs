@@ -378,12 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn names_of_check_s_own_cases_are_read_too() {
-        for name in
-            ["b6 h1/1 sq3+0 sk5+2 x3 causal cu_seqlens bshd normal on16", "b64 h12/4 s4..128#64 causal cu_seqlens bshd normal"]
-        {
-            let case: FuzzCase = format!("fwd hdim64 bf16 {name}").parse().expect("it reads");
-            assert_eq!(case.problem.name(true), name);
+    fn names_of_the_fixed_cases_are_read_too() {
+        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
+        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, cluster: 1, persistent: true };
+        for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
+            let subject = Subject { variant, tiling, device };
+            for problem in forward_fp8_tma(&subject, Level::Thorough) {
+                let name = problem.name(true);
+                let case: FuzzCase = format!("fwd hdim64 fp8 {name}").parse().expect("it reads");
+                assert_eq!((case.problem.name(true), case.problem), (name, problem));
+            }
         }
     }
 

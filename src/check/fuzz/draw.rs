@@ -105,7 +105,8 @@ impl Drawer {
         let rng = &mut rng;
         let Point { entry, head_dim, dtype, causal, capability } = self.point(rng);
         let on_gpu = self.multiprocessors.is_some();
-        let emulated = weighted(rng, &[(2, 1), (2, 2), (2, 3), (2, 4), (2, 5), (1, 8), (1, 12), (1, 16)]);
+        // Mostly few, so that blocks that stay get several pieces of work; many, so that all pieces run at once.
+        let emulated = weighted(rng, &[(4, 1), (4, 2), (4, 3), (4, 4), (4, 5), (2, 8), (2, 12), (2, 16), (3, 132)]);
         let multiprocessors = self.multiprocessors.unwrap_or(emulated);
         let budget = self.budget(rng, entry);
         let style = style(rng);

@@ -36,8 +36,9 @@ pub fn shrink(
             if !proceed() || left == 0 {
                 break 'smaller;
             }
-            left = left.saturating_sub(candidates.len());
-            if let Some((index, message)) = first_failure(candidates) {
+            let failed = first_failure(candidates);
+            left = left.saturating_sub(failed.as_ref().map_or(candidates.len(), |(index, _)| index + 1));
+            if let Some((index, message)) = failed {
                 smallest = Some((candidates[index].clone(), message));
                 continue 'smaller;
             }
