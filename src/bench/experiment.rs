@@ -49,7 +49,7 @@ pub fn run(gpu: &Gpu, layout: &Layout<'_>, l2_bytes: u32, plan: &TimingPlan, nvm
     for copy in 1..layout.copies(l2_bytes) {
         sets.push(on_device(&layout.inputs(copy), &outputs)?);
     }
-    let launches: Vec<Launch<'_>> = sets.iter().map(|set| gpu.prepare(&params, set)).collect();
+    let launches: Vec<Launch<'_>> = sets.iter().map(|set| Gpu::prepare(&params, set)).collect();
     let poison = || sets.iter().flat_map(|set| written(set, &outputs)).try_for_each(DeviceMemory::poison);
     let read = || written(&sets[0], &outputs).map(bytes_of).collect::<Result<Vec<_>, _>>();
     let judge = |when: &str, bytes: &[Vec<u8>]| {

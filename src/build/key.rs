@@ -2,7 +2,7 @@
 
 use super::{BuildError, Unit};
 use crate::{
-    files::FieldHasher,
+    files::{self, FieldHasher},
     toolchain::{HostCompiler, Nvcc},
 };
 use std::{
@@ -52,7 +52,7 @@ impl KeyHasher {
         files.sort();
         for file in files {
             let name = file.strip_prefix(include).unwrap_or(&file).as_os_str();
-            let text = fs::read(&file).map_err(|source| BuildError::Generated { path: file.clone(), source })?;
+            let text = files::read(&file).map_err(|source| BuildError::Generated { path: file.clone(), source })?;
             self.field("header", name.as_encoded_bytes());
             self.field("text", text);
         }

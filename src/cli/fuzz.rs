@@ -3,6 +3,7 @@
 use super::{
     CliError, Format, Global,
     checking::Place,
+    escape::plain,
     select::SelectionArgs,
     ui::{self, Progress},
     workshop::Workshop,
@@ -11,6 +12,7 @@ use crate::{
     check::fuzz::{self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice},
     device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
     grid::{Grid, Kind, Selection, Variant},
+    jobs,
     toolchain::{Cancel, cache_dir, host_compiler},
 };
 use console::style;
@@ -209,7 +211,10 @@ fn emulator_library(
     let progress = Progress::new(format, "compiling for the emulator");
     progress.expect(kernels.len() + 1);
     let compiled = |name: &str| progress.finish(name, None, false);
-    let pool = ThreadPoolBuilder::new().num_threads(jobs).build().map_err(|e| CliError::Environment(e.to_string()))?;
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(jobs::useful(jobs, kernels.len() + 1))
+        .build()
+        .map_err(|e| CliError::Environment(e.to_string()))?;
     let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)?;
     Ok((library, Scope { held, wanted, device: ScopeDevice::Emulator }))
 }
@@ -263,7 +268,7 @@ impl FuzzObserver for Watch<'_> {
     }
 
     fn failed(&self, number: u64, case: &FuzzCase, message: &str) {
-        let first = message.lines().next().unwrap_or_default();
+        let first = plain(message.lines().next().unwrap_or_default());
         let mut name = case.to_string();
         if let Some((end, _)) = name.char_indices().nth(LONGEST_NAME) {
             name.truncate(end);
@@ -303,7 +308,7 @@ fn describe(report: &Report, device: DeviceKind) -> String {
     for failure in &report.failures {
         let head = style(format!("call {} ({} {})", failure.number, failure.kind, failure.drawn.dtype)).red().bold();
         let _ = writeln!(text, "\n{head}");
-        for line in failure.message.lines() {
+        for line in plain(&failure.message).lines() {
             let _ = writeln!(text, "  {line}");
         }
         if failure.shrunk.is_some() {

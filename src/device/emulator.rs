@@ -36,15 +36,18 @@ impl Emulator {
     /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
     pub fn open(library: &Path, name: &str, capability: u32) -> Result<Self, DeviceError> {
         let library = KernelLibrary::open(library, name)?;
-        let emulator = Self {
-            set_capability: library.function("kgen_emulator_device")?,
-            reset: library.function("kgen_emulator_reset")?,
-            set_priorities: library.function("kgen_emulator_priorities")?,
-            steps: library.function("kgen_emulator_steps")?,
-            tensor: library.function("kgen_emulator_tensor")?,
-            report: library.function("kgen_emulator_report")?,
-            set_multiprocessors: library.function("kgen_emulator_multiprocessors")?,
-            library,
+        // SAFETY: the emulator's header declares each function with the type of its field, and the library is kept beside them.
+        let emulator = unsafe {
+            Self {
+                set_capability: library.function("kgen_emulator_device")?,
+                reset: library.function("kgen_emulator_reset")?,
+                set_priorities: library.function("kgen_emulator_priorities")?,
+                steps: library.function("kgen_emulator_steps")?,
+                tensor: library.function("kgen_emulator_tensor")?,
+                report: library.function("kgen_emulator_report")?,
+                set_multiprocessors: library.function("kgen_emulator_multiprocessors")?,
+                library,
+            }
         };
         emulator.emulate(capability);
         Ok(emulator)

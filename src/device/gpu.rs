@@ -145,7 +145,7 @@ impl Gpu {
     }
 
     /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is NULL.
-    pub fn prepare<'a>(&self, params: &Params, tensors: &'a [(&'static str, DeviceMemory)]) -> Launch<'a> {
+    pub fn prepare<'a>(params: &Params, tensors: &'a [(&'static str, DeviceMemory)]) -> Launch<'a> {
         let find = |name| tensors.iter().find(|(known, _)| *known == name).map(|(_, memory)| memory);
         let address =
             |name: &'static str| find(name).map_or(ptr::null_mut(), |memory| ptr::without_provenance_mut(memory.address()));

@@ -27,7 +27,8 @@ pub(super) struct KernelLibrary {
 /// [`DeviceError::Load`].
 pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceError> {
     let library = load(path)?;
-    Ok(names.iter().map(|name| symbol::<Launcher>(&library, path, name).is_ok()).collect())
+    // SAFETY: every launcher has the type `Launcher` (`kgen.h`), and none is called.
+    Ok(names.iter().map(|name| unsafe { symbol::<Launcher>(&library, path, name) }.is_ok()).collect())
 }
 
 /// Loads a library, unless it is cut off: the loader would die of that.
@@ -49,13 +50,19 @@ impl KernelLibrary {
     /// Loads `path` and finds the launcher `name`.
     pub(super) fn open(path: &Path, name: &str) -> Result<Self, DeviceError> {
         let library = load(path)?;
-        let launcher = symbol(&library, path, name)?;
+        // SAFETY: every launcher has the type `Launcher` (`kgen.h`), and it is kept beside the library.
+        let launcher = unsafe { symbol(&library, path, name) }?;
         Ok(Self { library, path: path.to_owned(), name: name.to_owned(), launcher })
     }
 
-    /// The function `name`, of the type that the C declaration has.
-    pub(super) fn function<T: Copy>(&self, name: &str) -> Result<T, DeviceError> {
-        symbol(&self.library, &self.path, name)
+    /// The function `name`.
+    ///
+    /// # Safety
+    /// `T` must be the function pointer type of the function's C declaration, and the pointer must not be called when this
+    /// library has been dropped.
+    pub(super) unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { symbol(&self.library, &self.path, name) }
     }
 
     /// Calls the launcher on `stream`; NULL is the default stream.
@@ -74,14 +81,16 @@ impl KernelLibrary {
 
     /// Bytes of workspace that a launch with `params` needs.
     pub(super) fn workspace_bytes(&self, params: &Structure) -> Result<usize, DeviceError> {
-        let workspace: Workspace = self.function(&format!("{}_workspace", self.name))?;
+        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        let workspace: Workspace = unsafe { self.function(&format!("{}_workspace", self.name)) }?;
         // SAFETY: `params` is a valid structure, and the function follows none of its pointers.
         Ok(unsafe { workspace(params.as_ptr()) })
     }
 
     /// `kgen_last_error()`, empty where the library lacks it.
     fn last_error(&self) -> String {
-        let Ok(last_error) = self.function::<LastError>("kgen_last_error") else { return String::new() };
+        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        let Ok(last_error) = (unsafe { self.function::<LastError>("kgen_last_error") }) else { return String::new() };
         // SAFETY: the type is the one `kgen.h` declares; the string it gives is valid until the next failure.
         let text = unsafe { last_error() };
         if text.is_null() {
@@ -92,10 +101,12 @@ impl KernelLibrary {
     }
 }
 
-/// Looks a function up. `T` must be the function pointer type of its C declaration.
-fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
-    // SAFETY: the callers in this room name each function with the type of its declaration in kgen.h or the emulator's
-    // header; the pointer is used only while `library` is loaded.
+/// Looks a function up.
+///
+/// # Safety
+/// `T` must be the function pointer type of its C declaration, and the pointer must not be called when `library` has been dropped.
+unsafe fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
+    // SAFETY: the caller's promise.
     let found: Result<Symbol<'_, T>, _> = unsafe { library.get(name) };
     found.map(|f| *f).map_err(|_| DeviceError::Symbol { path: path.to_owned(), symbol: name.to_owned() })
 }

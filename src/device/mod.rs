@@ -21,21 +21,24 @@ pub use abi::{
     BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, FwdParams, Params, Strides,
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
-pub use emulator::Emulator;
+pub(crate) use emulator::Emulator;
 pub use emulator_kit::{EmulatorKit, KitError};
-pub use gpu::{Gpu, GpuFacts, GpuInfo};
+pub(crate) use gpu::Gpu;
+pub use gpu::{GpuFacts, GpuInfo};
 pub use image::{Element, Image, POISON};
-pub use library::launchers_in;
+pub(crate) use library::launchers_in;
 pub use memory::DeviceMemory;
 pub use nvml::{CardState, Nvml};
 pub use schedule::{Order, Schedule};
-pub use stopwatch::{Launch, RoundTimes, TimingPlan};
+pub use stopwatch::TimingPlan;
+pub(crate) use stopwatch::{Launch, RoundTimes};
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A place that can run a kernel's launcher on the tensors of a [`Call`].
-pub trait Device {
+/// A place that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows whatever strides and
+/// lengths a call holds, and only the rooms that lay out tensors and calls together know that they fit.
+pub(crate) trait Device {
     /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;
 

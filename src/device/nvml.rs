@@ -16,6 +16,12 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 const CLOCK_SM: c_int = 1;
 const TEMPERATURE_GPU: c_int = 0;
 
+/// Functions of NVML, as nvml.h declares them.
+type GetHandle = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
+type GetVersion = unsafe extern "C" fn(*mut c_char, c_uint) -> c_int;
+type GetOfKind = unsafe extern "C" fn(*mut c_void, c_int, *mut c_uint) -> c_int;
+type Get = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_int;
+
 /// A moment of the card.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CardState {
@@ -39,15 +45,11 @@ impl Nvml {
         let bus = CString::new(pci_bus_id).ok()?;
         // SAFETY: loads a library of the driver by its well-known name.
         let mut nvml = Self { library: unsafe { Library::new(LIBRARY) }.ok()?, card: ptr::null_mut() };
-        nvml.call::<unsafe extern "C" fn() -> c_int>("nvmlInit_v2", |f| {
-            // SAFETY: takes nothing; may be called any number of times.
-            unsafe { f() }
-        })?;
+        // SAFETY: declared so; takes nothing; may be called any number of times.
+        unsafe { nvml.call::<unsafe extern "C" fn() -> c_int>("nvmlInit_v2", |f| f()) }?;
         let mut card = ptr::null_mut();
-        nvml.call::<unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int>("nvmlDeviceGetHandleByPciBusId_v2", |f| {
-            // SAFETY: a NUL-terminated string, and room for one handle.
-            unsafe { f(bus.as_ptr(), &raw mut card) }
-        })?;
+        // SAFETY: declared so; a NUL-terminated string, and room for one handle.
+        unsafe { nvml.call::<GetHandle>("nvmlDeviceGetHandleByPciBusId_v2", |f| f(bus.as_ptr(), &raw mut card)) }?;
         nvml.card = card;
         Some(nvml)
     }
@@ -55,10 +57,8 @@ impl Nvml {
     /// Version of the kernel driver: `580.95.05`.
     pub fn driver(&self) -> Option<String> {
         let mut text = [0; 80];
-        self.call::<unsafe extern "C" fn(*mut c_char, c_uint) -> c_int>("nvmlSystemGetDriverVersion", |f| {
-            // SAFETY: the length is that of the array.
-            unsafe { f(text.as_mut_ptr(), text.len() as c_uint) }
-        })?;
+        // SAFETY: declared so; the length is that of the array.
+        unsafe { self.call::<GetVersion>("nvmlSystemGetDriverVersion", |f| f(text.as_mut_ptr(), text.len() as c_uint)) }?;
         // SAFETY: NVML wrote a NUL-terminated string that fits.
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
@@ -66,19 +66,11 @@ impl Nvml {
     /// The card now.
     pub fn state(&self) -> CardState {
         let of_kind = |name, kind| {
-            written(|value| {
-                self.call::<unsafe extern "C" fn(*mut c_void, c_int, *mut c_uint) -> c_int>(name, |f| {
-                    // SAFETY: the handle came from NVML, and there is room for one number.
-                    unsafe { f(self.card, kind, value) }
-                })
-            })
+            // SAFETY: both that are asked for below are declared so; the handle came from NVML, and there is room for one number.
+            written(|value| unsafe { self.call::<GetOfKind>(name, |f| f(self.card, kind, value)) })
         };
-        let power = written(|value| {
-            self.call::<unsafe extern "C" fn(*mut c_void, *mut c_uint) -> c_int>("nvmlDeviceGetPowerUsage", |f| {
-                // SAFETY: as above.
-                unsafe { f(self.card, value) }
-            })
-        });
+        // SAFETY: as above.
+        let power = written(|value| unsafe { self.call::<Get>("nvmlDeviceGetPowerUsage", |f| f(self.card, value)) });
         CardState {
             sm_clock_mhz: of_kind("nvmlDeviceGetClockInfo", CLOCK_SM),
             temperature_c: of_kind("nvmlDeviceGetTemperature", TEMPERATURE_GPU),
@@ -86,9 +78,12 @@ impl Nvml {
         }
     }
 
-    /// Calls the function `name`, whose C declaration `F` must be; `Some` where it succeeds.
-    fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) -> Option<()> {
-        // SAFETY: the callers above name each function with the type of its declaration in nvml.h.
+    /// Calls the function `name`; `Some` where it succeeds.
+    ///
+    /// # Safety
+    /// `F` must be the function pointer type of the function's declaration in nvml.h.
+    unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) -> Option<()> {
+        // SAFETY: the caller's promise.
         let function = unsafe { self.library.get::<F>(name) }.ok()?;
         (call(*function) == 0).then_some(())
     }

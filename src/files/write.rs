@@ -20,7 +20,7 @@ fn temporary_in(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 /// # Errors
 /// The system's reason; the old file is then untouched.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    if fs::metadata(path).is_ok_and(|m| m.len() == bytes.len() as u64) && fs::read(path).is_ok_and(|old| old == bytes) {
+    if fs::metadata(path).is_ok_and(|m| m.len() == bytes.len() as u64) && super::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,6 +1,7 @@
 //! Is a folder what the templates give?
 
 use super::{OutputFile, RenderError, manifest};
+use crate::files;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, io, path::Path};
@@ -70,7 +71,7 @@ pub fn drift(folder: &Path, files: &[OutputFile]) -> Result<Vec<Drift>, RenderEr
 
 fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderError> {
     let path = folder.join(&file.path);
-    let found = match fs::read(&path) {
+    let found = match files::read(&path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Some(Drift::Missing { path: file.path.clone() }));

@@ -2,7 +2,7 @@
 
 use super::{OutputFile, RenderError, Templates, include_tree, inside::all_inside, manifest};
 use crate::{
-    files::{FolderLock, content_hash},
+    files::{self, FolderLock, content_hash},
     grid::Variant,
 };
 use rayon::prelude::*;
@@ -99,7 +99,7 @@ impl Folder {
     fn prune(&self, doomed: &[(&str, &str)], summary: &mut WriteSummary) -> Result<(), RenderError> {
         for &(path, hash) in doomed {
             let full = self.path.join(path);
-            match fs::read_to_string(&full) {
+            match files::read_to_string(&full) {
                 Ok(text) if content_hash(&text) == hash => {
                     fs::remove_file(&full).map_err(RenderError::io("remove", &full))?;
                     remove_empty_parents(&self.path, &full);
@@ -148,7 +148,7 @@ pub fn write_kernel_file(
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
     let files: Vec<OutputFile> = std::iter::once(kernel).chain(include_tree(templates)).collect();
-    let own_headers = fs::read(folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
+    let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
     let ours = |path: &str, text: &[u8]| if path == name { String::from_utf8_lossy(text).contains(MARK) } else { own_headers };
     replace(folder, &files, &ours)
 }
@@ -189,7 +189,7 @@ enum State {
 
 fn state(folder: &Path, file: &OutputFile, ours: &(dyn Fn(&str, &[u8]) -> bool + Sync)) -> Result<State, RenderError> {
     let path = folder.join(&file.path);
-    match fs::read(&path) {
+    match files::read(&path) {
         Ok(text) if text == file.text.as_bytes() => Ok(State::Right),
         Ok(text) if !ours(&file.path, &text) => Ok(State::Foreign),
         Ok(_) => Ok(State::Stale),

@@ -2,12 +2,12 @@
 
 use super::{OutputFile, RenderError, Source};
 use crate::{
-    files::content_hash,
+    files::{self, content_hash},
     grid::{Dtype, Kind, Target, Variant},
     plan::{self, Tile},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 /// Its name in the folder.
 pub(super) const FILE: &str = "manifest.json";
@@ -90,7 +90,7 @@ impl Held {
     /// Reads the manifest of `folder`; nothing is held where there is none.
     pub(super) fn read(folder: &Path) -> Result<Self, RenderError> {
         let path = folder.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match files::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(RenderError::io("read", path)(error)),

@@ -1,6 +1,7 @@
 //! The text kgen renders from: embedded in the binary, or a folder of someone who edits it.
 
 use super::RenderError;
+use crate::files;
 use include_dir::{Dir, include_dir};
 use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
 
@@ -89,7 +90,7 @@ fn collect_folder(folder: &Path, prefix: &str, into: &mut BTreeMap<String, Cow<'
         if path.is_dir() {
             collect_folder(&path, &format!("{relative}/"), into)?;
         } else {
-            let text = fs::read_to_string(&path).map_err(RenderError::io("read", &path))?;
+            let text = files::read_to_string(&path).map_err(RenderError::io("read", &path))?;
             into.insert(relative, Cow::Owned(text));
         }
     }

@@ -9,7 +9,10 @@ use super::{
     tally::{Ended, Failure, Report, Tally},
     worker::{Event, PROTOCOL, Request, Work},
 };
-use crate::isolate::{End, Worker};
+use crate::{
+    isolate::{End, Worker},
+    jobs,
+};
 use std::{
     path::PathBuf,
     sync::{
@@ -116,7 +119,8 @@ pub fn run(options: &FuzzOptions, observer: &dyn FuzzObserver) -> Result<Report,
     }
     let begun = Instant::now();
     let run = Run { options, observer, drawer, begun, found: Mutex::default(), enough: AtomicBool::new(false) };
-    let jobs = (options.jobs.max(1) as u64).min(options.calls.count());
+    let count = usize::try_from(options.calls.count()).unwrap_or(usize::MAX);
+    let jobs = jobs::useful(options.jobs, count) as u64;
     thread::scope(|scope| {
         for job in 0..jobs {
             let run = &run;

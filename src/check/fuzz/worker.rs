@@ -28,6 +28,7 @@ pub struct Request {
     /// [`PROTOCOL`].
     pub version: u32,
     /// Shared library of kernels and dispatcher.
+    #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
     /// What it holds, and the device.
     pub scope: Scope,

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The fuzzers of `cargo test`, longer: random command lines, grids and filters, kills at random moments, hostile calls of the C interface.
+#
+#     scripts/fuzz.sh [TIMES] [SEED]
+#
+# TIMES is how many times as much as `cargo test` does (default 50: some minutes); SEED draws other things (default: the time).
+# A failure prints the seed; the same TIMES and SEED do the same again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export KGEN_FUZZ=${1:-50} KGEN_FUZZ_SEED=${2:-$(date +%s)}
+echo "fuzzing $KGEN_FUZZ times, seed $KGEN_FUZZ_SEED"
+trap 'echo "FAILED: scripts/fuzz.sh $KGEN_FUZZ $KGEN_FUZZ_SEED does it again" >&2' ERR
+
+cargo test --release --test fuzz_input -- --nocapture
+cargo test --release --test library hostile_calls -- --nocapture
