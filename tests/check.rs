@@ -184,7 +184,8 @@ fn nobody_waits_for_a_child_that_has_left_the_group_and_holds_the_pipes() {
 #[test]
 fn a_copy_of_the_worker_that_a_kernel_makes_by_forking_has_no_say() {
     let verdict = verdict("FORK_AND_RETURN_TWICE");
-    assert_says(&verdict, Status::Fail, &["272 of 272 elements are wrong"]);
+    // The copy's verdict would be that the launcher returned an error.
+    assert_says(&verdict, Status::Crash, &["without a verdict", "exit status: 3"]);
 }
 
 #[test]

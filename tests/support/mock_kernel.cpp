@@ -2,6 +2,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kgen.h"
@@ -72,8 +73,11 @@ extern "C" int MOCK_NAME(const kgen_fwd_params* p, cudaStream_t) {
             leave_a_child(false);
             _exit(3);
         case FORK_AND_RETURN_TWICE:
-            fork();
-            break;
+            if (const pid_t copy = fork()) {
+                waitpid(copy, nullptr, 0);
+                _exit(3);
+            }
+            return KGEN_ERROR_INVALID_VALUE;
         case FORGE:
             forge();
             _exit(0);
