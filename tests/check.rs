@@ -175,6 +175,8 @@ fn nobody_waits_for_a_child_that_has_left_the_group_and_holds_the_pipes() {
     let verdict = verdict("FORK_AND_LEAVE_THE_GROUP");
     assert_says(&verdict, Status::Crash, &["without a verdict", "exit status: 3"]);
     let child = child(&verdict);
+    // Whoever waits for the pipes to close sees that before the child is quite gone.
+    std::thread::sleep(Duration::from_millis(300));
     assert!(runs(&child), "the verdict came after the child's end, so kgen has waited for it");
     assert!(process::Command::new("kill").arg(child).status().is_ok_and(|status| status.success()));
 }
