@@ -147,7 +147,7 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
             } else {
                 selection.resolve(grid)?
             };
-            let answers = |variant: &Variant| cases.iter().any(|case| may_answer(variant, case));
+            let answers = |variant: &Variant| cases.iter().any(|case| may_answer(*variant, case));
             let chosen: Vec<Variant> = candidates.into_iter().filter(answers).collect();
             let nobody = || CliError::Usage(format!("no kernel that is selected computes `{}`", cases[0]));
             if chosen.is_empty() { Err(nobody()) } else { Ok(chosen) }
@@ -160,7 +160,7 @@ fn select(grid: &Grid, selection: &Selection) -> Result<Vec<Variant>, CliError> 
 }
 
 /// Whether the dispatcher may choose a variant for a call.
-fn may_answer(variant: &Variant, case: &FuzzCase) -> bool {
+fn may_answer(variant: Variant, case: &FuzzCase) -> bool {
     let entry = if variant.kind == Kind::Bwd { Entry::Bwd } else { Entry::Fwd };
     (entry, variant.head_dim, variant.dtype, variant.causal) == (case.entry, case.head_dim, case.dtype, case.causal)
 }
@@ -192,8 +192,7 @@ fn emulator_library(
 ) -> Result<(PathBuf, Scope), CliError> {
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
-        let helpers =
-            workshop.grid.variants().into_iter().filter(|variant| !variant.kind.has_shape() && !wanted.contains(variant));
+        let helpers = workshop.grid.variants().iter().filter(|variant| !variant.kind.has_shape() && !wanted.contains(variant));
         held.extend(helpers);
     }
     held.sort_unstable_by_key(Variant::name);

@@ -63,7 +63,7 @@ impl Emulator {
     fn prepare(&self, call: &Call) {
         let multiprocessors = call.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS);
         // SAFETY: the function takes any number.
-        unsafe { (self.set_multiprocessors)(multiprocessors as c_int) };
+        unsafe { (self.set_multiprocessors)(c_int::try_from(multiprocessors).unwrap_or(c_int::MAX)) };
     }
 
     /// Tells the emulator of a tensor, so that it judges every access to it.

@@ -155,7 +155,7 @@ fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut d
 /// The outputs, and what lies around the workspace.
 fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     let mut comparison = (drawn.judge)(outputs);
-    let beyond = outputs.get("workspace").and_then(|workspace| workspace.first_damage());
+    let beyond = outputs.get("workspace").and_then(Image::first_damage);
     if let (Some(offset), None) = (beyond, &comparison.complaint) {
         comparison.complaint = Some(format!("memory outside of the workspace was written, first at element {offset} of 4 bytes"));
     }

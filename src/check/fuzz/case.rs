@@ -195,7 +195,7 @@ impl FromStr for FuzzCase {
             multiprocessors: words.number("on")?,
             heads,
             heads_k,
-            layout: words.optional(layouts(), |layout| layout.to_string()).unwrap_or(Layout::Bshd),
+            layout: words.optional(layouts(), ToString::to_string).unwrap_or(Layout::Bshd),
             lengths,
             inputs: words.optional(ALL_INPUTS, |inputs| inputs.word().to_owned()).unwrap_or(Inputs::Normal),
             scale: words.scale()?,

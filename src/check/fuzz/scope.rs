@@ -79,7 +79,7 @@ impl Scope {
             };
             let Variant { head_dim, dtype, causal, .. } = *variant;
             let point = Point { entry, head_dim, dtype, causal, capability };
-            if !points.contains(&point) && self.runs(variant, capability) {
+            if !points.contains(&point) && Self::runs(*variant, capability) {
                 points.push(point);
             }
         }
@@ -111,14 +111,14 @@ impl Scope {
     /// The held kernels of a kind that the dispatcher may choose for a case on a device.
     fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &Variant> {
         let wanted = (kind, case.head_dim, case.dtype, case.causal);
-        self.held.iter().filter(move |v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted && self.runs(v, capability))
+        self.held.iter().filter(move |v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted && Self::runs(**v, capability))
     }
 
     /// Whether a kernel runs on a device and finds enough shared memory there.
-    fn runs(&self, variant: &Variant, capability: u32) -> bool {
+    fn runs(variant: Variant, capability: u32) -> bool {
         plan::runs_on(variant.target, capability, true)
             && (variant.target.compute_capability() == capability
-                || plan::Plan::new(*variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
+                || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
     }
 
     /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.

@@ -15,6 +15,9 @@ const TRIES: usize = 400;
 /// Candidates that one worker is given.
 const AT_ONCE: usize = 40;
 
+/// Which of some calls fails first, and how.
+pub type Probe<'a> = dyn FnMut(&[FuzzCase]) -> Option<(usize, String)> + 'a;
+
 /// About how long the call takes, to compare calls by.
 pub fn work(case: &FuzzCase) -> usize {
     let products: usize = case.problem.sequences.iter().map(|&(q, k)| (q + 1) * (k + 1)).sum();
@@ -23,11 +26,7 @@ pub fn work(case: &FuzzCase) -> usize {
 
 /// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails first, and
 /// how; `proceed` whether there is time.
-pub fn shrink(
-    case: &FuzzCase,
-    proceed: &dyn Fn() -> bool,
-    first_failure: &mut dyn FnMut(&[FuzzCase]) -> Option<(usize, String)>,
-) -> Option<(FuzzCase, String)> {
+pub fn shrink(case: &FuzzCase, proceed: &dyn Fn() -> bool, first_failure: &mut Probe<'_>) -> Option<(FuzzCase, String)> {
     let mut smallest: Option<(FuzzCase, String)> = None;
     let mut left = TRIES;
     'smaller: while proceed() && left > 0 {
