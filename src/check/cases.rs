@@ -262,6 +262,8 @@ pub fn backward(subject: &Subject, level: Level) -> Vec<BackwardProblem> {
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
+    // Four key tiles add to a dQ: in another order of blocks sums by atomics would have other bits.
+    cases.push(deterministic(Problem::new(&[(70, 3 * subject.tiling.n + 5)], 1, 1)));
     // Packed queries that need all of the workspace: the last one is alone in its tile.
     let Tiling { m, n, .. } = subject.tiling;
     let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);

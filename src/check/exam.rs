@@ -38,12 +38,15 @@ pub trait Case: Debug {
     }
 }
 
+/// Compares what two calls left.
+pub type Difference = dyn Fn(&Outputs, &Outputs) -> Option<String>;
+
 /// A second call that must give what the first gives.
 pub struct Twin {
     /// What to run.
     pub call: Call,
     /// Says where the outputs of the case and then those of this call differ, if they do.
-    pub difference: Box<dyn Fn(&Outputs, &Outputs) -> Option<String>>,
+    pub difference: Box<Difference>,
 }
 
 /// A case with its inputs.

@@ -97,7 +97,7 @@ impl Problem {
         let (mut batch, mut row, head, mut lead);
         match self.layout {
             Layout::Bshd | Layout::Reversed | Layout::ReversedTensor(_) => {
-                (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0)
+                (head, row, batch, lead) = (dim, heads * dim, rows * heads * dim, 0);
             }
             Layout::Bhsd => (head, row, batch, lead) = (rows * dim, dim, rows * heads * dim, 0),
             Layout::Padded => {
