@@ -1,10 +1,15 @@
 //! `kgen list` and `kgen completions`, through the binary.
 
 use assert_cmd::Command;
-use kgen::{grid::Grid, toolchain};
+use kgen::{
+    grid::{Grid, Variant},
+    plan::Plan,
+    toolchain,
+};
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{
+    collections::HashSet,
     fs,
     io::Read,
     process::{self, Stdio},
@@ -43,6 +48,19 @@ fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     assert_eq!(Value::from(list), expected);
     assert_eq!(json(&[]).len(), Grid::builtin().variants().len());
     assert_eq!(json(&["--all"]), json(&[]));
+}
+
+/// What CI compiles must not leave a template out: a plan that only the rest of the grid has is compiled by nobody.
+#[test]
+fn the_slice_reaches_every_template_target_dtype_and_mask() {
+    let grid = Grid::builtin();
+    let point = |variant: &Variant| {
+        let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("the grid holds what has a plan");
+        (plan.template, variant.target, variant.dtype, variant.causal)
+    };
+    let slice: HashSet<_> = grid.members(grid.set("slice").expect("it is declared")).map(point).collect();
+    let missing: HashSet<_> = grid.variants().iter().map(point).filter(|point| !slice.contains(point)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
