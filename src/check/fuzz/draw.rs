@@ -163,7 +163,7 @@ impl Drawer {
         let big = once_in(rng, 40);
         let (elements, products, exact_products) = match (self.multiprocessors.is_some(), big) {
             (true, true) => (12 << 20, usize::MAX, 300 << 20),
-            (true, false) => (weighted(rng, &[(3, 1 << 18), (4, 1 << 20), (3, 3 << 20)]), usize::MAX, 24 << 20),
+            (true, false) => (weighted(rng, &[(3, 1 << 19), (4, 1 << 20), (3, 3 << 20)]), usize::MAX, 24 << 20),
             (false, true) => (1 << 20, 80 << 20, 80 << 20),
             (false, false) => (1 << 18, weighted(rng, &[(2, 2 << 20), (2, 8 << 20), (1, 20 << 20)]), 10 << 20),
         };
@@ -178,7 +178,8 @@ impl Drawer {
         let mut sequences = sequences(rng, style, causal, on_gpu);
         let (mut heads, mut heads_k) = (heads_k * ratio, heads_k);
         // Often as much work as blocks that stay need to take several pieces each.
-        if !matches!(style, Style::Tiny | Style::Decode) && !once_in(rng, 3) {
+        let filled = !matches!(style, Style::Tiny | Style::Decode) && !once_in(rng, 3);
+        if filled {
             let pieces = |sequences: &[(usize, usize)], heads| heads * sequences.iter().map(|s| s.0.div_ceil(128)).sum::<usize>();
             let wanted = rng.random_range(3..8) * multiprocessors as usize;
             let drawn = sequences.clone();
@@ -196,15 +197,16 @@ impl Drawer {
         }
         while costs(&sequences, heads, heads_k, head_dim).exceed(budget) {
             let longest = sequences.iter().map(|s| s.0.max(s.1)).max().unwrap_or(0);
-            if sequences.len() > 2 && once_in(rng, 2) {
+            if filled && longest > SHORT {
+                // Pieces count, not their length.
+                shorten(&mut sequences);
+            } else if sequences.len() > 2 && once_in(rng, 2) {
                 let kept = sequences.len() - sequences.len().div_ceil(4);
                 sequences.truncate(kept);
             } else if heads > 3 && once_in(rng, 3) {
                 (heads, heads_k) = fewer_heads(heads, heads_k);
             } else if longest > 1 {
-                for (queries, keys) in &mut sequences {
-                    (*queries, *keys) = (*queries * 3 / 4, *keys * 3 / 4);
-                }
+                shorten(&mut sequences);
             } else if heads > 1 {
                 (heads, heads_k) = fewer_heads(heads, heads_k);
             } else if sequences.len() > 1 {
@@ -214,6 +216,16 @@ impl Drawer {
             }
         }
         Problem::new(&sequences, heads, heads_k)
+    }
+}
+
+/// Rows that batches of many pieces keep at least in their longest sequence.
+const SHORT: usize = 8;
+
+/// The same sequences at three quarters of their lengths.
+fn shorten(sequences: &mut [(usize, usize)]) {
+    for (queries, keys) in sequences {
+        (*queries, *keys) = (*queries * 3 / 4, *keys * 3 / 4);
     }
 }
 
@@ -453,8 +465,8 @@ mod tests {
             let lengths: HashSet<_> = case.problem.sequences.iter().collect();
             pieces >= 3 * multiprocessors && lengths.len() > 2
         };
-        let on_gpu = drawn(HOPPER, 1000);
-        assert!(on_gpu.iter().filter(|case| several(case, 132)).count() > 150);
+        let count = drawn(HOPPER, 1000).iter().filter(|case| several(case, 132)).count();
+        assert!(count > 150, "{count}");
         let emulated = drawn(ScopeDevice::Emulator, 1000);
         let count = emulated.iter().filter(|case| several(case, case.problem.multiprocessors.expect("it is drawn"))).count();
         assert!(count > 300, "{count}");

@@ -114,10 +114,12 @@ fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     all
 }
 
-/// The same shape, everything around it as usual.
+/// The same shape, everything around it as usual. No two calls may each be the other's plainer one.
 fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.problem.layout = Layout::Bshd);
-    offer(&|c| c.problem.layout = Layout::Padded);
+    if case.problem.layout != Layout::Bshd {
+        offer(&|c| c.problem.layout = Layout::Padded);
+    }
     for lengths in [Lengths::Uniform, Lengths::Packed, Lengths::Used] {
         offer(&|c| c.problem.lengths = lengths);
         if lengths == case.problem.lengths {
@@ -136,9 +138,12 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     }
     offer(&|c| c.totals = false);
     offer(&|c| c.deterministic = false);
-    offer(&|c| c.again = None);
-    offer(&|c| c.again = c.again.map(|_| Order::Priorities { depth: 0 }));
-    offer(&|c| c.again = c.again.map(|_| Order::Shuffled));
+    for again in [None, Some(Order::Shuffled), Some(Order::Priorities { depth: 0 })] {
+        offer(&|c| c.again = again);
+        if again == case.again {
+            break;
+        }
+    }
     if case.problem.multiprocessors.is_some() {
         for multiprocessors in [1, 2] {
             offer(&|c| c.problem.multiprocessors = Some(multiprocessors));
