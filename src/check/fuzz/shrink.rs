@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Calls that shrinking one failure may make.
-const TRIES: usize = 400;
+const TRIES: usize = 3000;
 
 /// Candidates that one worker is given.
 const AT_ONCE: usize = 40;
