@@ -32,15 +32,15 @@ mod tests {
         let qmma = "\tmma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1}, {%r1}, {%r2}, {%f1};\n";
         let scaled =
             "\tmma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0 {%f1};\n";
-        let hgmma = "\twgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0;\n";
-        let qgmma = "\twgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1;\n";
+        let of_bf16 = "\twgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1, 0, 0;\n";
+        let of_fp8 = "\twgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%f1}, %rd1, %rd2, p, 1, 1;\n";
         let all = [
-            (TensorCore::None, plain, &[hmma, hgmma][..]),
-            (TensorCore::Hmma, hmma, &[plain, hgmma]),
-            (TensorCore::Qmma, qmma, &[plain, hmma, hgmma]),
+            (TensorCore::None, plain, &[hmma, of_bf16][..]),
+            (TensorCore::Hmma, hmma, &[plain, of_bf16]),
+            (TensorCore::Qmma, qmma, &[plain, hmma, of_bf16]),
             (TensorCore::QmmaSf, scaled, &[plain, hmma, qmma]),
-            (TensorCore::Hgmma, hgmma, &[plain, hmma]),
-            (TensorCore::Qgmma, qgmma, &[plain, hgmma, qmma]),
+            (TensorCore::Hgmma, of_bf16, &[plain, hmma]),
+            (TensorCore::Qgmma, of_fp8, &[plain, of_bf16, qmma]),
         ];
         for (promised, kept, broken) in all {
             assert_eq!(broken_promise(kept, promised), None, "{promised:?}");

@@ -273,14 +273,12 @@ impl Problem {
             let shown = if uniform { &all[..all.len().min(1)] } else { &all[..] };
             shown.iter().map(usize::to_string).collect::<Vec<_>>().join("+")
         };
-        let mut name = format!("b{} h{}/{} ", self.sequences.len(), self.heads, self.heads_k);
-        name += &match self.drawn {
+        let lengths = match self.drawn {
             Some(DrawnLengths { low, high, seed }) => format!("s{low}..{high}#{seed}"),
             None => format!("sq{} sk{}", list(|s| s.0), list(|s| s.1)),
         };
-        if self.times > 1 {
-            name += &format!(" x{}", self.times);
-        }
+        let times = if self.times > 1 { format!(" x{}", self.times) } else { String::new() };
+        let mut name = format!("b{} h{}/{} {lengths}{times}", self.sequences.len(), self.heads, self.heads_k);
         name += if causal { " causal" } else { " full" };
         name += self.lengths.word();
         name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);

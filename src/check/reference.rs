@@ -188,7 +188,7 @@ fn attend_rows(
         let o = &mut head.o[range];
         match number {
             Number::Fp16 | Number::Bf16 => naive_output(&scores[..visible], v, dim, number, &mut naive_o),
-            Number::E4m3 => naive_output_fp8(&scores[..visible], v, dim, &mut naive_o),
+            Number::E4m3 => naive_output_fp8(&naive_scores[..visible], v, dim, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(&mut scores[..visible]);
         for (p, value) in scores[..visible].iter().zip(v64.chunks_exact(dim)) {
@@ -231,12 +231,11 @@ fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [
     }
 }
 
-/// The same with FP8: scores stay what the MMA gives, fp32; P, times 2⁸ to make use of E4M3's range, is rounded before it is
+/// The same with FP8: scores stay what the MMA gives, summed as the tensor cores do; P, times 2⁸ to make use of E4M3's range, is rounded before it is
 /// divided by its sum, for afterwards most of it would be lost; P V is summed in fp32 and rounded to bf16.
-fn naive_output_fp8(scores: &[f64], v: &[f32], dim: usize, o: &mut [f32]) {
-    let fp32 = || scores.iter().map(|&s| s as f32);
-    let max = fp32().fold(f32::NEG_INFINITY, f32::max);
-    let p = || fp32().map(|s| 256.0 * (s - max).exp());
+fn naive_output_fp8(scores: &[f32], v: &[f32], dim: usize, o: &mut [f32]) {
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let p = || scores.iter().map(|s| 256.0 * (s - max).exp());
     let sum: f32 = p().sum();
     o.fill(0.0);
     for (p, value) in p().zip(v.chunks_exact(dim)) {

@@ -231,8 +231,8 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
 /// The seed of a case: the same whichever other cases run.
 fn seed_of(seed: u64, case: &str) -> u64 {
     let hash = blake3::hash(case.as_bytes());
-    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
-    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from_le_bytes(*first)
 }
 
 fn launch(device: &mut dyn Device, call: &Call, schedule: Schedule) -> Result<Outputs, Failure> {

@@ -12,7 +12,7 @@ use crate::{
         compare::{Comparison, Distance, Tally},
         exam::Drawn,
         place::Side,
-        problem::Problem,
+        problem::{Lengths, Problem},
         reference::SampledReference,
         tensors::{Source, Tensors},
     },
@@ -104,7 +104,7 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
         Ok(bytes) => bytes,
         Err(error) => return outcome(kind(false), failed(&error)),
     };
-    if case.entry == Entry::Bwd && asked == 0 {
+    if case.entry == Entry::Bwd && asked == 0 && !has_unbounded_queries(case) {
         let message = "kgen_bwd_workspace() gave 0, which says that the call would fail".to_owned();
         return outcome(Kind::Bwd, CallResult::Failed { message, fatal: false });
     }
@@ -162,6 +162,11 @@ fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     comparison
 }
 
+/// Whether nobody can say how many query rows there are: with `cu_seqlens_q` and `seqused_q`, only `total_q` does.
+fn has_unbounded_queries(case: &FuzzCase) -> bool {
+    case.problem.lengths == Lengths::PackedUsed && !case.totals
+}
+
 /// What `kgen.h` says is refused.
 fn refusal(case: &FuzzCase, scope: &Scope, split: bool) -> Option<Refusal> {
     let problem = &case.problem;
@@ -169,6 +174,9 @@ fn refusal(case: &FuzzCase, scope: &Scope, split: bool) -> Option<Refusal> {
     match case.entry {
         Entry::Bwd => {
             let reason = match case.workspace {
+                _ if has_unbounded_queries(case) => {
+                    return Some(Refusal { code: device::ERROR_INVALID_VALUE, reason: "total_q is not given and must be" });
+                }
                 Workspace::Asked => return None,
                 Workspace::None => "the backward pass has no workspace",
                 Workspace::Short => "the backward pass has too little workspace",

@@ -14,6 +14,7 @@
 #include "kgen.h"
 #include "kgen/blocks.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/query_rows.cuh"
 
 #ifndef KGEN_HOST_DEVICE
 #define KGEN_HOST_DEVICE inline  // for the host compiler, which cannot read platform.cuh
@@ -50,6 +51,7 @@ inline int check_split_params(const kgen_fwd_params& p, const char* name) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 1 .. %d", name, p.num_splits, MOST_SPLITS);
     }
     if (p.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", name, p.total_q);
+    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
     return KGEN_SUCCESS;
 }
 
