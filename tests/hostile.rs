@@ -100,8 +100,8 @@ fn a_name_that_is_no_text_is_shown_in_json_after_the_work() {
 
 #[test]
 fn of_twenty_thousand_tiles_each_knows_its_line() {
-    let tiles: String =
-        (1..=20_000).map(|n| format!("[[tile]]\nwhen = 'hdim == {}'\nmeasured = 'run {n}'\nn = 64\n", 64 + n % 2 * 64)).collect();
+    let tile = |n| format!("[[tile]]\nwhen = 'hdim == {}'\nmeasured = 'run {n}'\nn = 64\n", 64 + n % 2 * 64);
+    let tiles = (1..=20_000).map(tile).collect::<Vec<_>>().concat();
     let grid = format!("{}{tiles}", HOSTILE_GRID.split("[[exclude]]").next().expect("the beginning"));
     let grid = Grid::parse(&grid, "many.toml").unwrap_or_else(|error| panic!("{error}"));
     let places: Vec<Option<String>> = grid.variants().iter().map(|variant| grid.tile_place(variant)).collect();
