@@ -52,7 +52,9 @@ fn a_pip_py_in_the_current_folder_and_modules_in_pythonpath_are_not_executed() {
     assert!(pip.status().expect("Python runs").success());
     let markers = executed(bench.dir.path());
     assert_eq!(markers.len(), 2, "in the current folder and in `PYTHONPATH`: {markers:?}");
-    markers.iter().for_each(|marker| fs::remove_file(marker).expect("removed"));
+    for marker in &markers {
+        fs::remove_file(marker).expect("removed");
+    }
     for command in [&["doctor"][..], &["toolchain", "install"]] {
         let mut kgen = bench.kgen(command);
         // No index: a pip that works must not go and fetch 110 MB.

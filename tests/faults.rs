@@ -529,6 +529,7 @@ faults! {
     cluster_both_blocks_have_the_diagonal_of_the_first: "cluster: both blocks have the diagonal of the first",
     cluster_v_of_hidden_tiles_is_not_passed_over: "cluster: V of hidden tiles is not passed over",
     cluster_both_blocks_take_the_same_query_tile: "cluster: both blocks take the same query tile",
+    cluster_zeros_in_v_are_not_put_before_the_release_of_a_block_without_rows: "cluster: zeros in V are not put before the release of a block without rows",
     fp8_cluster_v_is_released_to_its_own_block_alone: "FP8 cluster: V is released to its own block alone",
     store_by_tma_o_is_written_without_a_fence_for_the_asynchronous_proxy: "store by TMA: O is written without a fence for the asynchronous proxy",
     store_by_tma_a_tile_is_stored_before_all_warps_have_put_their_rows_there: "store by TMA: a tile is stored before all warps have put their rows there",

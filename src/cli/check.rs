@@ -34,7 +34,7 @@ Examples:
   kgen check --head-dim 64 --thorough every case: lengths, layouts, contents
   kgen check --head-dim 64 --case one-hot --seed 7
                                       cases by name, other inputs
-  kgen check --head-dim 64 --target sm90 --device emulator --case one-hot --schedule priorities:3
+  kgen check --device emulator --target sm90 --case low --schedule priorities:3
                                       under a schedule that a failure names
   kgen check --device gpu --library build/lib/libkgen.so
                                       what `kgen build` has made
@@ -42,7 +42,7 @@ Examples:
                                       what `kgen build --run-as sm90` has made
   kgen check --fuzz 50000 --seconds 400
                                       random calls through the dispatcher
-  kgen check --fuzz-case 'fwd hdim64 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens seed7'
+  kgen check --fuzz-case 'fwd hdim64 bf16 b1 h3/3 sq15 sk5 causal seed7'
                                       one of them, as a failed run prints it";
 
 /// Arguments.

@@ -42,8 +42,7 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
         if (fault("hang")) for (;;) sleep(1);
     }
     if (fault("refuse") && p->cu_seqlens_q != nullptr && p->cu_seqlens_k == nullptr) return KGEN_ERROR_UNSUPPORTED;
-    static int calls = 0;
-    ++calls;
+    std::vector<uint16_t*> row_starts;
     std::vector<float> scores, out(p->head_dim);
     for (int b = 0; b < p->batch; b++) {
         const int first_q = p->cu_seqlens_q ? p->cu_seqlens_q[b] : 0, first_k = p->cu_seqlens_k ? p->cu_seqlens_k[b] : 0;
@@ -78,7 +77,7 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
                 }
                 uint16_t* o = at(p->o, p->cu_seqlens_q, first_q, i, h, p->o_batch_stride, p->o_row_stride, p->o_head_stride);
                 for (int d = 0; d < p->head_dim; d++) o[d] = seen == 0 ? 0 : narrow(out[d] / sum);
-                if (fault("race") && calls % 2 == 0) o[0] ^= 1;
+                row_starts.push_back(o);
                 if (fault("beyond") && b == p->batch - 1 && h == p->num_heads - 1 && i == rows - 1) o[p->head_dim] = 0;
                 if (fault("input") && keys > 0) const_cast<uint16_t*>(q)[0] ^= 1;
                 if (p->lse != nullptr) {
@@ -87,6 +86,15 @@ extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
                 }
             }
         }
+    }
+    // A call that gives what the one before it gave is the second run of the same inputs.
+    static std::vector<uint16_t> before;
+    std::vector<uint16_t> now;
+    for (const uint16_t* o : row_starts) now.push_back(*o);
+    const bool again = now == before && now != std::vector<uint16_t>(now.size());
+    before = again ? std::vector<uint16_t>() : now;
+    if (fault("race") && again) {
+        for (uint16_t* o : row_starts) *o ^= 1;
     }
     return KGEN_SUCCESS;
 }
