@@ -17,7 +17,8 @@ fn python(arguments: &[&str]) -> Output {
 /// Runs one mutant at smoke level, with a list of equivalent ones; gives the report, and what was said besides.
 fn tried(mutant: [&str; 3], listed: &Path) -> (Value, String) {
     // Kept between runs of the tests: what is in it is found by its content.
-    let work = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mutants-{}", listed.file_stem().expect("a file").display()));
+    let work =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mutants-{}", listed.file_stem().expect("a file").display()));
     let [work, listed] = [work.as_path(), listed].map(|path| path.to_str().expect("a path in UTF-8"));
     let mut arguments =
         vec!["scripts/mutate.py", "--kgen", env!("CARGO_BIN_EXE_kgen"), "--jobs", "1", "--level", "smoke", "--format", "json"];
