@@ -23,6 +23,7 @@
 //   nvcc -O3 -std=c++17 -gencode arch=compute_100f,code=sm_100f -Iinclude -c flash_bwd_hdim256_bf16_sm100.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/bwd_params.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/launch.cuh"
@@ -608,13 +609,12 @@ extern "C" size_t flash_bwd_hdim256_bf16_sm100_workspace(const kgen_bwd_params* 
 extern "C" int flash_bwd_hdim256_bf16_sm100(const kgen_bwd_params* given, cudaStream_t stream) {
     bwd_arguments p = {};
     if (const int code = check_bwd_params(given, SELF, TILING, p)) return code;
-    const auto tiles_of = [](int32_t rows, int tile) { return (static_cast<uint64_t>(rows) + tile - 1) / tile; };
-    const uint64_t query_blocks = tiles_of(p.seqlen_q, BLOCK_M) * p.num_heads * p.batch;
-    const uint64_t key_blocks = tiles_of(p.seqlen_k, BLOCK_N) * p.num_heads_k * p.batch;
-    const uint64_t dq_blocks = tiles_of(p.seqlen_q, DQ_M) * p.num_heads * p.batch;
-    if (query_blocks > INT32_MAX || key_blocks > INT32_MAX || dq_blocks > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of queries and %llu of keys; the grid limit is 2^31 - 1", SELF.name,
-                    static_cast<unsigned long long>(query_blocks), static_cast<unsigned long long>(key_blocks));
+    const uint64_t query_blocks = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
+    const uint64_t key_blocks = product(tiles_of(p.seqlen_k, BLOCK_N), p.num_heads_k, p.batch);
+    const uint64_t dq_blocks = product(tiles_of(p.seqlen_q, DQ_M), p.num_heads, p.batch);
+    const uint64_t grids[] = {query_blocks, key_blocks, dq_blocks};
+    for (const uint64_t blocks : grids) {
+        if (const int code = check_blocks(SELF.name, blocks, p)) return code;
     }
     const bool vector = bwd_is_aligned(p);
     int code = launch(vector ? prepare<true> : prepare<false>, SELF.name, static_cast<uint32_t>(query_blocks), THREADS, 0, p, stream);

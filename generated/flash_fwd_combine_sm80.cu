@@ -10,6 +10,7 @@
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_combine_sm80.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/launch.cuh"
@@ -128,11 +129,9 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (params.dtype < KGEN_DTYPE_FP16 || params.dtype > KGEN_DTYPE_FP8_E4M3) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown dtype %d", self, params.dtype);
     }
-    const uint64_t blocks = static_cast<uint64_t>(params.batch) * params.seqlen_q * params.num_heads;
+    const uint64_t blocks = product(params.batch, params.seqlen_q, params.num_heads);
     if (blocks == 0) return KGEN_SUCCESS;
-    if (blocks > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows exceed the grid limit of 2^31 - 1", self, static_cast<unsigned long long>(blocks));
-    }
+    if (const int code = check_blocks(self, blocks, params)) return code;
     if (params.o == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: o must not be NULL", self);
     if (const int code = check_split_workspace(params, self)) return code;
     const bool aligned = rows_are_aligned(params.o, params.cu_seqlens_q ? 0 : params.o_batch_stride, params.o_row_stride, params.o_head_stride);

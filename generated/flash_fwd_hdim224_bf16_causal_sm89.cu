@@ -13,6 +13,7 @@
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_89,code=[sm_89,compute_89]" -Iinclude -c flash_fwd_hdim224_bf16_causal_sm89.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/launch.cuh"
@@ -330,12 +331,8 @@ extern "C" int flash_fwd_hdim224_bf16_causal_sm89(const kgen_fwd_params* given, 
     constexpr fwd_identity self = {"flash_fwd_hdim224_bf16_causal_sm89", HEAD_DIM, KGEN_DTYPE_BF16, true};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
-    const uint64_t m_blocks = (static_cast<uint64_t>(params.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
-    const uint64_t blocks = m_blocks * params.num_heads * params.batch;
-    if (blocks > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of %d queries exceed the grid limit of 2^31 - 1", self.name,
-                    static_cast<unsigned long long>(blocks), BLOCK_M);
-    }
+    const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);
+    if (const int code = check_blocks(self.name, blocks, params)) return code;
     const auto kernel = fwd_is_aligned(params) ? attention<true> : attention<false>;
     return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
 }

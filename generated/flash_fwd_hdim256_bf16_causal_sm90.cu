@@ -20,6 +20,7 @@
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim256_bf16_causal_sm90.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/device.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/fwd_tma.cuh"
@@ -100,17 +101,35 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
 };
 
-// A place in a ring of COUNT stages, of which every STEP-th is one's own: which one, and the parity of the phase in which it is
-// full for the tile.
-template <int COUNT, int STEP = 1>
+// A place in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+template <int COUNT>
 struct ring_place {
-    static_assert(STEP <= COUNT, "a step leads once round the ring at most");
     uint32_t stage = 0, parity = 0;
 
     KGEN_DEVICE void next() {
-        stage += STEP;
-        if (stage >= COUNT) {
-            stage -= COUNT;
+        if (++stage == COUNT) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// A place among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have slot w + MORE_Q (the
+// first warpgroup needs a second one least: it is the first to finish with its Q). A slot never changes hands: the parity of a
+// phase tells nothing to a warpgroup that has not seen the phase before it end.
+struct q_slot_place {
+    static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
+    static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
+    uint32_t stage, parity;
+
+    KGEN_DEVICE explicit q_slot_place(uint32_t warpgroup) : stage(warpgroup), parity(0) {}
+    KGEN_DEVICE void next() {
+        if (stage >= CONSUMERS) {
+            stage -= MORE_Q;
+            parity ^= 1;
+        } else if (stage >= CONSUMERS - MORE_Q) {
+            stage += MORE_Q;
+        } else {
             parity ^= 1;
         }
     }
@@ -189,11 +208,11 @@ constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
 // The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
-    ring_place<Q_SLOTS> q_place;
+    q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
     ring_place<STAGES> k_place, v_place;
     work_place place;
-    // Says to the next slot's warpgroup what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
+    // Says to a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, first_query});
     };
@@ -218,8 +237,10 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         };
         if (tiles > 0) fetch_k(0);
         const int first_row = work.queries.first_row + work.first_query;
+        KGEN_UNROLL
         for (int w = 0; w < CONSUMERS; ++w) {
-            announce(place_head, place_tile, work.end, work.first_query);
+            q_slot_place& q_place = q_places[w];
+            announce(q_place, place_head, place_tile, work.end, work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
                 fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
@@ -233,10 +254,10 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             fetch_v(tile);
         }
     }
+    KGEN_UNROLL
     for (int w = 0; w < CONSUMERS; ++w) {
-        announce(NO_WORK, 0, 0, 0);
-        mbarrier_arrive(barrier.q_full(q_place.stage));
-        q_place.next();
+        announce(q_places[w], NO_WORK, 0, 0, 0);
+        mbarrier_arrive(barrier.q_full(q_places[w].stage));
     }
 }
 
@@ -386,8 +407,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
 
-    ring_place<Q_SLOTS, CONSUMERS> q_place;
-    q_place.stage = warpgroup;
+    q_slot_place q_place(warpgroup);
     ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
         if (lane_index() == 0) mbarrier_arrive(empty);
@@ -406,20 +426,32 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.v_empty(v_place.stage));
         v_place.next();
     };
+    // What this warpgroup only passes on. One lane says so for its warp, once all lanes have seen it: to one that looks later, the parity of
+    // the phase after the next is the same.
+    const auto pass_on_k = [&] {
+        await_k();
+        warp_meet();
+        done_with_k();
+    };
+    const auto pass_on_v = [&] {
+        await_v();
+        warp_meet();
+        done_with_v();
+    };
     // Named barrier 1 + w: it is warpgroup w's turn.
     const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
     const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
     if (warpgroup == CONSUMERS - 1) pass_turn();
-    // Rows of V in the last tile that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN.
-    // The warpgroups that have rows clear them together.
-    int without_rows = 0;
-    const auto clear_foreign_v = [&](const tile_of_piece& at) {
+    // Rows of V in the last tile that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN. All
+    // warpgroups clear them together, and those that multiply wait for the others. Named barrier 8 + s belongs to stage s: a warpgroup
+    // that runs ahead comes there again only when the stage is full again, and by then all have left it.
+    const auto clear_foreign_v = [&](const tile_of_piece& at, bool multiplies) {
         if (at.first > 0 && p.cu_seqlens_k != nullptr) {
-            const int threads = 128 * (CONSUMERS - without_rows);
             await_v();
-            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, at.first, thread_index() - 128 * (1 + without_rows), threads);
+            clear_rows<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, at.first, thread_index() - 128, 128 * CONSUMERS);
             fence_proxy_async();
-            barrier_wait(8, threads);
+            const int cleared = 8 + static_cast<int>(v_place.stage);
+            multiplies ? barrier_wait(cleared, 128 * CONSUMERS) : barrier_arrive(cleared, 128 * CONSUMERS);
         }
     };
     const int first_diagonal = BLOCK_N - BLOCK_M + 1;
@@ -436,7 +468,6 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const int first_query = said.w;
             at = {said.x, said.y, BLOCK_N - end, first_diagonal};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
-            without_rows = max(0, -first_query) / WARPGROUP_ROWS;
             if (end > 0 && has_rows) return true;
             done_with_q();
             if (end <= 0) {
@@ -446,12 +477,11 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             // The rows of this warpgroup lie before the sequence: others need the tiles, it only passes them on.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
-                await_k();
-                done_with_k();
+                pass_on_k();
                 await_turn();
                 pass_turn();
-                await_v();
-                done_with_v();
+                if (last) clear_foreign_v(at, false);
+                pass_on_v();
             }
         }
     };
@@ -463,8 +493,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto is_hidden = [&](const tile_of_piece& at) { return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last(); };
     const auto pass_over_k = [&](tile_of_piece& at) {
         while (is_hidden(at)) {
-            await_k();
-            done_with_k();
+            pass_on_k();
             await_turn();
             pass_turn();
             at.next();
@@ -472,8 +501,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
     const auto pass_over_v = [&](const tile_of_piece& to) {
         for (int diagonal = first_diagonal; diagonal < to.diagonal; diagonal += BLOCK_N) {
-            await_v();
-            done_with_v();
+            pass_on_v();
         }
     };
     const auto multiply_q_k = [&](scores& s) {
@@ -534,7 +562,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (outgrown) rescale(o, factor);
             take_exponentials(s);
         }
-        clear_foreign_v(at);
+        clear_foreign_v(at, true);
         await_v();
         multiply_p_v(o, weight);
         wgmma_wait<0>(o);
@@ -582,12 +610,10 @@ extern "C" int flash_fwd_hdim256_bf16_causal_sm90(const kgen_fwd_params* given, 
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
-    const uint64_t m_blocks = (static_cast<uint64_t>(p.seqlen_q) + BLOCK_M - 1) / BLOCK_M;
-    const uint64_t items = m_blocks * p.num_heads * p.batch;
-    if (items > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu tiles of %d queries exceed the limit of 2^31 - 1", self.name, static_cast<unsigned long long>(items),
-                    BLOCK_M);
-    }
+    const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
+    const uint64_t items = product(m_blocks, p.num_heads, p.batch);
+    // Counted as if each item had blocks of its own, so that its number fits 31 bits wherever it runs.
+    if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
     if (p.seqlen_k > 0) {

@@ -21,6 +21,7 @@
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_short_hdim160_bf16_causal_sm90.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
@@ -102,17 +103,14 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return own + (3 * STAGES + stage) * 8; }
 };
 
-// A place in a ring of COUNT stages, of which every STEP-th is one's own: which one, and the parity of the phase in which it is
-// full for the tile.
-template <int COUNT, int STEP = 1>
+// A place in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+template <int COUNT>
 struct ring_place {
-    static_assert(STEP <= COUNT, "a step leads once round the ring at most");
     uint32_t stage = 0, parity = 0;
 
     KGEN_DEVICE void next() {
-        stage += STEP;
-        if (stage >= COUNT) {
-            stage -= COUNT;
+        if (++stage == COUNT) {
+            stage = 0;
             parity ^= 1;
         }
     }
@@ -496,11 +494,8 @@ extern "C" int flash_fwd_short_hdim160_bf16_causal_sm90(const kgen_fwd_params* g
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;
-    const uint64_t items = (static_cast<uint64_t>(p.seqlen_q) + BLOCK_M - 1) / BLOCK_M * p.num_heads * p.batch;
-    if (items > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu tiles of %d queries exceed the limit of 2^31 - 1", self.name, static_cast<unsigned long long>(items),
-                    BLOCK_M);
-    }
+    const uint64_t items = product(tiles_of(p.seqlen_q, BLOCK_M), p.num_heads, p.batch);
+    if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;
     if (p.seqlen_k > 0) {

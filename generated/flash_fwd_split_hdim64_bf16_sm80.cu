@@ -15,6 +15,7 @@
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_split_hdim64_bf16_sm80.cu
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
@@ -444,11 +445,12 @@ extern "C" int flash_fwd_split_hdim64_bf16_sm80(const kgen_fwd_params* given, cu
     if (const int code = check_fwd_params(given, self, params)) return code;
     if (const int code = check_split_params(params, self.name)) return code;
     const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
-    const uint64_t blocks = (rows + BLOCK_M - 1) / BLOCK_M * params.num_heads_k * params.batch * params.num_splits;
+    const uint64_t blocks = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch, params.num_splits);
     if (blocks == 0) return KGEN_SUCCESS;
-    if (rows > INT32_MAX - BLOCK_M || blocks > INT32_MAX) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu blocks of %d rows exceed the grid limit of 2^31 - 1", self.name,
-                    static_cast<unsigned long long>(blocks), BLOCK_M);
+    if (const int code = check_blocks(self.name, blocks, params)) return code;
+    if (rows > INT32_MAX - BLOCK_M) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
+                    static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
     if (const int code = check_split_workspace(params, self.name)) return code;
     const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&

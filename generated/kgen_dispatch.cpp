@@ -4,6 +4,7 @@
 // For the host compiler or nvcc. Define KGEN_NO_PTX when the kernels' objects were built with machine code alone.
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/device.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/params.cuh"
@@ -2648,6 +2649,7 @@ bool plan_split(const kgen_fwd_params& request, split_path& path) {
         p.num_heads <= 0 || p.num_heads % p.num_heads_k != 0) {
         return false;
     }
+    if (!query_rows_are_bounded(p)) return false;  // nobody can say how large the workspace must be
     const int capability = device_capability();
     const int32_t multiprocessors = capability == 0 ? 0 : multiprocessor_count();
     if (multiprocessors == 0 || (p.num_splits == 0 && !splitting_gains(p, multiprocessors))) return false;
@@ -2660,7 +2662,9 @@ bool plan_split(const kgen_fwd_params& request, split_path& path) {
     if (p.num_splits == 0) p.num_splits = unequal ? most_split_count(p, p.concurrent_blocks) : even_split_count(p, p.concurrent_blocks);
     const bool counts_wanted = unequal && p.split_counts == nullptr && p.num_splits > 1;
     path.prepare = counts_wanted ? find({KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, false}, capability).best : nullptr;
-    path.counts_offset = static_cast<size_t>(split_workspace_bytes(p) + 15) / 16 * 16;
+    const uint64_t partial_bytes = split_workspace_bytes(p);
+    if (partial_bytes > SIZE_MAX / 2) return false;  // no caller has so much
+    path.counts_offset = static_cast<size_t>(partial_bytes + 15) / 16 * 16;
     path.bytes = path.counts_offset + (path.prepare != nullptr ? p.batch * sizeof(int32_t) : 0);
     return true;
 }
@@ -2676,7 +2680,7 @@ int launch_split(split_path& path, cudaStream_t stream) {
 }
 
 // Queries a block of fwd_short.
-constexpr int64_t SHORT_ROWS = 64;
+constexpr uint64_t SHORT_ROWS = 64;
 
 // The variant for little work, if the library holds one that runs on the device and its blocks all run at once, one a multiprocessor.
 // Looks at no tensor.
@@ -2684,8 +2688,7 @@ const kgen_variant* find_short(const kgen_fwd_params& p) {
     if (p.batch <= 0 || p.num_heads <= 0 || p.seqlen_q <= 0) return nullptr;
     const int capability = device_capability();
     const int64_t multiprocessors = capability == 0 ? 0 : multiprocessor_count();
-    const int64_t blocks_a_batch_entry = (p.seqlen_q + SHORT_ROWS - 1) / SHORT_ROWS * p.num_heads;
-    if (blocks_a_batch_entry > multiprocessors || blocks_a_batch_entry * p.batch > multiprocessors) return nullptr;
+    if (product(tiles_of(p.seqlen_q, SHORT_ROWS), p.num_heads, p.batch) > static_cast<uint64_t>(multiprocessors)) return nullptr;
     // Wide heads have so little room that few keys are on their way at once; measured on an H100.
     if (p.head_dim > 192 && p.seqlen_k < 512) return nullptr;
     return find({KGEN_KIND_FWD_SHORT, p.head_dim, p.dtype, (p.flags & KGEN_FLAG_CAUSAL) != 0}, capability).best;

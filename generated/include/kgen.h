@@ -97,7 +97,8 @@ typedef struct kgen_fwd_params {
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
     /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch], where the caller knows
-     * them; 0 where not. Only kernels that copy by TMA and the split path's workspace look at them. */
+     * them; 0 where not. Only kernels that copy by TMA and the split path's workspace look at them; with cu_seqlens_q,
+     * seqused_q and total_q = 0 nothing is split, as the rows between the sequences cannot be counted. */
     int32_t total_q;
     int32_t total_k;
 
@@ -168,7 +169,8 @@ typedef struct kgen_bwd_params {
     int32_t num_heads_k; /* key and value heads */
     int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence */
     int32_t seqlen_k;    /* rows of K and V; with cu_seqlens_k or seqused_k the longest sequence */
-    int32_t total_q;     /* with cu_seqlens_q, its last entry or more; 0 means batch * seqlen_q. Otherwise not read */
+    int32_t total_q;     /* with cu_seqlens_q, its last entry or more; 0 means batch * seqlen_q, and is refused where
+                            seqused_q is given too. Otherwise not read */
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
     float softmax_scale; /* the forward pass's */

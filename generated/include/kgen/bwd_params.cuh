@@ -3,6 +3,7 @@
 
 #include "kgen.h"
 #include "kgen/fwd_params.cuh"
+#include "kgen/query_rows.cuh"
 
 namespace kgen {
 
@@ -52,6 +53,7 @@ inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& s
     if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
     }
+    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
     // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
     const float log2_scale = p.softmax_scale * 1.44269504088896341f;
     p.log2_scale = log2_scale > 1e-30f ? log2_scale : 1e-30f;

@@ -1,6 +1,7 @@
 // The host side of a launch: error reporting and the launch itself. Allocates nothing, never synchronises.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <stdarg.h>
 #include <stdio.h>
 

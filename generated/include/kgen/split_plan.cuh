@@ -12,7 +12,9 @@
 #pragma once
 
 #include "kgen.h"
+#include "kgen/blocks.cuh"
 #include "kgen/launch.cuh"
+#include "kgen/query_rows.cuh"
 
 #ifndef KGEN_HOST_DEVICE
 #define KGEN_HOST_DEVICE inline  // for the host compiler, which cannot read platform.cuh
@@ -38,8 +40,9 @@ KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
 // Rows of the workspace: a row for each query row, head and split.
 KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) { return split_total_rows(p) * p.num_heads * p.num_splits; }
 
-KGEN_HOST_DEVICE uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
-    return static_cast<uint64_t>(split_workspace_rows(p)) * (p.head_dim + 1) * sizeof(float);
+// 2^64 - 1 where it is no number of 64 bits. The sizes are at least 0, and batch * seqlen_q always fits.
+inline uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
+    return product(split_total_rows(p), p.num_heads, p.num_splits, p.head_dim + 1, sizeof(float));
 }
 
 // Checks what the split-KV kernels need beyond the shapes.
@@ -48,6 +51,7 @@ inline int check_split_params(const kgen_fwd_params& p, const char* name) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 1 .. %d", name, p.num_splits, MOST_SPLITS);
     }
     if (p.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", name, p.total_q);
+    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
     return KGEN_SUCCESS;
 }
 
@@ -63,17 +67,19 @@ inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Row tiles of one sequence of seqlen_q queries, over all key heads.
+// Row tiles of one sequence of seqlen_q queries, over all key heads: fewer than 2^59.
 inline int64_t split_tiles(const kgen_fwd_params& p) {
-    const int64_t rows = static_cast<int64_t>(p.seqlen_q) * (p.num_heads / p.num_heads_k);
-    return (rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k;
+    const uint64_t rows = product(p.seqlen_q, p.num_heads / p.num_heads_k);
+    return static_cast<int64_t>(tiles_of(rows, SPLIT_TILE_ROWS) * p.num_heads_k);
 }
 
 // How many splits sequences of equal length gain from, where `blocks` tiles run at once. The rule of prepare_scheduler, but
 // that a batch that fills the GPU is not split.
 inline int32_t even_split_count(const kgen_fwd_params& p, int64_t blocks) {
-    const int64_t tiles = split_tiles(p) * p.batch, units = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS - 1) / SPLIT_KEYS;
-    if (tiles >= blocks) return 1;
+    const int64_t units = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    const uint64_t all_tiles = product(split_tiles(p), p.batch);
+    if (all_tiles >= static_cast<uint64_t>(blocks)) return 1;
+    const int64_t tiles = static_cast<int64_t>(all_tiles);
     const int64_t most = blocks / tiles;                // splits that still run at once
     const int64_t at_once = (units + most - 1) / most;  // units of each, then
     int64_t units_a_split = 2 * at_once * blocks <= 3 * tiles * units ? at_once : tiles * units / (2 * blocks);
@@ -96,10 +102,11 @@ inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
 // and either the queries are so few that tiles of 16 rows of all heads are a quarter or less of tiles of 128 rows of one,
 // or the forward kernel would leave three quarters of the multiprocessors idle.
 inline bool splitting_gains(const kgen_fwd_params& p, int32_t multiprocessors) {
-    constexpr int64_t SHORTEST = 512, FORWARD_ROWS = 128;
-    const int64_t forward_tiles = (p.seqlen_q + FORWARD_ROWS - 1) / FORWARD_ROWS * p.num_heads;
-    return p.seqlen_k >= SHORTEST &&
-           (4 * split_tiles(p) * SPLIT_TILE_ROWS <= forward_tiles * FORWARD_ROWS || 4 * forward_tiles * p.batch <= multiprocessors);
+    constexpr uint64_t FORWARD_ROWS = 128;
+    constexpr int32_t SHORTEST = 512;
+    const uint64_t forward_tiles = product(tiles_of(p.seqlen_q, FORWARD_ROWS), p.num_heads);
+    return p.seqlen_k >= SHORTEST && (product(4, split_tiles(p), SPLIT_TILE_ROWS) <= product(forward_tiles, FORWARD_ROWS) ||
+                                      product(4, forward_tiles, p.batch) <= static_cast<uint64_t>(multiprocessors));
 }
 
 }  // namespace kgen

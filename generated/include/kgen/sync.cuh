@@ -11,6 +11,10 @@ KGEN_DEVICE void block_sync() { __syncthreads(); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync() { __syncwarp(); }
 
+// All lanes of the warp come here before any goes on; orders no memory accesses. (PTX ISA, "elect.sync"; sm_90 and newer. After a wait in a
+// loop, ptxas keeps values of a __syncwarp() in registers over all of the kernel, and spills others.)
+KGEN_DEVICE void warp_meet() { asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\n}" ::: "memory"); }
+
 // A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
 // `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
 // what the others had written. All lanes of a warp must come here together.

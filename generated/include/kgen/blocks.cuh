@@ -1,0 +1,33 @@
+// How many blocks a launch has, counted without wrapping, and the refusal of more than a grid takes. For the host compiler as well
+// as nvcc.
+#pragma once
+
+#include "kgen.h"
+#include "kgen/launch.cuh"
+
+namespace kgen {
+
+// Blocks that a grid takes along x (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+constexpr uint64_t MOST_BLOCKS = INT32_MAX;
+
+// The product of counts; where it does not fit, the largest number. Sizes that a caller may give make products of up to 89 bits.
+inline uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b; }
+
+template <class... Counts>
+uint64_t product(uint64_t a, uint64_t b, Counts... others) {
+    return product(product(a, b), others...);
+}
+
+// Tiles of `rows` rows that `seqlen` rows make. The lengths of a request have been checked to be >= 0.
+inline uint64_t tiles_of(uint64_t seqlen, uint64_t rows) { return (seqlen + rows - 1) / rows; }
+
+// Refuses more blocks than a grid takes.
+template <class Params>
+int check_blocks(const char* name, uint64_t blocks, const Params& p) {
+    if (blocks <= MOST_BLOCKS) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE,
+                "%s: batch %d, seqlen_q %d, seqlen_k %d, %d heads and %d key heads take more blocks than a grid has, 2^31 - 1", name, p.batch,
+                p.seqlen_q, p.seqlen_k, p.num_heads, p.num_heads_k);
+}
+
+}  // namespace kgen
