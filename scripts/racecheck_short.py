@@ -83,7 +83,7 @@ VARIANTS = {
 }
 OPTIONS = {
     "as it is, asynchronous copies not followed": ["--racecheck-memcpy-async", "no"],
-    "as it is, indirect barriers followed": ["--racecheck-indirect-barrier-dependency", "yes"],
+    "as it is, indirect barriers followed": ["--racecheck-indirect-barrier-dependency"],
 }
 PATTERNS = [
     "store, __syncthreads, load", "no __syncthreads (a race)", "named barrier of both", "named barrier of the owner", "named barrier of both, number in a register",
