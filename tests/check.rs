@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
 
 /// A case small enough for any machine.
-const CASE: &str = "sq113 sk203";
+const CASE: &str = "bshd falling scale1";
 
 /// The library of `tests/support/mock_kernel.cpp` that behaves as told.
 fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
