@@ -28,6 +28,8 @@ static void leave_a_child(bool in_the_group) {
         sleep(60);
         _exit(0);
     }
+    // Whoever leaves the group does so before the parent ends, and with it the group.
+    while (!in_the_group && getsid(child) != child) usleep(1000);
     fprintf(stderr, "child %d.\n", child);
 }
 
