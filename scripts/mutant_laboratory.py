@@ -47,6 +47,12 @@ def bare(text):
     return "".join(re.sub(r"//.*", "", text).split())
 
 
+def shape_of(text):
+    """A kernel's lines without comments and numbers: what is left differs where a template's branches do."""
+    lines = (re.sub(r"\d+", "#", re.sub(r"//.*", "", line)).strip() for line in text.splitlines())
+    return frozenset(line for line in lines if line)
+
+
 class OutOfTime(Exception):
     """The time given to this run is over."""
 
@@ -69,6 +75,7 @@ class Features:
     headers: frozenset
     head_dim: int
     traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
+    lines: frozenset  # the kernel's lines, whatever the numbers in them
 
 
 class Laboratory:
@@ -176,7 +183,7 @@ class Laboratory:
         shape = [c for c in constants if re.match(r"(STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*) ", c)]
         words = re.sub(r"hdim\d+", "", kernel.name).split("_")
         traits = frozenset(words) | frozenset(shape) | self.included(text) | {f"columns {int(self.head_dim(kernel.name)) % 64}", template}
-        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits)
+        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, shape_of(text))
 
     @staticmethod
     def head_dim(name):
@@ -225,8 +232,10 @@ class Laboratory:
             for kernel in left:
                 one, other = self.features[kernel], self.features[best]
                 different = one.traits ^ other.traits
+                # Branches of the template that only one of them has: each is a few lines.
+                branches = min(len(one.lines ^ other.lines) / 4, 6)
                 # One with a causal mask and one without, where there are both.
-                unlike = len(different) + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
+                unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
                 distance[kernel] = min(distance[kernel], unlike)
         return order
 

@@ -46,6 +46,9 @@ pub fn forward_fp8(subject: &Subject, level: Level) -> Vec<Problem> {
     in_fp8(forward(subject, level))
 }
 
+/// Keys whose sum of positive P V loses more than the tolerance allows in tensor cores that keep 14 bits of it.
+const POSITIVE_KEYS: usize = 2048;
+
 /// The same of what kernels that read by TMA alone are given.
 pub fn forward_fp8_tma(subject: &Subject, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
@@ -56,7 +59,8 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
-    turned.chain(small).chain([widest]).collect()
+    let positive = Problem::new(&[(17, POSITIVE_KEYS)], 1, 1).inputs(Inputs::Positive, Scale::Usual).in_fp8(Descales::Absent);
+    turned.chain(small).chain([widest, positive]).collect()
 }
 
 /// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and fetch whole
@@ -72,6 +76,10 @@ pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
         // NaN before and behind every sequence; one tile has exactly one foreign row.
         Problem::new(&[(65, 113), (9, 0), (7, subject.tiling.n - 1), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
     ]);
+    if subject.tiling.key_groups > 1 {
+        // The largest logits of the rows that fall are in the last group's tile, hundreds of powers of two above the first group's.
+        cases.push(Problem::new(&[(33, subject.tiling.round() - 1)], 1, 1).inputs(Inputs::Crossing, Scale::One));
+    }
     if subject.variant.causal {
         // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three tiles.
         cases.push(Problem::new(&[(2 * subject.tiling.m * subject.tiling.cluster + 1, 17)], 12, 2).on(16));
@@ -83,7 +91,8 @@ pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
 /// Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and more than there are stages, and
 /// tiles with foreign rows and without follow each other; on a GPU there is work for all of its multiprocessors.
 fn batches(subject: &Subject, level: Level) -> Vec<Problem> {
-    let Tiling { m, n, stages, .. } = subject.tiling;
+    let Tiling { m, stages, .. } = subject.tiling;
+    let n = subject.tiling.round();
     let group = subject.tiling.group_rows();
     let alike: Vec<_> = [3, group + 1, 1, m + 1, n, 17, 0, group].map(|rows| (rows, rows)).into();
     let unlike = [
@@ -268,6 +277,9 @@ pub fn backward(subject: &Subject, level: Level) -> Vec<BackwardProblem> {
     for deterministic in [false, true] {
         cases.push(BackwardProblem { problem: tight.clone(), deterministic, total_q: true });
     }
+    // More sequences than query tiles that their rows would fill: each has a tile of its own all the same.
+    let tiny = [(1, 2), (2, 1), (0, 3), (1, 1), (3, 2), (1, 4), (0, 0), (2, 2), (1, 3), (2, 5)];
+    cases.push(BackwardProblem { total_q: true, ..plain(Problem::new(&tiny, 2, 2).lengths(Lengths::Packed)) });
     // What an encoder is trained on.
     cases.push(plain(match subject.device {
         DeviceKind::Gpu => Problem::encoder(64, 4, 128, 4, 2),
@@ -336,7 +348,7 @@ mod tests {
 
     fn subject(device: DeviceKind) -> Subject {
         let variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
-        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, cluster: 1, persistent: true };
+        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
         Subject { variant, tiling, device }
     }
 

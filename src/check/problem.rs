@@ -105,6 +105,8 @@ pub enum Inputs {
     Constant,
     /// The same but for V, whose every element is 448, the largest of E4M3.
     Widest,
+    /// Normal but for V, whose elements lie between 1 and 2: sums grow with the keys, and with them what sums of few bits lose.
+    Positive,
     /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
     Large,
     /// Logits rise along the keys.
@@ -126,6 +128,7 @@ impl Inputs {
             Self::OneHot => "one-hot",
             Self::Constant => "constant",
             Self::Widest => "widest",
+            Self::Positive => "positive",
             Self::Large => "large",
             Self::Low => "low",
             Self::Rising => "rising",

@@ -275,6 +275,12 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             Tensor::V if inputs == Inputs::Widest => 448.0,
             Tensor::V | Tensor::OutputGradient => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
+        Inputs::Positive => {
+            source.fill_normal(into);
+            if at.tensor == Tensor::V {
+                into.iter_mut().for_each(|value| *value = 1.0 + value.abs() % 1.0);
+            }
+        }
         Inputs::Large if at.tensor == Tensor::V => source.fill_normal(into),
         Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (source.rng.random_range(-1..=1) as f32)),
         Inputs::Low => {

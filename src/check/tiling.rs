@@ -1,6 +1,6 @@
 //! What cases need to know of a kernel's plan: lengths chosen by it reach every stage, tile border and warpgroup.
 
-use crate::plan::Plan;
+use crate::{grid::Kind, plan::Plan};
 use serde::{Deserialize, Serialize};
 
 /// How a kernel cuts its work.
@@ -14,6 +14,8 @@ pub struct Tiling {
     pub stages: usize,
     /// Parts of the query rows that walk over the keys at a pace of their own: warpgroups on Hopper, otherwise 1.
     pub row_groups: usize,
+    /// Warpgroups that share the keys of a row out, tile by tile: 1 where each sees all of its rows' keys.
+    pub key_groups: usize,
     /// Blocks of a cluster.
     pub cluster: usize,
     /// A block takes one piece of work after another.
@@ -24,11 +26,14 @@ impl Tiling {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
         let tile = &plan.tile;
+        let warpgroups = plan.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize);
+        let (row_groups, key_groups) = if plan.variant.kind == Kind::FwdShort { (1, warpgroups) } else { (warpgroups, 1) };
         Self {
             m: tile.m as usize,
             n: tile.n as usize,
             stages: tile.stages as usize,
-            row_groups: plan.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize),
+            row_groups,
+            key_groups,
             cluster: tile.cluster as usize,
             persistent: tile.persistent,
         }
@@ -37,6 +42,11 @@ impl Tiling {
     /// Pieces of work of a call: query tiles of all heads and sequences, the empty ones of short sequences included.
     pub fn pieces(&self, longest_query: usize, heads: usize, batch: usize) -> usize {
         longest_query.div_ceil(self.m * self.cluster) * self.cluster * heads * batch
+    }
+
+    /// Keys of one tile of each key group.
+    pub fn round(&self) -> usize {
+        self.n * self.key_groups
     }
 
     /// Query rows of one row group.

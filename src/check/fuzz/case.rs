@@ -225,11 +225,12 @@ impl FromStr for FuzzCase {
 }
 
 /// What tensors may hold, in no order.
-pub(super) const ALL_INPUTS: [Inputs; 9] = [
+pub(super) const ALL_INPUTS: [Inputs; 10] = [
     Inputs::Normal,
     Inputs::OneHot,
     Inputs::Constant,
     Inputs::Widest,
+    Inputs::Positive,
     Inputs::Large,
     Inputs::Rising,
     Inputs::Low,
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn names_of_the_fixed_cases_are_read_too() {
         let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
-        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, cluster: 1, persistent: true };
+        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
         for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
             let subject = Subject { variant, tiling, device };
             for problem in forward_fp8_tma(&subject, Level::Thorough) {

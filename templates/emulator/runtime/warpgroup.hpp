@@ -103,7 +103,13 @@ void check_warpgroups() {
         moved = moved || g.registers != 0;
         held += (g.registers != 0 ? g.registers : share) * LANES;
     }
-    if (!moved || held <= share * self.thread_count || !self.violations.is_news("warpgroup", nothing, nothing)) return;
+    if (!moved) return;
+    for (uint32_t i = 0; i < self.warp_count; i += WARPS_OF_GROUP) {
+        if (warpgroups[i / WARPS_OF_GROUP].registers != 0 || !self.violations.is_news("warpgroup", nothing, nothing)) continue;
+        self.violations.tell("warpgroup " + std::to_string(i / WARPS_OF_GROUP) + " has the registers that it started with at the end, where another has "
+                             "handed its own over: its code is compiled for those that claim_registers gives it");
+    }
+    if (held <= share * self.thread_count || !self.violations.is_news("warpgroup", nothing, nothing)) return;
     self.violations.tell("warpgroups have claimed " + std::to_string(held) + " registers, the block has " + std::to_string(share * self.thread_count) +
                          ": claim_registers would wait forever");
 }
