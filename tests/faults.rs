@@ -476,6 +476,7 @@ faults! {
     wgmma_the_mbarriers_are_used_before_they_are_made: "wgmma: the mbarriers are used before they are made",
     wgmma_an_empty_stage_counts_warpgroups: "wgmma: an empty stage counts warpgroups",
     wgmma_more_registers_than_a_multiprocessor_has: "wgmma: more registers than a multiprocessor has",
+    wgmma_registers_are_handed_over_and_nobody_claims_them: "wgmma: registers are handed over, and nobody claims them",
     wgmma_query_heads_share_the_wrong_key_head: "wgmma: query heads share the wrong key head",
     wgmma_packed_keys_start_at_the_batch_entrys_own_row: "wgmma: packed keys start at the batch entry's own row",
     wgmma_rows_of_o_before_the_sequence_are_written: "wgmma: rows of O before the sequence are written",
