@@ -15,6 +15,7 @@ pub mod build;
 pub mod check;
 pub mod cli;
 pub mod device;
+pub mod family;
 pub mod files;
 pub mod grid;
 pub mod isolate;

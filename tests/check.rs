@@ -6,7 +6,8 @@ use assert_cmd::Command;
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Tiling, Verdict, run},
     device::DeviceKind,
-    grid::{Dtype, Kind, Target, Variant},
+    family::attention::{Kind, Point},
+    grid::{Dtype, Target, Variant},
 };
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
@@ -19,7 +20,9 @@ use std::{
 use support::copy_folder;
 use tempfile::TempDir;
 
-const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+const POINT: Point = Point { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+
+const VARIANT: Variant = Variant::Attention(POINT);
 
 /// A case small enough for any machine.
 const CASE: &str = "bshd falling scale1";
@@ -42,7 +45,7 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
     CheckRequest {
         variant: VARIANT,
         tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, key_groups: 1, cluster: 1, persistent: false },
-        compiled_for: VARIANT.target,
+        compiled_for: VARIANT.target(),
         kernel: Kernel::Library { device: DeviceKind::Emulator, path },
     }
 }
@@ -138,7 +141,7 @@ fn a_violation_the_emulator_reports_fails() {
 fn a_library_without_the_variant_is_an_error_and_no_failure_of_the_kernel() {
     let folder = folder();
     let mut request = mock(folder.path(), "WRITE_NOTHING");
-    request.variant.head_dim = 32;
+    request.variant = Point { head_dim: 32, ..POINT }.into();
     let verdicts = run(&[request], &options(folder.path()), &());
     assert_says(&verdicts[0], Status::Error, &["holds no `flash_fwd_hdim32_bf16_sm80`"]);
 }

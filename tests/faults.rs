@@ -4,7 +4,8 @@
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Tiling, Verdict, run},
     device::EmulatorKit,
-    grid::{Dtype, Grid, Kind, Variant},
+    family::attention::Kind,
+    grid::{Dtype, Grid, Variant},
     plan::Plan,
     render::{Renderer, Templates},
     toolchain::{Cancel, host_compiler},
@@ -60,7 +61,8 @@ fn laboratory() -> &'static Laboratory {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
-        let one_a_shape = |v: &&Variant| v.kind != Kind::Fwd || v.causal && v.dtype != Dtype::Bf16;
+        let one_a_shape =
+            |v: &&Variant| v.kind() != Kind::Fwd.into() || v.causal() == Some(true) && v.dtype() != Some(Dtype::Bf16);
         let kernels = grid.variants().iter().filter(one_a_shape).map(|variant| {
             let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
             let text = renderer.kernel(&plan).expect("it renders").text;

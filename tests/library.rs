@@ -2,7 +2,8 @@
 //! the emulator, so that no CUDA and no GPU are needed.
 
 use kgen::{
-    grid::{Dtype, Kind, Target, TileOverride, Variant},
+    family::attention::{Kind, Point},
+    grid::{Dtype, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler,
@@ -39,12 +40,12 @@ static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     Library::new("split_library", &[&shaped[..], &helpers[..]].concat())
 });
 
-fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Variant {
-    Variant { kind, head_dim, dtype, causal, target: Target::Sm80 }
+fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Point {
+    Point { kind, head_dim, dtype, causal, target: Target::Sm80 }
 }
 
 impl Library {
-    fn new(folder: &str, variants: &[Variant]) -> Self {
+    fn new(folder: &str, variants: &[Point]) -> Self {
         let plans: Vec<Plan> = variants.iter().map(|variant| Plan::new(*variant, None).expect("fits")).collect();
         Self::of(folder, &plans, &[])
     }
@@ -167,7 +168,7 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
 
 /// A library of fp16 kernels of head dim 64 without a mask, whose launchers fail with their own names and do nothing else.
 fn names_in_place_of_kernels(name: &str, kernels: &[(Kind, Target)]) -> Library {
-    let variant = |(kind, target)| Variant { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
+    let variant = |(kind, target)| Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
     let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(variant(*kernel), None).expect("fits")).collect();
     let templates = Templates::embedded();
     let files = tree(&Renderer::new(&templates).expect("templates parse"), &templates, &plans).expect("renders");
@@ -222,8 +223,8 @@ fn without_machine_code_the_ptx_made_for_the_devices_shared_memory_is_chosen() {
 
 #[test]
 fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
-    let hopper = Variant { target: Target::Sm90, ..variant(Kind::Fwd, 64, Dtype::Bf16, true) };
-    let says = |folder, variants: &[Variant]| {
+    let hopper = Point { target: Target::Sm90, ..variant(Kind::Fwd, 64, Dtype::Bf16, true) };
+    let says = |folder, variants: &[Point]| {
         let library = Library::new(folder, variants);
         run(&mut Command::new(library.program(
             &Path::new(ROOT).join("tests/library/fallback.c"),
@@ -232,7 +233,7 @@ fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
         )))
     };
     assert_eq!(says("fallback_library", &[hopper, variant(Kind::Fwd, 64, Dtype::Bf16, true)]), "0 right\n0 right\n");
-    let short = Variant { kind: Kind::FwdShort, ..hopper };
+    let short = Point { kind: Kind::FwdShort, ..hopper };
     let with_short = says("short_library", &[short, hopper, variant(Kind::Fwd, 64, Dtype::Bf16, true)]);
     assert_eq!(with_short, "0 right\n0 right\n", "one block: the kernel for little work first");
     let alone = says("hopper_library", &[hopper]);
@@ -305,7 +306,7 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let plan = |kind, head_dim, dtype, causal, target, cluster| {
         let tile = TileOverride { cluster, ..TileOverride::default() };
         let tile = cluster.is_some().then_some(&tile);
-        Plan::new(Variant { kind, head_dim, dtype, causal, target }, tile).expect("fits")
+        Plan::new(Point { kind, head_dim, dtype, causal, target }, tile).expect("fits")
     };
     let plans = [
         plan(Kind::Fwd, 64, Dtype::Fp16, true, Target::Sm75, None),

@@ -4,7 +4,8 @@
 //! difference. The body is not in the snapshots; it is compiled and run by other tests.
 
 use kgen::{
-    grid::{Dtype, Kind, Target, Variant},
+    family::attention::{Kind, Point},
+    grid::{Dtype, Target},
     plan::Plan,
     render::{Renderer, Templates},
 };
@@ -14,7 +15,7 @@ fn render(head_dim: u32, dtype: Dtype, causal: bool) -> String {
 }
 
 fn render_for(target: Target, head_dim: u32, dtype: Dtype, causal: bool) -> String {
-    let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target };
+    let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, target };
     let plan = Plan::new(variant, None).expect("has a plan");
     Renderer::new(&Templates::embedded()).expect("templates parse").kernel(&plan).expect("renders").text
 }

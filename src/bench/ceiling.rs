@@ -49,8 +49,8 @@ impl Ceiling {
     }
 
     /// Why these rates cannot be, if they cannot: `gbs` from memory, not from a cache.
-    pub fn refusal(&self, dtype: Dtype, tflops: f64, gbs: Option<f64>) -> Option<String> {
-        let flops_peak = if dtype == Dtype::Fp8 { self.tflops_fp8 } else { self.tflops_16_bit };
+    pub fn refusal(&self, dtype: Option<Dtype>, tflops: f64, gbs: Option<f64>) -> Option<String> {
+        let flops_peak = if dtype == Some(Dtype::Fp8) { self.tflops_fp8 } else { self.tflops_16_bit };
         if let Some(peak) = flops_peak.filter(|peak| tflops > *peak) {
             return Some(format!(
                 "{tflops:.0} TFLOP/s is beyond the {peak:.0} of this card's tensor cores: the measurement is wrong"
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn a_rate_beyond_the_card_is_refused_and_an_unknown_card_refuses_nothing() {
         let ceiling = Ceiling::of(&h100());
-        assert_eq!(ceiling.refusal(Dtype::Bf16, 900.0, Some(3000.0)), None);
-        assert_eq!(ceiling.refusal(Dtype::Fp8, 1900.0, None), None);
-        assert!(ceiling.refusal(Dtype::Bf16, 1900.0, None).is_some_and(|why| why.contains("tensor cores")));
-        assert!(ceiling.refusal(Dtype::Bf16, 1.0, Some(4000.0)).is_some_and(|why| why.contains("memory")));
+        assert_eq!(ceiling.refusal(Some(Dtype::Bf16), 900.0, Some(3000.0)), None);
+        assert_eq!(ceiling.refusal(Some(Dtype::Fp8), 1900.0, None), None);
+        assert!(ceiling.refusal(Some(Dtype::Bf16), 1900.0, None).is_some_and(|why| why.contains("tensor cores")));
+        assert!(ceiling.refusal(Some(Dtype::Bf16), 1.0, Some(4000.0)).is_some_and(|why| why.contains("memory")));
         let mut unknown = h100();
         (unknown.info.compute_capability, unknown.memory_clock_khz) = (999, 0);
-        assert_eq!(Ceiling::of(&unknown).refusal(Dtype::Bf16, 1e9, Some(1e9)), None);
+        assert_eq!(Ceiling::of(&unknown).refusal(Some(Dtype::Bf16), 1e9, Some(1e9)), None);
     }
 
     #[test]

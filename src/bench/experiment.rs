@@ -1,10 +1,7 @@
 //! One kernel at one shape on the GPU: checks what it computes, times it, and checks again.
 
-use super::layout::{Layout, Output};
-use crate::{
-    device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan},
-    grid::Kind,
-};
+use super::trial::{Output, Trial};
+use crate::device::{DeviceError, DeviceMemory, Gpu, Launch, Nvml, RoundTimes, TimingPlan};
 
 /// Why there is no time.
 #[derive(Debug)]
@@ -36,24 +33,23 @@ pub struct Finding {
 /// Tensors of one set on the device, by their names in `kgen.h`.
 type Tensors = Vec<(&'static str, DeviceMemory)>;
 
-/// Runs the kernel on tensors of `layout`, of as many sets as keep an L2 of `l2_bytes` cold where it is to be.
+/// Runs the kernel on the tensors of `trial`, of as many sets as keep an L2 of `l2_bytes` cold where it is to be.
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(gpu: &Gpu, layout: &Layout<'_>, l2_bytes: u32, plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<Finding, Failure> {
-    let params = layout.params();
-    let has_workspace = matches!(layout.variant.kind, Kind::Bwd | Kind::FwdSplit);
-    let outputs = layout.outputs(if has_workspace { gpu.workspace_bytes(&params)? } else { 0 });
-    let host = layout.inputs(0);
+pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml: Option<&Nvml>) -> Result<Finding, Failure> {
+    let params = trial.params();
+    let outputs = trial.outputs(if trial.has_workspace() { gpu.workspace_bytes(&params)? } else { 0 });
+    let host = trial.inputs(0);
     let mut sets = vec![on_device(&host, &outputs)?];
-    for copy in 1..layout.copies(l2_bytes) {
-        sets.push(on_device(&layout.inputs(copy), &outputs)?);
+    for copy in 1..trial.copies(l2_bytes) {
+        sets.push(on_device(&trial.inputs(copy), &outputs)?);
     }
     let launches: Vec<Launch<'_>> = sets.iter().map(|set| Gpu::prepare(&params, set)).collect();
     let poison = || sets.iter().flat_map(|set| written(set, &outputs)).try_for_each(DeviceMemory::poison);
     let read = || written(&sets[0], &outputs).map(bytes_of).collect::<Result<Vec<_>, _>>();
     let judge = |when: &str, bytes: &[Vec<u8>]| {
-        layout.judge(&host, &outputs, bytes).map_err(|error| Failure::Wrong(format!("{when} timing: {error}")))
+        trial.judge(&host, &outputs, bytes).map_err(|error| Failure::Wrong(format!("{when} timing: {error}")))
     };
 
     poison()?;
@@ -70,8 +66,8 @@ pub fn run(gpu: &Gpu, layout: &Layout<'_>, l2_bytes: u32, plan: &TimingPlan, nvm
             return Err(Failure::Wrong(format!("`{}` has other bits after timing than before: threads race", output.name)));
         }
     }
-    let num_splits = (layout.splits > 0).then_some(layout.splits);
-    Ok(Finding { times, relative_error, num_splits, cold_l2: layout.is_cold(sets.len(), l2_bytes) })
+    let num_splits = trial.splits();
+    Ok(Finding { times, relative_error, num_splits, cold_l2: trial.is_cold(sets.len(), l2_bytes) })
 }
 
 /// A copy of the inputs, and room for the outputs behind them.

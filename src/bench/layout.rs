@@ -4,12 +4,14 @@ use super::{
     Shape,
     data::Normals,
     sample::{Sample, elements, fp32, relative_error, softmax_scale},
+    trial::{Output, Trial, Work},
     work,
 };
 use crate::{
     check::{Number, merge_splits},
     device::{BwdParams, FwdParams, Params, Strides},
-    grid::{Dtype, Kind, Variant},
+    family::attention::{Kind, Point},
+    grid::Dtype,
 };
 
 /// Relative error of the sampled rows that a 16-bit kernel may have; rounding gives 0.002 to 0.005.
@@ -38,22 +40,10 @@ const FEWEST_KEYS: u32 = 128;
 const SPLIT_ROWS: u32 = 16;
 const SPLIT_BLOCKS: u32 = 2;
 
-/// A tensor that a kernel writes.
-pub struct Output {
-    /// By its name in `kgen.h`.
-    pub name: &'static str,
-    /// Its size.
-    pub bytes: usize,
-    /// Type of its elements; `None` for fp32.
-    pub number: Option<Number>,
-    /// A second run may give other bits.
-    pub may_differ: bool,
-}
-
 /// Everything about one kernel at one shape that is no device.
 pub struct Layout<'a> {
     /// The kernel.
-    pub variant: Variant,
+    pub variant: Point,
     /// Its sizes.
     pub shape: Shape,
     /// What its inputs are cut from.
@@ -64,20 +54,21 @@ pub struct Layout<'a> {
     pub splits: u32,
 }
 
-impl Layout<'_> {
-    fn head_dim(&self) -> usize {
-        self.variant.head_dim as usize
+impl Trial for Layout<'_> {
+    fn work(&self) -> Work {
+        let bytes = (self.variant.kind == Kind::FwdSplit).then(|| work::key_value_bytes(&self.variant, &self.shape));
+        Work { flops: work::flops(&self.variant, &self.shape), bytes }
     }
 
-    /// Rows of Q and of K over all sequences and heads.
-    fn rows(&self) -> [usize; 2] {
-        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
-        [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * seqlen_k as usize]
+    fn has_workspace(&self) -> bool {
+        matches!(self.variant.kind, Kind::Bwd | Kind::FwdSplit)
     }
 
-    /// Sets of tensors that launches take turns with: one, or for a split-KV kernel as many as leave nothing of K and V in
-    /// the L2.
-    pub fn copies(&self, l2_bytes: u32) -> usize {
+    fn splits(&self) -> Option<u32> {
+        (self.splits > 0).then_some(self.splits)
+    }
+
+    fn copies(&self, l2_bytes: u32) -> usize {
         if self.variant.kind != Kind::FwdSplit {
             return 1;
         }
@@ -85,13 +76,11 @@ impl Layout<'_> {
         ((COLD_L2_TIMES * f64::from(l2_bytes) / bytes).ceil() as usize).clamp(2, MOST_COPIES)
     }
 
-    /// Whether so many sets leave nothing of K and V in the L2: small ones would need too many.
-    pub fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool {
+    fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool {
         copies > 1 && copies as f64 * work::key_value_bytes(&self.variant, &self.shape) > 2.0 * f64::from(l2_bytes)
     }
 
-    /// The tensors that the kernel reads, by their names in `kgen.h`. `copy` tells several sets apart.
-    pub fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
+    fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let [queries, keys] = self.rows();
         let normal = |rows: usize, number: u64| {
             self.normals
@@ -108,20 +97,7 @@ impl Layout<'_> {
         inputs
     }
 
-    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the mean e^½.
-    fn likely_lse(&self) -> Vec<u8> {
-        let nothing: &[u8] = &[];
-        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &|_| nothing };
-        let row = |row| match sample.visible(row) {
-            0 => f32::NEG_INFINITY,
-            keys => (keys as f32).ln() + 0.5,
-        };
-        let head: Vec<u8> = (0..self.shape.seqlen_q as usize).flat_map(|i| row(i).to_le_bytes()).collect();
-        head.repeat(self.shape.batch as usize * self.shape.heads as usize)
-    }
-
-    /// The tensors that it writes; the last is its workspace, if it has one, of `workspace_bytes`.
-    pub fn outputs(&self, workspace_bytes: usize) -> Vec<Output> {
+    fn outputs(&self, workspace_bytes: usize) -> Vec<Output> {
         let [queries, keys] = self.rows();
         let number = self.normals.number().of_output();
         let tensor = |name, rows: usize, may_differ| Output {
@@ -145,15 +121,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Strides of a contiguous (batch, seqlen, heads, `head_dim`) tensor.
-    fn strides(&self, heads: u32, seqlen: u32) -> Strides {
-        let row = i64::from(heads) * i64::from(self.variant.head_dim);
-        Strides { batch: i64::from(seqlen) * row, row, head: self.variant.head_dim.into() }
-    }
-
-    /// What a launch is told.
-    pub fn params(&self) -> Params {
-        let Variant { kind, head_dim, dtype, causal, .. } = self.variant;
+    fn params(&self) -> Params {
+        let Point { kind, head_dim, dtype, causal, .. } = self.variant;
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
         let (query, key) = (self.strides(heads, seqlen_q), self.strides(heads_k, seqlen_k));
         let lse_strides = [i64::from(heads) * i64::from(seqlen_q), seqlen_q.into()];
@@ -197,11 +166,7 @@ impl Layout<'_> {
         })
     }
 
-    /// Largest relative error of the sampled rows.
-    ///
-    /// # Errors
-    /// A sentence: a NaN anywhere, or rows too far from the reference.
-    pub fn judge(&self, host: &[(&'static str, Vec<u8>)], outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
+    fn judge(&self, host: &[(&'static str, Vec<u8>)], outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
         let tensor = |name: &str| -> &[u8] {
             let written = outputs.iter().zip(written).find(|(output, _)| output.name == name).map(|(_, bytes)| bytes);
             // The inputs of a backward pass and the outputs of a forward one share names; a call has either.
@@ -227,6 +192,36 @@ impl Layout<'_> {
             worst = worst.max(error);
         }
         Ok(worst)
+    }
+}
+
+impl Layout<'_> {
+    fn head_dim(&self) -> usize {
+        self.variant.head_dim as usize
+    }
+
+    /// Rows of Q and of K over all sequences and heads.
+    fn rows(&self) -> [usize; 2] {
+        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
+        [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * seqlen_k as usize]
+    }
+
+    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the mean e^½.
+    fn likely_lse(&self) -> Vec<u8> {
+        let nothing: &[u8] = &[];
+        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &|_| nothing };
+        let row = |row| match sample.visible(row) {
+            0 => f32::NEG_INFINITY,
+            keys => (keys as f32).ln() + 0.5,
+        };
+        let head: Vec<u8> = (0..self.shape.seqlen_q as usize).flat_map(|i| row(i).to_le_bytes()).collect();
+        head.repeat(self.shape.batch as usize * self.shape.heads as usize)
+    }
+
+    /// Strides of a contiguous (batch, seqlen, heads, `head_dim`) tensor.
+    fn strides(&self, heads: u32, seqlen: u32) -> Strides {
+        let row = i64::from(heads) * i64::from(self.variant.head_dim);
+        Strides { batch: i64::from(seqlen) * row, row, head: self.variant.head_dim.into() }
     }
 
     fn refuse_lse(&self, got: f64, expected: f64) -> Result<(), String> {
@@ -409,7 +404,7 @@ mod tests {
             (Kind::Bwd, Dtype::Fp16, false, Target::Sm80, shape, "dq"),
             (Kind::FwdSplit, Dtype::Bf16, false, Target::Sm80, decoding, "workspace"),
         ] {
-            let variant = Variant { kind, head_dim: 32, dtype, causal, target };
+            let variant = Point { kind, head_dim: 32, dtype, causal, target };
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
             let layout = Layout { variant, shape, normals: &normals, seed: 1, splits };
@@ -435,7 +430,7 @@ mod tests {
 
     #[test]
     fn decoding_goes_round_enough_copies_to_leave_the_l2_cold_unless_they_are_tiny() {
-        let variant = Variant { kind: Kind::FwdSplit, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let variant = Point { kind: Kind::FwdSplit, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
         let normals = Normals::draw(Number::Bf16, 1);
         let layout = |seqlen_k| {
             let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k };

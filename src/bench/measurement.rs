@@ -1,9 +1,9 @@
 //! What is kept of a timing: numbers with their units and circumstances, as JSON holds them.
 
-use super::{Shape, Summary, ceiling::Ceiling, experiment::Finding, work};
+use super::{Size, Summary, Work, ceiling::Ceiling, experiment::Finding};
 use crate::{
     device::{CardState, TimingPlan},
-    grid::{Kind, Variant},
+    grid::Variant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,9 @@ pub struct Numbers {
     pub tflops_interval: [f64; 2],
     /// GB/s of K and V at the median time; of split-KV kernels only.
     pub kv_gbs: Option<f64>,
+    /// GB/s of what the kernel cannot do without reading or writing, at the median time; of kernels that memory limits.
+    #[serde(default)]
+    pub gbs: Option<f64>,
     /// `launch` or `graph`: what was repeated.
     pub repeated: String,
     /// `warm` or `cold`: whether a launch finds the inputs of the one before in the L2 cache.
@@ -73,7 +76,7 @@ pub struct Measurement {
     #[serde(flatten)]
     pub variant: Variant,
     /// Sizes.
-    pub shape: Shape,
+    pub shape: Size,
     /// How it went.
     pub status: Status,
     /// Why there are no numbers.
@@ -86,23 +89,29 @@ pub struct Measurement {
 
 impl Measurement {
     /// One without numbers.
-    pub fn without(variant: Variant, shape: Shape, status: Status, message: String) -> Self {
+    pub fn without(variant: Variant, shape: Size, status: Status, message: String) -> Self {
         Self { name: variant.name(), variant, shape, status, message, numbers: None, card: CardState::default() }
     }
 
     /// What was found, as rates; refused where they are beyond the card.
-    pub fn of(variant: Variant, shape: Shape, finding: Finding, plan: &TimingPlan, ceiling: &Ceiling, seed: u64) -> Self {
+    pub fn of(
+        variant: Variant,
+        shape: Size,
+        work: Work,
+        finding: Finding,
+        plan: &TimingPlan,
+        ceiling: &Ceiling,
+        seed: u64,
+    ) -> Self {
         let Finding { times, relative_error, num_splits, cold_l2 } = finding;
         let Some(microseconds) = Summary::of(&times.microseconds, seed) else {
             return Self::without(variant, shape, Status::Error, "no round was timed".to_owned());
         };
-        let flops = work::flops(&variant, &shape);
-        let tflops = |microseconds: f64| flops / microseconds / 1e6;
-        let bytes = (variant.kind == Kind::FwdSplit).then(|| work::key_value_bytes(&variant, &shape));
-        let kv_gbs = bytes.map(|bytes| bytes / microseconds.median / 1e3);
+        let tflops = |microseconds: f64| work.flops / microseconds / 1e6;
+        let gbs = work.bytes.map(|bytes| bytes / microseconds.median / 1e3);
         let rate = tflops(microseconds.median);
         let card = times.card;
-        if let Some(why) = ceiling.refusal(variant.dtype, rate, kv_gbs.filter(|_| cold_l2)) {
+        if let Some(why) = ceiling.refusal(variant.dtype(), rate, gbs.filter(|_| cold_l2)) {
             return Self { card, ..Self::without(variant, shape, Status::Refused, why) };
         }
         let [low, high] = microseconds.interval;
@@ -112,7 +121,8 @@ impl Measurement {
             launches_a_round: times.launches,
             tflops: rate,
             tflops_interval: [tflops(high), tflops(low)],
-            kv_gbs,
+            kv_gbs: gbs.filter(|_| num_splits.is_some()),
+            gbs,
             repeated: if plan.graph { "graph" } else { "launch" }.to_owned(),
             l2: if cold_l2 { "cold" } else { "warm" }.to_owned(),
             num_splits,
@@ -126,25 +136,29 @@ impl Measurement {
 mod tests {
     use super::*;
     use crate::{
+        bench::{Shape, work},
         device::RoundTimes,
+        family::attention::{Kind, Point},
         grid::{Dtype, Target},
     };
 
     const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000 };
-    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
     const PLAN: TimingPlan = TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 3, graph: false };
     const CEILING: Ceiling = Ceiling { tflops_16_bit: Some(1000.0), tflops_fp8: None, memory_gbs: Some(3000.0) };
 
-    fn measurement(variant: Variant, microseconds: [f64; 3]) -> Measurement {
+    fn measurement(variant: Point, microseconds: [f64; 3]) -> Measurement {
         let times = RoundTimes { microseconds: microseconds.to_vec(), launches: 4, card: CardState::default() };
         let split = variant.kind == Kind::FwdSplit;
         let finding = Finding { times, relative_error: 0.002, num_splits: split.then_some(8), cold_l2: split };
-        Measurement::of(variant, SHAPE, finding, &PLAN, &CEILING, 1)
+        let bytes = split.then(|| work::key_value_bytes(&variant, &SHAPE));
+        let work = Work { flops: work::flops(&variant, &SHAPE), bytes };
+        Measurement::of(variant.into(), SHAPE.into(), work, finding, &PLAN, &CEILING, 1)
     }
 
     #[test]
     fn a_time_becomes_a_rate_whose_interval_is_the_other_way_round() {
-        let json = serde_json::to_value(measurement(VARIANT, [40.96, 81.92, 163.84])).expect("plain data");
+        let json = serde_json::to_value(measurement(POINT, [40.96, 81.92, 163.84])).expect("plain data");
         // 4 · 16 · 1000 · 1000 · 128 operations in 81.92 µs.
         let numbers = &json["numbers"];
         assert!((numbers["tflops"].as_f64().expect("a number") - 100.0).abs() < 1e-9, "{json}");
@@ -162,14 +176,14 @@ mod tests {
             (&numbers["kv_gbs"], &numbers["l2"], &numbers["repeated"]),
             (&serde_json::Value::Null, &"warm".into(), &"launch".into())
         );
-        assert_eq!(serde_json::from_value::<Measurement>(json).expect("it reads").name, VARIANT.name());
+        assert_eq!(serde_json::from_value::<Measurement>(json).expect("it reads").name, POINT.name());
     }
 
     #[test]
     fn a_rate_beyond_the_card_has_no_numbers() {
-        let refused = measurement(VARIANT, [1.0; 3]);
+        let refused = measurement(POINT, [1.0; 3]);
         assert!(refused.status == Status::Refused && refused.numbers.is_none() && refused.message.contains("beyond"));
-        let split = Variant { kind: Kind::FwdSplit, ..VARIANT };
+        let split = Point { kind: Kind::FwdSplit, ..POINT };
         assert_eq!(measurement(split, [1.0; 3]).status, Status::Refused);
         let slow = measurement(split, [100.0; 3]).numbers.expect("there are some");
         // K and V of 16 heads, 1000 rows of 256 bytes each.

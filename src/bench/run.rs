@@ -2,7 +2,7 @@
 //! that dies loses the shape it was at; the others carry on.
 
 use super::{
-    Measurement, Shape, Status,
+    Measurement, Size, Status,
     worker::{PROTOCOL, Request},
 };
 use crate::{
@@ -21,7 +21,7 @@ pub struct BenchRequest {
     /// What is timed.
     pub variant: Variant,
     /// At least one.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<Size>,
 }
 
 /// How everything is timed.
@@ -77,7 +77,7 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
 /// Has a worker time `shapes`, adds what it reports to `found`, and gives what befell the first that it did not report.
 fn run_worker(
     variant: Variant,
-    shapes: &[Shape],
+    shapes: &[Size],
     deadline: Instant,
     options: &BenchOptions,
     observer: &dyn Observer,
@@ -121,7 +121,11 @@ fn absolute(library: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Kind, Target};
+    use crate::{
+        bench::Shape,
+        family::attention::{Kind, Point},
+        grid::{Dtype, Target},
+    };
 
     struct Quiet;
 
@@ -137,8 +141,9 @@ mod tests {
     fn a_worker_that_dies_or_hangs_leaves_a_measurement_of_every_shape_and_the_next_variant_has_its_turn() {
         let folder = tempfile::tempdir().expect("a folder");
         let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
-        let variant = |head_dim| Variant { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
-        let requests = [64, 128].map(|head_dim| BenchRequest { variant: variant(head_dim), shapes: vec![shape; 2] });
+        let variant = |head_dim| Point { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+        let requests =
+            [64, 128].map(|head_dim| BenchRequest { variant: variant(head_dim).into(), shapes: vec![shape.into(); 2] });
         for (script, status, said) in [
             ("kill -SEGV $$", Status::Crash, "SIGSEGV"),
             ("echo oh >&2; exit 3", Status::Crash, "it said: oh"),

@@ -4,12 +4,12 @@
 //! All tensors are contiguous (batch, seqlen, heads, `head_dim`); LSE is (batch, heads, `seqlen_q`).
 
 use super::Shape;
-use crate::{check::Number, grid::Variant};
+use crate::{check::Number, family::attention::Point};
 
 /// The inputs of a launch on the host, of which rows are taken.
 pub struct Sample<'a> {
     /// Mask, head dim, dtype.
-    pub variant: Variant,
+    pub variant: Point,
     /// Sizes.
     pub shape: Shape,
     /// Bytes of a tensor, by its name in `kgen.h`.
@@ -164,15 +164,16 @@ mod tests {
     use super::*;
     use crate::{
         bench::data::Normals,
-        grid::{Dtype, Kind, Target},
+        family::attention::Kind,
+        grid::{Dtype, Target},
     };
     use std::collections::HashMap;
 
     const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 5, seqlen_k: 7 };
     const DIM: usize = 16;
 
-    fn variant(causal: bool) -> Variant {
-        Variant { kind: Kind::Bwd, head_dim: DIM as u32, dtype: Dtype::Fp16, causal, target: Target::Sm80 }
+    fn variant(causal: bool) -> Point {
+        Point { kind: Kind::Bwd, head_dim: DIM as u32, dtype: Dtype::Fp16, causal, target: Target::Sm80 }
     }
 
     type Tensors = HashMap<&'static str, Vec<u8>>;

@@ -1,6 +1,6 @@
 //! The sizes that variants are timed at: what a user lists, and what follows from the head dim where nothing is listed.
 
-use crate::grid::Kind;
+use crate::family::attention::Kind;
 use itertools::iproduct;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,19 +1,19 @@
 //! How much there is to do, so that a time becomes a rate.
 
 use super::Shape;
-use crate::grid::{Kind, Variant};
+use crate::family::attention::{Kind, Point};
 
 /// Floating-point operations of one launch: two products of matrices forward (4 · B · H · Sq · Sk · D) and five backward
 /// (10 · …), with the true head dim. A causal mask halves them where both sides are equally long; elsewhere the pairs
 /// that it leaves are counted.
-pub fn flops(variant: &Variant, shape: &Shape) -> f64 {
+pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let products = if variant.kind == Kind::Bwd { 5.0 } else { 2.0 };
     let pairs = pairs(shape, variant.causal) * f64::from(shape.batch) * f64::from(shape.heads);
     2.0 * products * pairs * f64::from(variant.head_dim)
 }
 
 /// Bytes of K and V, once: what decoding cannot do without reading.
-pub fn key_value_bytes(variant: &Variant, shape: &Shape) -> f64 {
+pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
     let rows = f64::from(shape.batch) * f64::from(shape.seqlen_k) * f64::from(shape.heads_k);
     2.0 * rows * f64::from(variant.head_dim * variant.dtype.bytes())
 }
@@ -37,8 +37,8 @@ mod tests {
     use super::*;
     use crate::grid::{Dtype, Target};
 
-    fn variant(kind: Kind, causal: bool) -> Variant {
-        Variant { kind, head_dim: 72, dtype: Dtype::Bf16, causal, target: Target::Sm80 }
+    fn variant(kind: Kind, causal: bool) -> Point {
+        Point { kind, head_dim: 72, dtype: Dtype::Bf16, causal, target: Target::Sm80 }
     }
 
     const SQUARE: Shape = Shape { batch: 2, heads: 6, heads_k: 3, seqlen_q: 100, seqlen_k: 100 };

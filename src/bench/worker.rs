@@ -1,16 +1,15 @@
 //! The worker's side: times one variant at its shapes, in a process that a faulting kernel may take with it.
 
 use super::{
-    Measurement, Shape, Status,
+    Bench, Measurement, Size, Status,
     ceiling::Ceiling,
     data::Normals,
     experiment::{self, Failure},
-    layout::{Layout, splits},
 };
 use crate::{
     check::Number,
     device::{DeviceError, Gpu, GpuFacts, Nvml, TimingPlan},
-    grid::{Kind, Variant},
+    grid::{Dtype, Variant},
     isolate,
 };
 use serde::{Deserialize, Serialize};
@@ -34,7 +33,7 @@ pub struct Request {
     #[serde(with = "crate::files::path::exact")]
     pub library: PathBuf,
     /// At these sizes, one after the other.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<Size>,
     /// How.
     pub plan: TimingPlan,
     /// Draws the inputs.
@@ -67,12 +66,15 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
     };
     let nvml = Nvml::open(&facts.pci_bus_id);
     let ceiling = Ceiling::of(&facts);
-    let normals = Normals::draw(Number::of(request.variant.dtype), request.seed);
+    let normals = Normals::draw(Number::of(request.variant.dtype().unwrap_or(Dtype::Fp16)), request.seed);
+    let bench = Bench { normals: &normals, seed: request.seed, multiprocessors: facts.multiprocessors };
     for &shape in &request.shapes {
-        let splits = if request.variant.kind == Kind::FwdSplit { splits(&shape, facts.multiprocessors) } else { 0 };
-        let layout = Layout { variant: request.variant, shape, normals: &normals, seed: request.seed, splits };
-        let measurement = match experiment::run(&gpu, &layout, facts.l2_bytes, &request.plan, nvml.as_ref()) {
-            Ok(finding) => Measurement::of(request.variant, shape, finding, &request.plan, &ceiling, request.seed),
+        let Some(trial) = request.variant.trial(shape, bench) else {
+            report(&without(shape, Status::Error, format!("`{shape}` is no size of this kernel")))?;
+            continue;
+        };
+        let measurement = match experiment::run(&gpu, trial.as_ref(), facts.l2_bytes, &request.plan, nvml.as_ref()) {
+            Ok(finding) => Measurement::of(request.variant, shape, trial.work(), finding, &request.plan, &ceiling, request.seed),
             Err(Failure::Wrong(message)) => without(shape, Status::Wrong, message),
             Err(Failure::Machine(message)) => without(shape, Status::Error, message),
         };
@@ -84,11 +86,15 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Target};
+    use crate::{
+        bench::Shape,
+        family::attention::{Kind, Point},
+        grid::Target,
+    };
 
     fn request() -> Request {
-        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
-        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
+        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 }.into();
+        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 }.into();
         let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
         let library = PathBuf::from("no-such-library.so");
         Request { version: PROTOCOL, variant, library, shapes: vec![shape; 2], plan, seed: 1, time_limit_seconds: 5.0 }

@@ -93,7 +93,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BuildError> {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Dtype, Kind, Target, Variant},
+        family::attention::{Kind, Point},
+        grid::{Dtype, Target},
         plan::Plan,
         toolchain::NvccOrigin,
     };
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {
-        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
         Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, ptx)
     }
 

@@ -40,9 +40,9 @@ impl Unit {
             name: plan.variant.name(),
             path: path.into(),
             text: text.into(),
-            target: Some(plan.variant.target),
+            target: Some(plan.variant.target()),
             compiled_for: Some(plan.compiled_for()),
-            kind: Some(plan.variant.kind),
+            kind: Some(plan.variant.kind()),
             promised: Some(plan.tensor_core),
             flags,
         }

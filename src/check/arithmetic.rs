@@ -2,7 +2,7 @@
 
 use super::numbers::Number;
 use crate::{
-    grid::Variant,
+    family::attention::Point,
     plan::{Plan, TensorCore},
 };
 
@@ -36,7 +36,7 @@ pub enum Sums {
 
 impl Arithmetic {
     /// Of the kernel of `variant`.
-    pub fn of(variant: Variant) -> Self {
+    pub fn of(variant: Point) -> Self {
         let truncated = Plan::new(variant, None).is_ok_and(|plan| plan.tensor_core == TensorCore::Qgmma);
         let sums = if truncated { Sums::Truncated } else { Sums::Fp32 };
         Self { number: Number::of(variant.dtype), sums }
@@ -111,7 +111,8 @@ fn truncated(sum: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Dtype, Kind, Target},
+        family::attention::Kind,
+        grid::{Dtype, Target},
         render::Templates,
     };
 
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn only_fp8_kernels_with_wgmma_truncate() {
-        let sums = |dtype, target| Arithmetic::of(Variant { kind: Kind::Fwd, head_dim: 128, dtype, causal: false, target }).sums;
+        let sums = |dtype, target| Arithmetic::of(Point { kind: Kind::Fwd, head_dim: 128, dtype, causal: false, target }).sums;
         assert_eq!(sums(Dtype::Fp8, Target::Sm90), Sums::Truncated);
         for (dtype, target) in [(Dtype::Bf16, Target::Sm90), (Dtype::Fp8, Target::Sm89), (Dtype::Fp8, Target::Sm120)] {
             assert_eq!(sums(dtype, target), Sums::Fp32, "{dtype:?} {target:?}");

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     device::{BwdParams, Call, Element, Image, Outputs, Params},
-    grid::Variant,
+    family::attention::Point,
 };
 
 /// A problem of the backward pass.
@@ -49,8 +49,8 @@ pub(super) struct BackwardCase {
 }
 
 /// The cases of a backward variant.
-pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-    let Variant { head_dim, dtype, causal, .. } = subject.variant;
+pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let Point { head_dim, dtype, causal, .. } = subject.variant;
     let number = Number::of(dtype);
     let case = |asked| BackwardCase { asked, number, head_dim: head_dim as usize, causal };
     cases::backward(subject, level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()

@@ -2,38 +2,17 @@
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
 use super::{
-    Tiling,
+    Level, Tiling,
     backward::BackwardProblem,
     descale::Descales,
     exam::Subject,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
-use crate::device::DeviceKind;
-use serde::{Deserialize, Serialize};
-
-/// How much is checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// A few small cases that reach every branch of a kernel.
-    Smoke,
-    /// Every case.
-    Thorough,
-}
-
-impl Level {
-    /// `smoke` or `thorough`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Smoke => "smoke",
-            Self::Thorough => "thorough",
-        }
-    }
-}
+use crate::{device::DeviceKind, family::attention::Point};
 
 /// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
-pub fn forward(subject: &Subject, level: Level) -> Vec<Problem> {
+pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     match level {
         Level::Smoke => smoke(),
         Level::Thorough => thorough().into_iter().chain(batches(subject, level)).collect(),
@@ -42,7 +21,7 @@ pub fn forward(subject: &Subject, level: Level) -> Vec<Problem> {
 
 /// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
 /// as they can be, which fp16 holds only of a P that is kept small.
-pub fn forward_fp8(subject: &Subject, level: Level) -> Vec<Problem> {
+pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward(subject, level))
 }
 
@@ -50,7 +29,7 @@ pub fn forward_fp8(subject: &Subject, level: Level) -> Vec<Problem> {
 const POSITIVE_KEYS: usize = 2048;
 
 /// The same of what kernels that read by TMA alone are given.
-pub fn forward_fp8_tma(subject: &Subject, level: Level) -> Vec<Problem> {
+pub fn forward_fp8_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
 }
 
@@ -65,7 +44,7 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
 
 /// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and fetch whole
 /// tiles, with the rows of others in them.
-pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
+pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let mut cases = forward(subject, level);
     if level == Level::Smoke {
         cases.extend(batches(subject, level));
@@ -90,7 +69,7 @@ pub fn forward_tma(subject: &Subject, level: Level) -> Vec<Problem> {
 /// Batches as they come in use: packed sequences of unlike lengths, which give a block one unlike piece of work after the other.
 /// Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and more than there are stages, and
 /// tiles with foreign rows and without follow each other; on a GPU there is work for all of its multiprocessors.
-fn batches(subject: &Subject, level: Level) -> Vec<Problem> {
+fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let Tiling { m, stages, .. } = subject.tiling;
     let n = subject.tiling.round();
     let group = subject.tiling.group_rows();
@@ -238,7 +217,7 @@ fn thorough() -> Vec<Problem> {
 }
 
 /// Problems of backward attention, in order.
-pub fn backward(subject: &Subject, level: Level) -> Vec<BackwardProblem> {
+pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
     let plain = |problem| BackwardProblem { problem, deterministic: false, total_q: false };
     let deterministic = |problem| BackwardProblem { deterministic: true, ..plain(problem) };
     let mut cases = vec![
@@ -343,11 +322,14 @@ fn thorough_backward() -> Vec<(Problem, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Kind, Target, Variant};
+    use crate::{
+        family::attention::Kind,
+        grid::{Dtype, Target},
+    };
     use std::collections::HashSet;
 
-    fn subject(device: DeviceKind) -> Subject {
-        let variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
+    fn subject(device: DeviceKind) -> Subject<Point> {
+        let variant = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
         let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
         Subject { variant, tiling, device }
     }

@@ -1,18 +1,18 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
 
-use super::{Level, Tiling, backward, combine, compare::Comparison, forward, scheduler, split};
+use super::{Level, Tiling, compare::Comparison};
 use crate::{
     device::{Call, DeviceKind, Outputs},
-    grid::{Kind, Variant},
+    grid::Variant,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
 /// A kernel, as far as the choice of its cases depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subject {
-    /// Its identity.
-    pub variant: Variant,
+pub struct Subject<P = Variant> {
+    /// Its identity: any kernel, or one of a family.
+    pub variant: P,
     /// How it cuts its work.
     pub tiling: Tiling,
     /// Where it runs: a GPU has many multiprocessors and is given work for all of them.
@@ -59,21 +59,16 @@ pub struct Drawn {
     pub may_differ: &'static [&'static str],
 }
 
-/// The cases of a kernel at a level, in order.
-pub fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-    let variant = subject.variant;
-    match variant.kind {
-        Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
-        Kind::FwdSplit => split::cases(variant, level),
-        Kind::FwdCombine => combine::cases(level),
-        Kind::PrepareScheduler => scheduler::cases(subject, level),
-        Kind::Bwd => backward::cases(subject, level),
+impl<P> Subject<P> {
+    /// The same for a kernel that is known by its family.
+    pub fn of<Q>(&self, variant: Q) -> Subject<Q> {
+        Subject { variant, tiling: self.tiling, device: self.device }
     }
 }
 
-/// Those whose name contains `part`.
+/// The cases of a kernel at a level whose name contains `part`, in order.
 pub fn selected_cases(subject: &Subject, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
-    let mut cases = cases(subject, level);
+    let mut cases = subject.variant.cases(subject, level);
     cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));
     cases
 }

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     device::Outputs,
-    grid::{Dtype, Variant},
-    plan,
+    family::attention::{self, Point},
+    grid::Dtype,
 };
 
 /// Multiprocessors of an emulated device at most: as many as make the launcher form groups of several heads.
@@ -34,10 +34,10 @@ struct ForwardCase {
 }
 
 /// The cases of a forward variant.
-pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
-    let Variant { head_dim, dtype, causal, .. } = subject.variant;
+pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let Point { head_dim, dtype, causal, .. } = subject.variant;
     let arithmetic = Arithmetic::of(subject.variant);
-    let needs_tma = plan::needs_tma(subject.variant);
+    let needs_tma = attention::needs_tma(subject.variant);
     let problems = match (dtype == Dtype::Fp8, needs_tma) {
         (true, true) => cases::forward_fp8_tma(subject, level),
         (true, false) => cases::forward_fp8(subject, level),

@@ -13,6 +13,7 @@ mod exam;
 mod forward;
 pub mod fuzz;
 mod gradients;
+mod level;
 mod numbers;
 mod place;
 mod problem;
@@ -28,8 +29,10 @@ mod verdict;
 mod verdict_cache;
 mod worker;
 
-pub use cases::Level;
+use crate::family::attention::{self, Kind};
+
 pub use exam::{Case, Subject, selected_cases};
+pub use level::Level;
 pub use numbers::Number;
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
 pub(crate) use split::merge as merge_splits;
@@ -37,6 +40,17 @@ pub(crate) use tensors::fill_normal;
 pub use tiling::Tiling;
 pub use verdict::{Status, Verdict, Worst};
 pub use worker::serve as serve_worker;
+
+/// The cases of an attention kernel at a level, in order.
+pub fn attention_cases(subject: &Subject<attention::Point>, level: Level) -> Vec<Box<dyn Case>> {
+    match subject.variant.kind {
+        Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
+        Kind::FwdSplit => split::cases(subject.variant, level),
+        Kind::FwdCombine => combine::cases(level),
+        Kind::PrepareScheduler => scheduler::cases(subject, level),
+        Kind::Bwd => backward::cases(subject, level),
+    }
+}
 
 /// Seed of inputs and thread order where none is asked for: fixed, so that a failure seen once is seen again.
 pub const DEFAULT_SEED: u64 = 1;

@@ -9,7 +9,10 @@ use super::{
     split::SPLIT_KEYS,
     tensors::lengths,
 };
-use crate::device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides};
+use crate::{
+    device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
+    family::attention::Point,
+};
 
 /// A split has at least this many units of [`SPLIT_KEYS`] keys.
 const LEAST_UNITS: u64 = 8;
@@ -30,7 +33,7 @@ struct ScheduleCase {
 }
 
 /// The cases.
-pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
     let decode = |keys: &[usize], heads: (usize, usize)| {
         let sequences: Vec<_> = keys.iter().map(|&keys| (1, keys)).collect();
         Problem::new(&sequences, heads.0, heads.1)

@@ -1,6 +1,6 @@
 //! How often a case runs after its first, shuffled run, and under which schedules.
 
-use super::cases::Level;
+use super::Level;
 use crate::device::{DeviceKind, Order, Schedule};
 
 /// Depths of the priority schedules that smoke takes by turns: priorities that stay as they are hold one warp or warpgroup back, or let

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     device::{Element, Image, Outputs, Params},
-    grid::Variant,
+    family::attention::Point,
 };
 
 /// Splits are cut between multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
@@ -77,8 +77,8 @@ struct SplitCase {
 }
 
 /// The cases of a split-KV variant.
-pub(super) fn cases(variant: Variant, level: Level) -> Vec<Box<dyn Case>> {
-    let Variant { head_dim, dtype, causal, .. } = variant;
+pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
+    let Point { head_dim, dtype, causal, .. } = variant;
     let number = Number::of(dtype);
     let case = |(problem, splits, counts)| SplitCase { problem, splits, counts, number, head_dim: head_dim as usize, causal };
     let list = if level == Level::Smoke { smoke() } else { thorough() };
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn every_case_has_its_own_name_and_thorough_holds_smoke() {
-        let variant = Variant {
-            kind: crate::grid::Kind::FwdSplit,
+        let variant = Point {
+            kind: crate::family::attention::Kind::FwdSplit,
             head_dim: 64,
             dtype: crate::grid::Dtype::Fp16,
             causal: true,

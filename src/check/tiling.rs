@@ -25,18 +25,7 @@ pub struct Tiling {
 impl Tiling {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
-        let tile = &plan.tile;
-        let warpgroups = plan.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize);
-        let (row_groups, key_groups) = if plan.variant.kind == Kind::FwdShort { (1, warpgroups) } else { (warpgroups, 1) };
-        Self {
-            m: tile.m as usize,
-            n: tile.n as usize,
-            stages: tile.stages as usize,
-            row_groups,
-            key_groups,
-            cluster: tile.cluster as usize,
-            persistent: tile.persistent,
-        }
+        plan.tiling()
     }
 
     /// Pieces of work of a call: query tiles of all heads and sequences, the empty ones of short sequences included.

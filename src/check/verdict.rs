@@ -1,6 +1,6 @@
 //! The outcome of checking one variant on one device.
 
-use super::cases::Level;
+use super::Level;
 use crate::device::DeviceKind;
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@
 //! Messages are JSON, one a line, and carry a version: a worker of another kgen is refused rather than misread.
 
 use super::{
-    cases::Level,
     compare::Distance,
     exam::{Case, Drawn, Subject, selected_cases},
+    level::Level,
     schedules,
     verdict::{Status, Verdict, Worst},
 };
@@ -248,14 +248,15 @@ mod tests {
     use super::*;
     use crate::{
         check::Tiling,
-        grid::{Dtype, Kind, Variant},
+        family::attention::{Kind, Point},
+        grid::Dtype,
     };
 
     fn request() -> Request {
         Request {
             version: PROTOCOL,
             subject: Subject {
-                variant: Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 },
+                variant: Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 }.into(),
                 tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, key_groups: 1, cluster: 1, persistent: false },
                 device: DeviceKind::Emulator,
             },

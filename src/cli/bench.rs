@@ -214,12 +214,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 /// # Errors
 /// [`CliError::Usage`] where nothing is left.
 fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, CliError> {
-    let timed: Vec<&Variant> = variants.iter().filter(|variant| variant.kind.has_shape()).collect();
+    let timed: Vec<&Variant> = variants.iter().filter(|variant| variant.dtype().is_some()).collect();
     if timed.is_empty() {
         let why = "`fwd_combine` and `prepare_scheduler` have no shape of their own and are not timed by themselves";
         return Err(CliError::Usage(format!("{why}; select another kind with `--kind`")));
     }
-    let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: wanted.shapes(variant.kind, variant.head_dim) };
+    let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: variant.sizes(wanted) };
     let requests: Vec<BenchRequest> = timed.into_iter().map(request).filter(|request| !request.shapes.is_empty()).collect();
     if requests.is_empty() {
         let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
@@ -255,7 +255,7 @@ fn runnable(
     run_as: Option<Target>,
 ) -> Result<Vec<BenchRequest>, CliError> {
     let selected = requests.len();
-    let compiled_for = |variant: &Variant| run_as.unwrap_or(variant.target);
+    let compiled_for = |variant: &Variant| run_as.unwrap_or(variant.target());
     let runs = |request: &BenchRequest| plan::runs_on(compiled_for(&request.variant), gpu.info.compute_capability, true);
     let (run, elsewhere): (Vec<_>, Vec<_>) = requests.into_iter().partition(runs);
     let run_count = run.len();
@@ -343,7 +343,7 @@ impl Observer for Watch<'_> {
 
 /// `512 TFLOP/s`, or `2617 GB/s` of decoding.
 fn rate(numbers: &bench::Numbers) -> String {
-    numbers.kv_gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
+    numbers.gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
 }
 
 /// The table, what failed, and under what circumstances.
@@ -383,7 +383,7 @@ fn number_cells(numbers: &bench::Numbers) -> [String; 6] {
         format!("{:.1}", numbers.microseconds.mad),
         format!("{:.1}", numbers.tflops),
         format!("{low:.1} to {high:.1}"),
-        numbers.kv_gbs.map_or_else(String::new, |gbs| format!("{gbs:.0}")),
+        numbers.gbs.map_or_else(String::new, |gbs| format!("{gbs:.0}")),
         format!("{:.1e}", numbers.relative_error),
     ]
 }
@@ -402,10 +402,12 @@ mod tests {
     use crate::{
         bench::Shape,
         device::{CardState, GpuInfo},
-        grid::{Dtype, Kind},
+        family::attention::{Kind, Point},
+        grid::Dtype,
     };
 
-    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const VARIANT: Variant = Variant::Attention(POINT);
     const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64 };
 
     fn gpu() -> GpuFacts {
@@ -423,7 +425,7 @@ mod tests {
 
     #[test]
     fn what_runs_on_another_gpu_or_is_not_in_the_library_is_bad_usage() {
-        let requests = || vec![BenchRequest { variant: VARIANT, shapes: vec![SHAPE] }];
+        let requests = || vec![BenchRequest { variant: VARIANT, shapes: vec![SHAPE.into()] }];
         let error = runnable(requests(), &gpu(), Path::new("x.so"), None).expect_err("sm80 is newer");
         assert!(error.code() == 2 && error.to_string().contains("none runs on Some GPU (compute capability 7.5"), "{error}");
         let folder = tempfile::tempdir().expect("a folder");
@@ -441,7 +443,7 @@ mod tests {
 
     #[test]
     fn kernels_without_a_shape_are_not_timed_and_heads_that_fit_nothing_are_refused() {
-        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
+        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..POINT });
         assert_eq!(requests(&[helper], &Wanted::default()).expect_err("nothing").code(), 2);
         assert_eq!(requests(&[helper, VARIANT], &Wanted::default()).expect("one").len(), 1);
         let uneven = Wanted { heads: vec![8], heads_k: vec![3], ..Wanted::default() };
@@ -449,7 +451,7 @@ mod tests {
     }
 
     fn report(status: Status) -> Report {
-        let mut measurement = Measurement::without(VARIANT, SHAPE, status, String::new());
+        let mut measurement = Measurement::without(VARIANT, SHAPE.into(), status, String::new());
         if status == Status::Ok {
             let microseconds = bench::Summary::of(&[10.0, 11.0, 12.0], 1);
             measurement.numbers = microseconds.map(|microseconds| bench::Numbers {
@@ -459,6 +461,7 @@ mod tests {
                 tflops: 123.4,
                 tflops_interval: [110.0, 130.0],
                 kv_gbs: None,
+                gbs: None,
                 repeated: "launch".into(),
                 l2: "warm".into(),
                 num_splits: None,

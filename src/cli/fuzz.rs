@@ -11,7 +11,8 @@ use super::{
 use crate::{
     check::fuzz::{self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice},
     device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
-    grid::{Grid, Kind, Selection, Variant},
+    family::attention::{Kind, Point},
+    grid::{Grid, Selection, Variant},
     jobs,
     toolchain::{Cancel, cache_dir, host_compiler},
 };
@@ -131,7 +132,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
 }
 
 /// The variants that the flags mean, and with `--fuzz-case` those that its calls may reach.
-fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bool) -> Result<Vec<Variant>, CliError> {
+fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bool) -> Result<Vec<Point>, CliError> {
     match calls {
         Calls::Drawn { .. } if on_emulator && selection.is_empty() => {
             let dims = EMULATED_HEAD_DIMS.map(|dim| dim.to_string()).join(" and ");
@@ -140,27 +141,37 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
             ));
             select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.into(), ..Selection::default() })
         }
-        Calls::Drawn { .. } => selection.resolve(grid),
+        Calls::Drawn { .. } => attention(selection.resolve(grid)?),
         Calls::Given(cases) => {
             let candidates = if selection.is_empty() {
                 select(grid, &Selection { head_dims: cases.iter().map(|case| case.head_dim).collect(), ..Selection::default() })?
             } else {
-                selection.resolve(grid)?
+                attention(selection.resolve(grid)?)?
             };
-            let answers = |variant: &Variant| cases.iter().any(|case| may_answer(*variant, case));
-            let chosen: Vec<Variant> = candidates.into_iter().filter(answers).collect();
+            let answers = |variant: &Point| cases.iter().any(|case| may_answer(*variant, case));
+            let chosen: Vec<Point> = candidates.into_iter().filter(answers).collect();
             let nobody = || CliError::Usage(format!("no kernel that is selected computes `{}`", cases[0]));
             if chosen.is_empty() { Err(nobody()) } else { Ok(chosen) }
         }
     }
 }
 
-fn select(grid: &Grid, selection: &Selection) -> Result<Vec<Variant>, CliError> {
-    grid.select(selection).map_err(|error| CliError::Usage(error.to_string()))
+fn select(grid: &Grid, selection: &Selection) -> Result<Vec<Point>, CliError> {
+    attention(grid.select(selection).map_err(|error| CliError::Usage(error.to_string()))?)
+}
+
+/// Those of `variants` that calls are drawn for.
+fn attention(variants: Vec<Variant>) -> Result<Vec<Point>, CliError> {
+    let points: Vec<Point> = variants.iter().filter_map(Variant::attention).collect();
+    if points.is_empty() {
+        let others = "calls are drawn for attention kernels alone; select some, for example with `--kind fwd`";
+        return Err(CliError::Usage(others.to_owned()));
+    }
+    Ok(points)
 }
 
 /// Whether the dispatcher may choose a variant for a call.
-fn may_answer(variant: Variant, case: &FuzzCase) -> bool {
+fn may_answer(variant: Point, case: &FuzzCase) -> bool {
     let entry = if variant.kind == Kind::Bwd { Entry::Bwd } else { Entry::Fwd };
     (entry, variant.head_dim, variant.dtype, variant.causal) == (case.entry, case.head_dim, case.dtype, case.causal)
 }
@@ -168,11 +179,12 @@ fn may_answer(variant: Variant, case: &FuzzCase) -> bool {
 /// What the library at `library` holds of the grid, and of that what is wanted.
 fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Path) -> Result<Scope, CliError> {
     let wanted = wanted(grid, selection, calls, false)?;
-    let known: Vec<Variant> = wanted.iter().chain(grid.variants()).copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let names: Vec<String> = known.iter().map(Variant::name).collect();
+    let known = wanted.iter().copied().chain(grid.variants().iter().filter_map(Variant::attention));
+    let known: Vec<Point> = known.collect::<BTreeSet<_>>().into_iter().collect();
+    let names: Vec<String> = known.iter().map(Point::name).collect();
     let there = launchers_in(library, &names).map_err(|error| CliError::Environment(error.to_string()))?;
-    let held: Vec<Variant> = known.into_iter().zip(there).filter_map(|(variant, there)| there.then_some(variant)).collect();
-    let wanted: Vec<Variant> = wanted.into_iter().filter(|variant| held.contains(variant)).collect();
+    let held: Vec<Point> = known.into_iter().zip(there).filter_map(|(variant, there)| there.then_some(variant)).collect();
+    let wanted: Vec<Point> = wanted.into_iter().filter(|variant| held.contains(variant)).collect();
     if wanted.is_empty() {
         let missing = format!("`{}` holds none of these kernels; build it with them", library.display());
         return Err(CliError::Environment(missing));
@@ -185,18 +197,19 @@ fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Pa
 /// Compiles the wanted variants, and what splitting needs besides, for the emulator.
 fn emulator_library(
     workshop: &Workshop,
-    wanted: Vec<Variant>,
+    wanted: Vec<Point>,
     jobs: usize,
     format: Format,
     cancel: &Cancel,
 ) -> Result<(PathBuf, Scope), CliError> {
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
-        let helpers = workshop.grid.variants().iter().filter(|variant| !variant.kind.has_shape() && !wanted.contains(variant));
-        held.extend(helpers);
+        let helpers = workshop.grid.variants().iter().filter_map(Variant::attention).filter(|point| !point.kind.has_shape());
+        held.extend(helpers.filter(|point| !wanted.contains(point)));
     }
-    held.sort_unstable_by_key(Variant::name);
-    let plans = workshop.plan_all(&held, None)?;
+    held.sort_unstable_by_key(Point::name);
+    let variants: Vec<Variant> = held.iter().copied().map(Variant::from).collect();
+    let plans = workshop.plan_all(&variants, None)?;
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;

@@ -144,7 +144,7 @@ fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
     };
-    let left = prefer(prefer(variants.to_vec(), |v| v.kind == Kind::Fwd), |v| !v.causal);
+    let left = prefer(prefer(variants.to_vec(), |v| v.kind() == Kind::all()[0]), |v| v.causal() == Some(false));
     if let [variant] = left[..] {
         if variants.len() > 1 {
             ui::note(&format!("`{}` is `{variant}`; `--causal` and `--kind` choose others", file.display()));

@@ -81,7 +81,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 
 impl Entry {
     fn new(variant: Variant, plan: Option<Result<Plan, String>>) -> Self {
-        let shape = variant.kind.has_shape();
+        let at = variant.coordinates();
         let (plan, plan_error) = match plan {
             None => (None, None),
             Some(Ok(plan)) => (Some(plan), None),
@@ -89,13 +89,13 @@ impl Entry {
         };
         Self {
             name: variant.name(),
-            kind: variant.kind,
-            head_dim: shape.then_some(variant.head_dim),
-            dtype: shape.then_some(variant.dtype),
-            causal: shape.then_some(variant.causal),
-            target: variant.target,
-            runs_on: plan::capabilities_of_machine_code(variant.target),
-            newer_by_ptx: variant.target.carries_ptx(),
+            kind: variant.kind(),
+            head_dim: at.head_dim,
+            dtype: at.dtype,
+            causal: at.causal,
+            target: at.target,
+            runs_on: plan::capabilities_of_machine_code(at.target),
+            newer_by_ptx: at.target.carries_ptx(),
             plan,
             plan_error,
         }
@@ -114,7 +114,7 @@ impl Entry {
         ];
         if with_plan {
             let of = |cell: &dyn Fn(&Plan) -> String| or_dash(self.plan.as_ref().map(cell));
-            cells.push(of(&|plan| format!("{}×{}, {} warps", plan.tile.m, plan.tile.n, plan.tile.warps)));
+            cells.push(of(&|plan| plan.tile().to_string()));
             cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
             cells.push(of(&|plan| plan.registers.total.to_string()));
             cells.push(of(&|plan| plan.occupancy.blocks_per_sm.to_string()));
@@ -137,10 +137,17 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{CopyPath, Fp8Mma, StorePath, Turns};
-    use crate::plan::{Limits, Occupancy, RegisterEstimate, TensorCore, Tile};
+    use crate::{
+        family::{
+            Design,
+            attention::{self, Kind, Point, Tile},
+        },
+        grid::{CopyPath, Fp8Mma, StorePath, Turns},
+        plan::{Limits, Occupancy, RegisterEstimate, TensorCore},
+    };
 
-    const VARIANT: Variant = Variant { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+    const VARIANT: Variant = Variant::Attention(POINT);
 
     /// A plan of made-up numbers: what is tested is where they are printed.
     fn plan() -> Plan {
@@ -172,21 +179,23 @@ mod tests {
         Plan {
             variant: VARIANT,
             run_as: None,
-            template: "fwd_sm80.cu.tera",
-            tile,
+            template: "flash/fwd_sm80.cu.tera",
+            design: Design::Attention(attention::Design {
+                tile,
+                rows_per_warp: 32,
+                head_dim_padded: 80,
+                panels: vec![],
+                fp8: None,
+                backward: None,
+                hopper: None,
+            }),
             threads: 128,
-            rows_per_warp: 32,
-            head_dim_padded: 80,
-            panels: vec![],
             shared_memory: vec![],
             shared_memory_bytes: 40_960,
             registers: RegisterEstimate { output: 1, scores: 2, query: 3, other: 4, total: 210 },
             occupancy: Occupancy { blocks_per_sm: 3, warps_per_sm: 12, limited_by: "registers" },
             limits,
             tensor_core: TensorCore::Hmma,
-            fp8: None,
-            backward: None,
-            hopper: None,
         }
     }
 
@@ -229,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
-        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..VARIANT };
+        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..POINT });
         let entry = Entry::new(helper, None);
         assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
         let json = serde_json::to_value(entry).expect("plain data");

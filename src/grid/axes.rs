@@ -3,24 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// What a kernel computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Forward attention: O and LSE from Q, K, V.
-    Fwd,
-    /// The same where there is little work: warpgroups share the keys of few query tiles.
-    FwdShort,
-    /// Forward attention over one split of the keys; partial O and LSE.
-    FwdSplit,
-    /// Merges the partial results of `FwdSplit`. Has no head dim, dtype or mask of its own.
-    FwdCombine,
-    /// Chooses the split count of each sequence on the device. Has no head dim, dtype or mask of its own.
-    PrepareScheduler,
-    /// Backward attention: dQ, dK, dV from O, LSE and dO.
-    Bwd,
-}
-
 /// Element type of Q, K and V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -65,6 +47,25 @@ pub struct UnknownWord {
     pub known: String,
 }
 
+impl UnknownWord {
+    /// The value of an axis that `word` names, in any case: by its canonical name or an alias.
+    pub(crate) fn read<T: Copy>(
+        axis: &'static str,
+        word: &str,
+        values: &[T],
+        name: fn(T) -> &'static str,
+        aliases: fn(T) -> &'static [&'static str],
+    ) -> Result<T, Self> {
+        let lower = word.trim().to_ascii_lowercase();
+        let found = values.iter().copied().find(|v| name(*v) == lower || aliases(*v).contains(&lower.as_str()));
+        found.ok_or_else(|| {
+            let names = values.iter().map(|v| format!("`{}`", name(*v)));
+            let aliases = values.iter().flat_map(|v| aliases(*v)).map(|a| format!("`{a}`"));
+            Self { axis, word: word.to_owned(), known: names.chain(aliases).collect::<Vec<_>>().join(", ") }
+        })
+    }
+}
+
 /// Implements the string forms of an axis from one table of `(value, canonical name, aliases)`.
 macro_rules! axis_words {
     ($type:ty, $axis:literal, [$(($value:expr, $name:literal, [$($alias:literal),*])),+ $(,)?]) => {
@@ -94,37 +95,11 @@ macro_rules! axis_words {
 
             /// Accepts the canonical name or an alias, in any case.
             fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                let lower = word.trim().to_ascii_lowercase();
-                Self::ALL
-                    .iter()
-                    .copied()
-                    .find(|v| v.name() == lower || v.aliases().contains(&lower.as_str()))
-                    .ok_or_else(|| {
-                        let names = Self::ALL.iter().map(|v| format!("`{}`", v.name()));
-                        let aliases = Self::ALL.iter().flat_map(|v| v.aliases()).map(|a| format!("`{a}`"));
-                        UnknownWord {
-                            axis: $axis,
-                            word: word.to_owned(),
-                            known: names.chain(aliases).collect::<Vec<_>>().join(", "),
-                        }
-                    })
+                UnknownWord::read($axis, word, Self::ALL, |value| value.name(), |value| value.aliases())
             }
         }
     };
 }
-
-axis_words!(
-    Kind,
-    "kind",
-    [
-        (Kind::Fwd, "fwd", ["forward"]),
-        (Kind::FwdShort, "fwd_short", ["short"]),
-        (Kind::FwdSplit, "fwd_split", ["split", "splitkv"]),
-        (Kind::FwdCombine, "fwd_combine", ["combine"]),
-        (Kind::PrepareScheduler, "prepare_scheduler", ["scheduler"]),
-        (Kind::Bwd, "bwd", ["backward"]),
-    ]
-);
 
 axis_words!(
     Dtype,
@@ -149,13 +124,6 @@ axis_words!(
         (Target::Sm121, "sm121", ["sm_121", "gb10", "dgx-spark"]),
     ]
 );
-
-impl Kind {
-    /// True where the kernel is specialised for a head dim, dtype and mask; false for the two helper kernels.
-    pub fn has_shape(self) -> bool {
-        !matches!(self, Self::FwdCombine | Self::PrepareScheduler)
-    }
-}
 
 impl Dtype {
     /// Bytes of one element.
@@ -207,56 +175,9 @@ impl Target {
     }
 }
 
-/// One point of the grid: what is asked for, nothing of how it is done.
-///
-/// For the two kinds without a shape (`Kind::has_shape`), `head_dim` is 0, `dtype` is the accumulator's neighbour
-/// `Fp16` and `causal` false by convention; they take no part in the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Variant {
-    /// What the kernel computes.
-    pub kind: Kind,
-    /// Elements of one head's row of Q, K, V and O.
-    pub head_dim: u32,
-    /// Element type of Q, K and V.
-    pub dtype: Dtype,
-    /// Causal mask, aligned to the bottom right; otherwise full attention.
-    pub causal: bool,
-    /// The architecture it is generated for.
-    pub target: Target,
-}
-
-impl Variant {
-    /// The one name of this variant: file stem, launcher symbol, cache label.
-    /// `flash_<kind>_hdim<D>_<dtype>[_causal]_<target>`; kinds without a shape are `flash_<kind>_<target>`.
-    pub fn name(&self) -> String {
-        if !self.kind.has_shape() {
-            return format!("flash_{}_{}", self.kind, self.target);
-        }
-        let mask = if self.causal { "_causal" } else { "" };
-        format!("flash_{}_hdim{}_{}{mask}_{}", self.kind, self.head_dim, self.dtype, self.target)
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_follows_flash_attentions_scheme() {
-        let v = Variant { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
-        assert_eq!(v.name(), "flash_fwd_hdim224_fp8_causal_sm121");
-        assert_eq!(
-            Variant { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(),
-            "flash_fwd_hdim64_bf16_sm80"
-        );
-        assert_eq!(Variant { kind: Kind::FwdCombine, target: Target::Sm80, ..v }.name(), "flash_fwd_combine_sm80");
-    }
 
     #[test]
     fn every_alias_leads_to_one_value_only() {

@@ -94,7 +94,7 @@ const CASES: &[Case] = &[
     case("[targets.sm80]", "[targets.sm08]", "unknown target `sm08`", 3, "[targets.sm08]", "did you mean"),
     case("dtype = [\"fp16\", \"bf16\"]", EMPTY, "`dtype` is missing", 6, "[[family]]", "add `dtype`"),
     case("target = [\"sm80\"]", EMPTY, "`target` is missing", 6, "[[family]]", "target = [\"sm80\"]"),
-    case("[\"fwd\"]", "[\"fwd\", \"fwd_combine\"]", "with and without a head dim", 7, "\"fwd_combine\"", "of its own"),
+    case("[\"fwd\"]", "[\"fwd\", \"fwd_combine\"]", "kinds with different axes", 7, "\"fwd_combine\"", "of its own"),
     case("[\"fwd\"]", "[\"fwd_combine\"]", "`fwd_combine` has no head_dim", 8, "head_dim = [64", "remove `head_dim`"),
     // Rules.
     case("reason = \"none\"", EMPTY, "`reason` is missing", 13, "[[exclude]]", "why these variants"),

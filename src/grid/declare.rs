@@ -6,6 +6,8 @@ use super::{
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
     words::{self, AxisWord},
 };
+use crate::family::{Axis, Coordinates};
+use itertools::iproduct;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -34,7 +36,7 @@ pub(super) struct Declarations {
 #[derive(Debug, Clone)]
 pub(super) struct Family {
     pub kinds: Vec<Kind>,
-    /// Empty for helper kernels, as are `dtypes` and `masks`.
+    /// Empty where the kinds have no such axis, as are `dtypes` and `masks`.
     pub head_dims: Vec<u32>,
     pub dtypes: Vec<Dtype>,
     /// True is causal.
@@ -84,21 +86,27 @@ impl Family {
     /// Every variant of the family, with its own head dims or with `head_dims` instead.
     pub fn variants(&self, head_dims: Option<&[u32]>) -> Vec<Variant> {
         let mut variants = Vec::new();
-        for (kind, target) in self.kinds.iter().flat_map(|kind| self.targets.iter().map(move |target| (*kind, *target))) {
-            if !kind.has_shape() {
-                if head_dims.is_none() {
-                    variants.push(Variant { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, target });
-                }
-                continue;
-            }
-            for head_dim in head_dims.unwrap_or(&self.head_dims).iter().copied() {
-                for dtype in self.dtypes.iter().copied() {
-                    variants.extend(self.masks.iter().map(|causal| Variant { kind, head_dim, dtype, causal: *causal, target }));
-                }
-            }
+        for kind in self.kinds.iter().copied() {
+            let head_dims = match head_dims {
+                // Only a kernel with a head dim is made for another one.
+                Some(_) if !kind.has(Axis::HeadDim) => continue,
+                Some(others) => others,
+                None => &self.head_dims,
+            };
+            let points = iproduct!(&self.targets, along(head_dims), along(&self.dtypes), along(&self.masks));
+            variants.extend(
+                points
+                    .map(|(target, head_dim, dtype, causal)| kind.at(&Coordinates { head_dim, dtype, causal, target: *target })),
+            );
         }
         variants
     }
+}
+
+/// The values of an axis; one absent value where a kind does not have it.
+fn along<T: Copy>(values: &[T]) -> impl Iterator<Item = Option<T>> + Clone + '_ {
+    let absent = values.is_empty().then_some(None);
+    values.iter().copied().map(Some).chain(absent)
 }
 
 /// Checks a file's declarations one by one; the first that does not hold is the finding.
@@ -158,29 +166,43 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> 
         let help = format!("add `[targets.{target}]` with a `description`");
         Err(Finding::new(format!("target `{target}` is not declared"), word.span(), "no `[targets]` table for it", help))
     })?;
-    let shaped = kinds.iter().filter(|kind| kind.has_shape()).count();
-    if shaped != 0 && shaped != kinds.len() {
-        let help = "write a `[[family]]` of its own, with only `kind` and `target`, for `fwd_combine` and `prepare_scheduler`";
-        let title = "kinds with and without a head dim in one family";
-        return Err(Finding::new(title, axes.kind.span(), "helper kernels have no head dim, dtype or mask", help));
+    if let Some(other) = kinds.iter().find(|kind| kind.info().axes != kinds[0].info().axes) {
+        let fewer = [kinds[0], *other].into_iter().min_by_key(|kind| kind.info().axes.len()).unwrap_or(*other);
+        let keys: Vec<&str> = ["kind", "target"].into_iter().chain(fewer.info().axes.iter().map(|axis| axis.key())).collect();
+        let help = format!("write a `[[family]]` of its own, with only {}, for `{fewer}`", words::ticked(&keys));
+        let title = "kinds with different axes in one family";
+        return Err(Finding::new(title, axes.kind.span(), "an axis of one is none of the other's", help));
     }
     let span = entry.span();
-    if shaped == 0 {
-        let keys = [
-            ("head_dim", axes.head_dim.as_ref().map(Spanned::span)),
-            ("dtype", axes.dtype.as_ref().map(Spanned::span)),
-            ("mask", axes.mask.as_ref().map(Spanned::span)),
-        ];
-        if let Some((key, Some(place))) = keys.into_iter().find(|(_, place)| place.is_some()) {
-            let title = format!("`{}` has no {key}", kinds[0]);
-            return Err(Finding::new(title, place, "an axis this kind does not have", format!("remove `{key}`")));
-        }
-        return Ok(Family { kinds, head_dims: vec![], dtypes: vec![], masks: vec![], targets, span });
+    let kind = kinds[0];
+    let given = [
+        (Axis::HeadDim, axes.head_dim.as_ref().map(Spanned::span)),
+        (Axis::Dtype, axes.dtype.as_ref().map(Spanned::span)),
+        (Axis::Mask, axes.mask.as_ref().map(Spanned::span)),
+    ];
+    if let Some((axis, place)) = given.into_iter().find_map(|(axis, place)| Some((axis, place.filter(|_| !kind.has(axis))?))) {
+        let key = axis.key();
+        let title = format!("`{kind}` has no {key}");
+        return Err(Finding::new(title, place, "an axis this kind does not have", format!("remove `{key}`")));
     }
-    let head_dims = axis("head_dim", required("head_dim", axes.head_dim.as_ref(), &span)?, head_dim)?;
-    let dtypes = axis("dtype", required("dtype", axes.dtype.as_ref(), &span)?, axis_word)?;
-    let masks = axis("mask", required("mask", axes.mask.as_ref(), &span)?, mask)?;
+    let head_dims = values(kind, Axis::HeadDim, axes.head_dim.as_ref(), &span, head_dim)?;
+    let dtypes = values(kind, Axis::Dtype, axes.dtype.as_ref(), &span, axis_word)?;
+    let masks = values(kind, Axis::Mask, axes.mask.as_ref(), &span, mask)?;
     Ok(Family { kinds, head_dims, dtypes, masks, targets, span })
+}
+
+/// The values of an axis that a kind has; none of one that it has not.
+fn values<W, T: Copy + Ord>(
+    kind: Kind,
+    which: Axis,
+    words: Option<&Spanned<Vec<Spanned<W>>>>,
+    family: &Range<usize>,
+    read: impl Fn(&Spanned<W>) -> Result<T, Finding>,
+) -> Result<Vec<T>, Finding> {
+    if !kind.has(which) {
+        return Ok(Vec::new());
+    }
+    axis(which.key(), required(which.key(), words, family)?, read)
 }
 
 fn required<'a, T>(key: &str, value: Option<&'a T>, family: &Range<usize>) -> Result<&'a T, Finding> {

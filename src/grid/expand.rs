@@ -182,6 +182,7 @@ impl Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention;
     use crate::grid::{AxisWord, Dtype};
     use itertools::Itertools;
     use std::collections::BTreeSet;
@@ -202,7 +203,9 @@ mod tests {
     fn the_built_in_grid_has_every_forward_variant_of_every_target_but_what_turing_lacks() {
         let grid = Grid::builtin();
         let forward = |target| {
-            let all = grid.variants().iter().filter(move |v| v.target == target && v.kind == Kind::Fwd && v.dtype != Dtype::Fp8);
+            let all = grid.variants().iter().filter(move |v| {
+                v.target() == target && v.kind() == attention::Kind::Fwd.into() && v.dtype() != Some(Dtype::Fp8)
+            });
             all.map(Variant::name).collect::<BTreeSet<_>>()
         };
         let expected = |target, head_dims: &[u32], dtypes: &[&str]| {
@@ -223,10 +226,13 @@ mod tests {
         let grid = Grid::builtin();
         let set = grid.set("standard-74").expect("it is declared");
         assert_eq!(set.size, Some(74));
-        let count = |kind| grid.members(set).filter(|variant| variant.kind == kind).count();
-        let kinds = [Kind::Fwd, Kind::FwdSplit, Kind::Bwd, Kind::FwdCombine, Kind::PrepareScheduler];
+        let count = |kind| grid.members(set).filter(|variant| variant.kind() == kind).count();
+        let kinds = ["fwd", "fwd_split", "bwd", "fwd_combine", "prepare_scheduler"].map(|word| word.parse().expect("a kind"));
         assert_eq!(kinds.map(count), [24, 24, 24, 1, 1], "6 head dims × 2 dtypes × 2 masks, and the helpers");
-        assert!(grid.members(set).all(|variant| variant.target == Target::Sm80 && ![160, 224].contains(&variant.head_dim)));
+        assert!(
+            grid.members(set)
+                .all(|variant| variant.target() == Target::Sm80 && ![Some(160), Some(224)].contains(&variant.head_dim()))
+        );
     }
 
     #[test]
@@ -247,10 +253,12 @@ mod tests {
         let quoted = |words: Vec<&str>| format!("{words:?}");
         let targets = quoted(Target::ALL.iter().map(|target| target.name()).collect());
         let dtypes = quoted(Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
-        let kinds = |shaped| quoted(Kind::ALL.iter().filter(|kind| kind.has_shape() == shaped).map(|kind| kind.name()).collect());
-        let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(false));
+        let kinds = |axes: usize| {
+            quoted(Kind::all().iter().filter(|kind| kind.info().axes.len() == axes).map(|kind| kind.name()).collect())
+        };
+        let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(0));
         let axes = format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n");
-        let text = format!("version = 1\n{declared}{helpers}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(true));
+        let text = format!("version = 1\n{declared}{helpers}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(3));
         let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(grid.variants().len(), 2 * 7 + 4 * 2 * 3 * 2 * 7);
     }
@@ -262,7 +270,7 @@ mod tests {
         );
         let reasons: Vec<&str> = grid.excluded().iter().map(|one| one.reason.as_str()).collect();
         assert_eq!(reasons, ["first", "first", "first", "first", "second", "second", "second", "second"]);
-        assert!(grid.variants().len() == 8 && grid.variants().iter().all(|variant| !variant.causal));
+        assert!(grid.variants().len() == 8 && grid.variants().iter().all(|variant| variant.causal() == Some(false)));
     }
 
     #[test]
@@ -271,7 +279,8 @@ mod tests {
             "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\n",
         );
         let of = |head_dim, causal| {
-            let variant = Variant { head_dim, causal, ..grid.variants()[0] };
+            let first = grid.variants()[0].attention().expect("an attention kernel");
+            let variant = attention::Point { head_dim, causal, ..first }.into();
             grid.tile_override(&variant)
         };
         assert_eq!(of(64, true), None);
@@ -291,7 +300,7 @@ mod tests {
     fn the_reference_names_every_word_and_its_example_holds() {
         let reference = include_str!("../../docs/variants.md");
         let words = |words: Vec<&'static str>| words.into_iter().filter(|word| !word.starts_with("sm_"));
-        let kinds = Kind::ALL.iter().flat_map(|kind| words(AxisWord::words(*kind)));
+        let kinds = Kind::all().iter().flat_map(|kind| words(AxisWord::words(*kind)));
         let dtypes = Dtype::ALL.iter().flat_map(|dtype| words(AxisWord::words(*dtype)));
         let targets = Target::ALL.iter().flat_map(|target| words(AxisWord::words(*target)));
         for word in kinds.chain(dtypes).chain(targets) {

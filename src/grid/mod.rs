@@ -20,7 +20,8 @@ mod words;
 #[cfg(test)]
 mod bad_input;
 
-pub use axes::{Dtype, Kind, Target, UnknownWord, Variant};
+pub use crate::family::{Kind, Variant};
+pub use axes::{Dtype, Target, UnknownWord};
 pub use declare::Set;
 pub use error::GridError;
 pub use expand::{Excluded, Grid};

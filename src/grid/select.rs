@@ -87,8 +87,8 @@ impl Grid {
             candidates.iter().filter(|variant| stages.iter().all(|stage| (stage.keeps)(variant))).copied().collect()
         };
         let mut selected = kept(&points);
-        let covered: BTreeSet<u32> = selected.iter().map(|variant| variant.head_dim).collect();
-        selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&variant.head_dim)));
+        let covered: BTreeSet<u32> = selected.iter().filter_map(|variant| variant.head_dim()).collect();
+        selected.extend(kept(&off_grid).into_iter().filter(|variant| variant.head_dim().is_none_or(|d| !covered.contains(&d))));
         if selected.is_empty() {
             let made = |variant: &&Variant| self.exclusion(**variant).is_none();
             return Err(empty(selection, &stages, points.union(&off_grid).filter(made).copied().collect()));
@@ -112,7 +112,7 @@ impl Grid {
             return (declared.collect(), BTreeSet::new());
         }
         let extended = self.families().iter().flat_map(|family| family.variants(Some(head_dims)));
-        (declared.filter(|variant| head_dims.contains(&variant.head_dim)).collect(), extended.collect())
+        (declared.filter(|variant| variant.head_dim().is_some_and(|d| head_dims.contains(&d))).collect(), extended.collect())
     }
 
     /// Refuses values that can give nothing, whatever the other conditions are.
@@ -134,18 +134,18 @@ impl Grid {
         let mut stages = Vec::new();
         let mut stage = |flag: String, help, keeps: Box<dyn Fn(&Variant) -> bool + 'a>| stages.push(Stage { flag, keeps, help });
         if !selection.kinds.is_empty() {
-            stage(flag("--kind", &selection.kinds), OTHERS, Box::new(|v| selection.kinds.contains(&v.kind)));
+            stage(flag("--kind", &selection.kinds), OTHERS, Box::new(|v| selection.kinds.contains(&v.kind())));
         }
         if !selection.targets.is_empty() {
-            stage(flag("--target", &selection.targets), OTHERS, Box::new(|v| selection.targets.contains(&v.target)));
+            stage(flag("--target", &selection.targets), OTHERS, Box::new(|v| selection.targets.contains(&v.target())));
         }
         if !selection.dtypes.is_empty() {
-            let keeps = |v: &Variant| v.kind.has_shape() && selection.dtypes.contains(&v.dtype);
+            let keeps = |v: &Variant| v.dtype().is_some_and(|dtype| selection.dtypes.contains(&dtype));
             stage(flag("--dtype", &selection.dtypes), OTHERS, Box::new(keeps));
         }
         if let Some(causal) = selection.causal {
             let name = if causal { "`--causal`" } else { "`--full`" };
-            stage(name.to_owned(), OTHERS, Box::new(move |v| v.kind.has_shape() && v.causal == causal));
+            stage(name.to_owned(), OTHERS, Box::new(move |v| v.causal() == Some(causal)));
         }
         if let Some(name) = &selection.set {
             let set = self.set(name).ok_or_else(|| self.unknown_set(name))?;

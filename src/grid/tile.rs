@@ -1,5 +1,6 @@
 //! The `[[tile]]` entries of `variants.toml`: what tuning found better than the plan's own choice.
 
+use super::words::ticked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -74,6 +75,21 @@ macro_rules! tile_keys {
         impl TileOverride {
             /// Every key, in the order documentation lists them.
             pub const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+
+            /// The keys that it sets.
+            pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+                [$((self.$key.is_some(), stringify!($key))),+].into_iter().filter_map(|(set, key)| set.then_some(key))
+            }
+
+            /// Why a kernel that reads no keys but `read` refuses it, if it does.
+            pub fn refusal(&self, read: &[&str]) -> Option<String> {
+                let ignored = self.keys().find(|key| !read.contains(key))?;
+                let keys = match read {
+                    [] => "it has no tile to choose".to_owned(),
+                    read => format!("it reads {}", ticked(read)),
+                };
+                Some(format!("`{ignored}` is a tile key that this kernel does not read; {keys}"))
+            }
 
             /// These changes, and those of `earlier` where these say nothing.
             #[must_use]

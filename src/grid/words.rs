@@ -25,7 +25,17 @@ macro_rules! axis_word {
     )+};
 }
 
-axis_word!(Kind, Dtype, Target);
+axis_word!(Dtype, Target);
+
+impl AxisWord for Kind {
+    fn all() -> &'static [Self] {
+        Self::all()
+    }
+
+    fn words(self) -> Vec<&'static str> {
+        [self.name()].into_iter().chain(self.aliases().iter().copied()).collect()
+    }
+}
 
 /// A word that is no value of its axis, in the two sentences a message needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,47 +1,23 @@
 //! How a variant will be done: every number a template prints is decided here, where it can be tested.
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
-mod bwd;
 mod compile;
-mod fp8;
-mod fwd;
-mod fwd_sm75;
-mod fwd_tiles;
 mod gpus;
-mod helpers;
-mod hopper;
-mod hopper_fp8;
-mod hopper_short;
 mod limits;
 mod model;
-mod recipe;
-mod split;
 mod tensor_core;
-mod tile;
 
-pub use bwd::Backward;
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
-pub use fp8::{ByteTransposition, Fp8Choices};
 pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
-pub use hopper::Hopper;
 pub use limits::Limits;
-
+pub(crate) use model::Resources;
 pub use tensor_core::TensorCore;
-pub use tile::Tile;
 
-use crate::grid::{Target, TileOverride, Variant};
-use recipe::Recipe;
+use crate::{
+    family::{Design, Variant},
+    grid::Target,
+};
 use serde::Serialize;
-
-/// A run of columns of a shared-memory tile, stored as a block of its own: rows of 128, 64 or 32 bytes, each with
-/// the swizzle that makes eight consecutive rows of one 16-byte column hit eight different bank groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Panel {
-    /// First column (elements).
-    pub first_column: u32,
-    /// Width in elements: 64, 32 or 16.
-    pub columns: u32,
-}
 
 /// One named piece of a block's shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -58,12 +34,12 @@ pub struct Region {
 
 impl Region {
     /// Regions one behind the other, from their names, sizes in bytes and constants.
-    fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
+    pub(crate) fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
         Self::lay_out_aligned(regions, 1)
     }
 
     /// The same, each at a multiple of `alignment` bytes.
-    fn lay_out_aligned(
+    pub(crate) fn lay_out_aligned(
         regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>,
         alignment: u32,
     ) -> Vec<Self> {
@@ -96,7 +72,7 @@ pub struct RegisterEstimate {
 
 impl RegisterEstimate {
     /// The estimate of these parts.
-    fn sum(output: u32, scores: u32, query: u32, other: u32) -> Self {
+    pub(crate) fn sum(output: u32, scores: u32, query: u32, other: u32) -> Self {
         Self { output, scores, query, other, total: output + scores + query + other }
     }
 }
@@ -120,18 +96,13 @@ pub struct Plan {
     /// The GPU it is compiled for where that is not the variant's target: portable instructions only, to be tried on
     /// hardware at hand.
     pub run_as: Option<Target>,
-    /// Its template, a file below `templates/flash/`.
+    /// Its template, a file below `templates/`.
     pub template: &'static str,
-    /// Tile sizes and pipeline choices.
-    pub tile: Tile,
+    /// What only its family knows: the tile, and what follows from it.
+    #[serde(flatten)]
+    pub design: Design,
     /// Threads of a block.
     pub threads: u32,
-    /// Query rows each warp owns.
-    pub rows_per_warp: u32,
-    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q, K and V tiles in shared memory.
-    pub head_dim_padded: u32,
-    /// Column panels of every tile in shared memory.
-    pub panels: Vec<Panel>,
     /// Shared-memory map.
     pub shared_memory: Vec<Region>,
     /// End of the map (bytes of dynamic shared memory a launch asks for).
@@ -144,14 +115,6 @@ pub struct Plan {
     pub limits: Limits,
     /// What its machine code must hold.
     pub tensor_core: TensorCore,
-    /// FP8 kernels only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fp8: Option<Fp8Choices>,
-    /// What a backward kernel has besides.
-    pub backward: Option<Backward>,
-    /// What a kernel with `wgmma` has besides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hopper: Option<Hopper>,
 }
 
 /// Why a variant has no plan: the number that does not fit, or the instruction that is not there.
@@ -192,39 +155,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Plans `variant` with its default tile, or with `tile_override` where `variants.toml` holds one.
-    ///
-    /// # Errors
-    /// [`PlanError`] when the target cannot run it or a resource is exceeded.
-    pub fn new(variant: Variant, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
-        let recipe = recipe(variant)?;
-        let tile = Tile::choose(variant, recipe, tile_override)?;
-        model::resolve(variant, None, recipe, tile)
-    }
-
-    /// The same kernel compiled for `target` instead of its own, as near to this plan as the instructions that both have
-    /// allow.
-    ///
-    /// # Errors
-    /// [`PlanError`] where the kernel has no such form, or does not fit there.
-    pub fn to_run_as(&self, target: Target) -> Result<Self, PlanError> {
-        let recipe = recipe(self.variant)?;
-        let tile = recipe.portable(self.variant, self.tile, target);
-        let tile = tile.map_err(|reason| PlanError::Unsupported { variant: self.variant.name(), reason })?;
-        model::resolve(self.variant, Some(target), recipe, tile)
-    }
-
     /// The target whose compiler flags make it, and whose GPUs run it.
     pub fn compiled_for(&self) -> Target {
-        self.run_as.unwrap_or(self.variant.target)
+        self.run_as.unwrap_or(self.variant.target())
     }
-}
-
-/// Whether the kernel of `variant` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
-pub fn needs_tma(variant: Variant) -> bool {
-    recipe(variant).is_ok_and(Recipe::needs_tma)
-}
-
-fn recipe(variant: Variant) -> Result<&'static dyn Recipe, PlanError> {
-    recipe::recipe_of(variant).map_err(|reason| PlanError::Unsupported { variant: variant.name(), reason })
 }

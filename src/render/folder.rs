@@ -241,13 +241,14 @@ fn remove_empty_parents(root: &Path, removed: &Path) {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Dtype, Kind, Target},
+        family::attention::{Kind, Point},
+        grid::{Dtype, Target},
         plan::Plan,
         render::{Renderer, tree},
     };
 
     fn variant(head_dim: u32) -> Variant {
-        Variant { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 }
+        Point { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 }.into()
     }
 
     fn files(head_dims: &[u32]) -> Vec<OutputFile> {

@@ -3,7 +3,7 @@
 use super::{RenderError, Templates};
 use crate::{
     files::content_hash,
-    grid::{Dtype, Kind, Target},
+    grid::{Dtype, Target},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -60,10 +60,10 @@ impl Renderer {
         context.insert("plan", plan);
         context.insert("name", &name);
         context.insert("target", &TargetWords::of(plan.compiled_for()));
-        context.insert("template", template);
+        context.insert("template", template.rsplit('/').next().unwrap_or(template));
         context.insert("compile_line", &compile_line(plan, file_name));
-        context.insert("dtype_constant", dtype_constant(plan.variant.dtype));
-        let mut text = self.render(&format!("flash/{template}"), context)?;
+        context.insert("dtype_constant", dtype_constant(plan.variant.dtype()));
+        let mut text = self.render(template, context)?;
         if let Some(target) = plan.run_as {
             let note = format!(
                 "//\n// Built to run as {target}: portable instructions only, to try this kernel on a GPU of another kind.\n"
@@ -120,24 +120,12 @@ pub(super) fn compile_line(plan: &Plan, file_name: &str) -> String {
     plan::shell_words(&words)
 }
 
-/// `kgen.h`'s word for an element type.
-pub(super) fn dtype_constant(dtype: Dtype) -> &'static str {
-    match dtype {
+/// `kgen.h`'s name of an element type; of a kernel that serves all of them, that of the number 0.
+pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
+    match dtype.unwrap_or(Dtype::Fp16) {
         Dtype::Fp16 => "KGEN_DTYPE_FP16",
         Dtype::Bf16 => "KGEN_DTYPE_BF16",
         Dtype::Fp8 => "KGEN_DTYPE_FP8_E4M3",
-    }
-}
-
-/// `kgen.h`'s word for a kind of kernel.
-pub(super) fn kind_constant(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Fwd => "KGEN_KIND_FWD",
-        Kind::FwdShort => "KGEN_KIND_FWD_SHORT",
-        Kind::FwdSplit => "KGEN_KIND_FWD_SPLIT",
-        Kind::FwdCombine => "KGEN_KIND_FWD_COMBINE",
-        Kind::PrepareScheduler => "KGEN_KIND_PREPARE_SCHEDULER",
-        Kind::Bwd => "KGEN_KIND_BWD",
     }
 }
 
@@ -160,10 +148,13 @@ fn report(error: &tera::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{TileOverride, Variant};
+    use crate::{
+        family::attention::{Kind, Point},
+        grid::TileOverride,
+    };
 
     fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {
-        let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+        let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
         Plan::new(variant, None).expect("has a plan")
     }
 
@@ -176,7 +167,7 @@ mod tests {
         let renderer = renderer();
         for head_dim in (16..=256).step_by(8) {
             for (dtype, causal, stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
-                let variant = Variant { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+                let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
                 let narrow = TileOverride {
                     m: Some(64),
                     n: Some(32),
@@ -221,7 +212,7 @@ mod tests {
 
     #[test]
     fn only_first_stage_regions_become_constants() {
-        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
         let two = TileOverride { n: Some(64), stages: Some(2), ..TileOverride::default() };
         let text = renderer().kernel(&Plan::new(variant, Some(&two)).expect("fits")).expect("renders").text;
         for constant in ["Q_OFFSET", "K_OFFSET", "V_OFFSET"] {

@@ -2,11 +2,12 @@
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
-    kernel::{compile_line, dtype_constant, file_name, kind_constant},
+    kernel::{compile_line, dtype_constant, file_name},
     manifest,
 };
 use crate::{
-    grid::{Kind, Target},
+    family::{Design, Variant, attention},
+    grid::Target,
     plan::{self, Plan},
 };
 use itertools::Itertools;
@@ -128,20 +129,29 @@ fn context(plans: &[Plan]) -> Context {
 }
 
 fn row(plan: &Plan) -> Row {
-    let variant = &plan.variant;
+    let (variant, at, kind) = (&plan.variant, plan.variant.coordinates(), plan.variant.kind().info());
     Row {
         name: variant.name(),
-        kind_constant: kind_constant(variant.kind),
-        backward: variant.kind == Kind::Bwd,
-        head_dim: variant.head_dim,
-        dtype_constant: dtype_constant(variant.dtype),
-        causal: variant.causal,
-        split_tiles_per_sm: if variant.kind == Kind::FwdSplit { plan.tile.min_blocks_per_sm * plan.tile.m / 16 } else { 0 },
+        kind_constant: kind.constant,
+        backward: kind.params == "kgen_bwd_params",
+        head_dim: at.head_dim.unwrap_or(0),
+        dtype_constant: dtype_constant(at.dtype),
+        causal: at.causal.unwrap_or(false),
+        split_tiles_per_sm: split_tiles_per_sm(plan),
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),
         shared_memory_bytes: plan.shared_memory_bytes,
         made_for_shared_memory: plan.limits.shared_memory_per_block,
+    }
+}
+
+fn split_tiles_per_sm(plan: &Plan) -> u32 {
+    match (&plan.variant, &plan.design) {
+        (Variant::Attention(point), Design::Attention(design)) if point.kind == attention::Kind::FwdSplit => {
+            design.tile.min_blocks_per_sm * design.tile.m / 16
+        }
+        _ => 0,
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::{OutputFile, RenderError, Source};
 use crate::{
+    family::Tile,
     files::{self, content_hash},
-    grid::{Dtype, Kind, Target, Variant},
-    plan::{self, Tile},
+    grid::Variant,
+    plan,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path};
@@ -27,14 +28,11 @@ struct Manifest<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     name: &'a str,
-    kind: Kind,
-    head_dim: u32,
-    dtype: Dtype,
-    causal: bool,
-    target: Target,
+    #[serde(flatten)]
+    variant: Variant,
     file: String,
     blake3: &'a str,
-    tile: Tile,
+    tile: Tile<'a>,
     threads: u32,
     shared_memory_bytes: u32,
     nvcc_flags: Vec<String>,
@@ -58,17 +56,12 @@ pub(super) fn render(sources: &[Source], files: &[OutputFile]) -> OutputFile {
 }
 
 fn entry(source: &Source) -> Entry<'_> {
-    let Variant { kind, head_dim, dtype, causal, target } = source.plan.variant;
     Entry {
         name: &source.name,
-        kind,
-        head_dim,
-        dtype,
-        causal,
-        target,
+        variant: source.plan.variant,
         file: source.name.clone() + ".cu",
         blake3: &source.hash,
-        tile: source.plan.tile,
+        tile: source.plan.tile(),
         threads: source.plan.threads,
         shared_memory_bytes: source.plan.shared_memory_bytes,
         nvcc_flags: plan::nvcc_flags(source.plan.compiled_for(), true),

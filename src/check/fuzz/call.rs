@@ -17,7 +17,7 @@ use crate::{
         tensors::{Source, Tensors},
     },
     device::{self, Device, DeviceError, Image, Outputs, Params, Schedule},
-    grid::Kind,
+    family::attention::Kind,
 };
 use serde::{Deserialize, Serialize};
 

@@ -365,7 +365,8 @@ mod tests {
     use crate::{
         check::{Level, Subject, Tiling, cases::forward_fp8_tma},
         device::DeviceKind,
-        grid::{Kind, Target, Variant},
+        family::attention::{self, Kind},
+        grid::Target,
     };
 
     #[test]
@@ -380,7 +381,7 @@ mod tests {
 
     #[test]
     fn names_of_the_fixed_cases_are_read_too() {
-        let variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
+        let variant = attention::Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
         let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
         for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
             let subject = Subject { variant, tiling, device };

@@ -384,14 +384,16 @@ mod tests {
     use super::*;
     use crate::{
         check::place::Side,
-        grid::{Kind, Target, Variant},
+        family::attention::{self, Kind},
+        grid::{Target, Variant},
     };
     use std::collections::HashSet;
 
     /// Every kind, dtype and mask of some head dims, for all targets or a Hopper GPU.
     fn scope(device: ScopeDevice) -> Scope {
         let grid = crate::grid::Grid::builtin();
-        let held: Vec<Variant> = grid.variants().iter().filter(|v| [0, 64, 80, 256].contains(&v.head_dim)).copied().collect();
+        let held = grid.variants().iter().filter_map(Variant::attention).filter(|v| [0, 64, 80, 256].contains(&v.head_dim));
+        let held: Vec<attention::Point> = held.collect();
         Scope { wanted: held.clone(), held, device }
     }
 

@@ -8,7 +8,8 @@ use crate::{
         place::Side,
     },
     device::{DEFAULT_MULTIPROCESSORS, DeviceKind},
-    grid::{Dtype, Kind, Target, Variant},
+    family::attention::{self, Kind},
+    grid::{Dtype, Target},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Every kernel in the library, which the dispatcher may choose.
-    pub held: Vec<Variant>,
+    pub held: Vec<attention::Point>,
     /// Those whose head dims, dtypes, masks and, on the emulator, targets are asked for.
-    pub wanted: Vec<Variant>,
+    pub wanted: Vec<attention::Point>,
     /// The device.
     pub device: ScopeDevice,
 }
@@ -77,7 +78,7 @@ impl Scope {
                 ScopeDevice::Gpu { capability, .. } => capability,
                 ScopeDevice::Emulator => variant.target.compute_capability(),
             };
-            let Variant { head_dim, dtype, causal, .. } = *variant;
+            let attention::Point { head_dim, dtype, causal, .. } = *variant;
             let point = Point { entry, head_dim, dtype, causal, capability };
             if !points.contains(&point) && Self::runs(*variant, capability) {
                 points.push(point);
@@ -109,13 +110,13 @@ impl Scope {
     }
 
     /// The held kernels of a kind that the dispatcher may choose for a case on a device.
-    fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &Variant> {
+    fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &attention::Point> {
         let wanted = (kind, case.head_dim, case.dtype, case.causal);
         self.held.iter().filter(move |v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted && Self::runs(**v, capability))
     }
 
     /// Whether a kernel runs on a device and finds enough shared memory there.
-    fn runs(variant: Variant, capability: u32) -> bool {
+    fn runs(variant: attention::Point, capability: u32) -> bool {
         plan::runs_on(variant.target, capability, true)
             && (variant.target.compute_capability() == capability
                 || plan::Plan::new(variant, None).is_ok_and(|plan| plan.shared_memory_bytes <= shared_memory_limit(capability)))
@@ -124,7 +125,7 @@ impl Scope {
     /// Whether `kgen_fwd` can compute a case whose Q, K and V no copy by TMA can read.
     pub fn has_forward_without_tma(&self, case: &FuzzCase) -> bool {
         let capability = self.capability(case);
-        self.candidates(Kind::Fwd, case, capability).any(|variant| !plan::needs_tma(*variant))
+        self.candidates(Kind::Fwd, case, capability).any(|variant| !attention::needs_tma(*variant))
     }
 
     /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.

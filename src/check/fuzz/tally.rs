@@ -4,7 +4,7 @@ use super::{
     call::{CallResult, Outcome},
     case::FuzzCase,
 };
-use crate::grid::{Dtype, Kind};
+use crate::{family::attention::Kind, grid::Dtype};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 

@@ -16,7 +16,8 @@ use std::{fmt, ops::Range, str::FromStr};
 /// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
 /// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
 ///
-/// The two helper kernels have no head dim, dtype or mask: a test of those is false for them, and its negation true.
+/// A test of an axis that a kernel does not have is false for it, and its negation true: the helpers of split-KV have no head
+/// dim, dtype or mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -117,13 +118,13 @@ impl Node {
 
 impl Test {
     fn matches(&self, variant: Variant) -> bool {
-        let has_shape = variant.kind.has_shape();
+        let at = variant.coordinates();
         match self {
-            Self::Kind(kinds) => kinds.contains(&variant.kind),
-            Self::HeadDim(check) => has_shape && check.holds(variant.head_dim),
-            Self::Dtype(dtypes) => has_shape && dtypes.contains(&variant.dtype),
-            Self::Causal(masks) => has_shape && masks.contains(&variant.causal),
-            Self::Target(check) => check.holds(variant.target),
+            Self::Kind(kinds) => kinds.contains(&variant.kind()),
+            Self::HeadDim(check) => at.head_dim.is_some_and(|head_dim| check.holds(head_dim)),
+            Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
+            Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
+            Self::Target(check) => check.holds(at.target),
             Self::Name(names) => names.contains(&variant.name()),
             Self::NameLike(pattern) => glob::matches(pattern, &variant.name()),
         }
@@ -145,9 +146,12 @@ impl<T: Copy + Ord> Check<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::attention::{Kind, Point};
 
-    const FULL: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
-    const CAUSAL: Variant = Variant { causal: true, ..FULL };
+    const FULL: Variant =
+        Variant::Attention(Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 });
+    const CAUSAL: Variant =
+        Variant::Attention(Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 });
 
     #[track_caller]
     fn holds(text: &str, variant: Variant) -> bool {
@@ -203,7 +207,13 @@ mod tests {
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask() {
-        let helper = Variant { kind: Kind::FwdCombine, head_dim: 0, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        let helper = Variant::Attention(Point {
+            kind: Kind::FwdCombine,
+            head_dim: 0,
+            dtype: Dtype::Fp16,
+            causal: false,
+            target: Target::Sm80,
+        });
         for text in ["hdim < 64", "dtype == fp16", "full", "causal == false"] {
             assert!(!holds(text, helper), "`{text}`");
             assert!(holds(&format!("not {text}"), helper), "`not {text}`");

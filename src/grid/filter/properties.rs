@@ -1,7 +1,10 @@
 //! Properties of the filter language over random expressions: what is written is what is meant, and no text panics.
 
 use super::Filter;
-use crate::grid::{Dtype, Kind, Target, Variant};
+use crate::{
+    family::attention::{self, Point},
+    grid::{Dtype, Target, Variant},
+};
 use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
 
@@ -29,25 +32,25 @@ fn condition(rng: &mut ChaCha8Rng) -> (String, Meaning) {
                 ],
             );
             let field = pick(rng, &["hdim", "head_dim"]);
-            (format!("{field}{operator}{limit}"), Box::new(move |v| holds(v.head_dim, limit)))
+            (format!("{field}{operator}{limit}"), Box::new(move |v| v.head_dim().is_some_and(|d| holds(d, limit))))
         }
         1 => {
             let dtype = pick(rng, Dtype::ALL);
             let word = pick(rng, &[&[dtype.name()], dtype.aliases()].concat());
-            (format!("dtype == {word}"), Box::new(move |v| v.dtype == dtype))
+            (format!("dtype == {word}"), Box::new(move |v| v.dtype() == Some(dtype)))
         }
         2 => {
             let (a, b) = (pick(rng, Target::ALL), pick(rng, Target::ALL));
-            (format!("target in ({a}, '{b}')"), Box::new(move |v| v.target == a || v.target == b))
+            (format!("target in ({a}, '{b}')"), Box::new(move |v| v.target() == a || v.target() == b))
         }
         3 => {
             let target = pick(rng, Target::ALL);
-            (format!("target >= {target}"), Box::new(move |v| v.target.compute_capability() >= target.compute_capability()))
+            (format!("target >= {target}"), Box::new(move |v| v.target().compute_capability() >= target.compute_capability()))
         }
         _ => {
             let (word, causal) =
                 pick(rng, &[("causal", true), ("full", false), ("mask == full", false), ("name ~ '*_causal_*'", true)]);
-            (word.to_owned(), Box::new(move |v| v.causal == causal))
+            (word.to_owned(), Box::new(move |v| v.causal() == Some(causal)))
         }
     }
 }
@@ -72,13 +75,14 @@ fn expression(rng: &mut ChaCha8Rng, depth: u32) -> (String, Meaning) {
 }
 
 fn any_variant(rng: &mut ChaCha8Rng) -> Variant {
-    Variant {
-        kind: Kind::Fwd,
+    Point {
+        kind: attention::Kind::Fwd,
         head_dim: rng.random_range(2..33) * 8,
         dtype: pick(rng, Dtype::ALL),
         causal: rng.random(),
         target: pick(rng, Target::ALL),
     }
+    .into()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a selection means, on a small grid of three families.
 
 use super::*;
+use crate::family::attention;
 
 const GRID: &str = r#"
 version = 1
@@ -80,7 +81,7 @@ fn flags_intersect() {
 #[test]
 fn a_head_dim_outside_the_grid_extends_the_selected_families() {
     let selection = Selection {
-        kinds: vec![Kind::Fwd],
+        kinds: vec![attention::Kind::Fwd.into()],
         head_dims: vec![72],
         dtypes: vec![Dtype::Fp16],
         targets: vec![Target::Sm80],
@@ -96,7 +97,7 @@ fn a_head_dim_in_the_grid_is_not_made_for_families_that_lack_it() {
 
 #[test]
 fn a_head_dim_the_selected_family_lacks_is_made_for_it() {
-    let selection = Selection { kinds: vec![Kind::Bwd], head_dims: vec![128, 160], ..Selection::default() };
+    let selection = Selection { kinds: vec![attention::Kind::Bwd.into()], head_dims: vec![128, 160], ..Selection::default() };
     assert_eq!(names(&selection), ["flash_bwd_hdim128_bf16_sm80", "flash_bwd_hdim160_bf16_sm80"]);
 }
 
@@ -104,7 +105,7 @@ fn a_head_dim_the_selected_family_lacks_is_made_for_it() {
 fn excludes_hold_outside_the_grid_too() {
     let all = names(&Selection { head_dims: vec![72], ..Selection::default() });
     assert!(!all.is_empty() && all.iter().all(|name| !name.contains("bwd")));
-    let message = refusal(&Selection { kinds: vec![Kind::Bwd], head_dims: vec![72], ..Selection::default() });
+    let message = refusal(&Selection { kinds: vec![attention::Kind::Bwd.into()], head_dims: vec![72], ..Selection::default() });
     assert!(message.contains("`flash_bwd_hdim72_bf16_sm80`: no tile fits"), "{message}");
 }
 
@@ -123,7 +124,7 @@ fn a_value_no_family_has_is_refused_with_those_there_are() {
     assert!(message.ends_with("add a `[[family]]` with it to the grid, or select one it has"), "nothing older: {message}");
     let message = refusal(&Selection { dtypes: vec![Dtype::Fp8], ..Selection::default() });
     assert!(message.contains("dtype `fp8`; the grid has: `fp16`, `bf16`"), "{message}");
-    let message = refusal(&Selection { kinds: vec![Kind::FwdSplit], ..Selection::default() });
+    let message = refusal(&Selection { kinds: vec![attention::Kind::FwdSplit.into()], ..Selection::default() });
     assert!(message.contains("kind `fwd_split`; the grid has: `fwd`, `fwd_combine`, `bwd`"), "{message}");
     let message = refusal(&Selection { set: Some("slin".into()), ..Selection::default() });
     assert!(message.contains("no set `slin`") && message.contains("did you mean `slim`?"), "{message}");
@@ -131,7 +132,7 @@ fn a_value_no_family_has_is_refused_with_those_there_are() {
 
 #[test]
 fn the_flag_that_emptied_a_selection_is_named() {
-    let bwd = Selection { kinds: vec![Kind::Bwd], ..Selection::default() };
+    let bwd = Selection { kinds: vec![attention::Kind::Bwd.into()], ..Selection::default() };
     let cases = [
         (
             Selection { targets: vec![Target::Sm90], ..bwd.clone() },
@@ -151,7 +152,7 @@ fn the_flag_that_emptied_a_selection_is_named() {
             "`--filter 'hdim == 72'` leaves none of the 23 variants of the grid",
         ),
         (
-            Selection { kinds: vec![Kind::FwdCombine], head_dims: vec![64], ..Selection::default() },
+            Selection { kinds: vec![attention::Kind::FwdCombine.into()], head_dims: vec![64], ..Selection::default() },
             "`--kind fwd_combine` leaves none",
         ),
     ];
@@ -163,7 +164,10 @@ fn the_flag_that_emptied_a_selection_is_named() {
 
 #[test]
 fn a_helper_kernel_is_selected_by_kind_target_and_set_only() {
-    assert_eq!(names(&Selection { kinds: vec![Kind::FwdCombine], ..Selection::default() }), ["flash_fwd_combine_sm80"]);
+    assert_eq!(
+        names(&Selection { kinds: vec![attention::Kind::FwdCombine.into()], ..Selection::default() }),
+        ["flash_fwd_combine_sm80"]
+    );
     assert!(
         names(&Selection { set: Some("slim".into()), ..Selection::default() }).contains(&"flash_fwd_combine_sm80".to_owned())
     );

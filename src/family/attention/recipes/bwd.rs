@@ -1,11 +1,10 @@
 //! Backward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Backward, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Variant};
-use serde::Serialize;
+use crate::grid::{CopyPath, Dtype, Target};
 
 /// The family of `templates/flash/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
@@ -49,36 +48,15 @@ const NARROW: &[DefaultTiles] = &[
 /// Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
 const OTHER_REGISTERS: u32 = 32;
 
-/// What the backward kernel's template is told besides the tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Backward {
-    /// Keys of a pair of warps.
-    pub warp_keys: u32,
-    /// dQ of a step is shared out in 16x16 blocks to `dq_warps_m` x `dq_warps_d` warps: queries x columns.
-    pub dq_warps_m: u32,
-    /// Warps side by side along the head dim.
-    pub dq_warps_d: u32,
-    /// Bytes of Q, dO, shifts and deltas of one step.
-    pub stage_bytes: u32,
-    /// Whether Q Kᵀ is a loop over panels of 64 columns, instead of all unrolled.
-    pub by_panels: bool,
-    /// Tile of the deterministic dQ: queries a block, keys a step, warps.
-    pub dq_m: u32,
-    /// Keys a step.
-    pub dq_n: u32,
-    /// Warps of a block.
-    pub dq_warps: u32,
-}
-
 /// Width of a row in shared memory, in elements.
-fn columns(variant: Variant) -> u32 {
+fn columns(variant: Point) -> u32 {
     variant.head_dim.next_multiple_of(16)
 }
 
 /// Warps side by side along the columns of dQ. Four is nearest to square; but a warp's columns are found by flipping
 /// bits of an address inside a panel, which a panel of 32 columns beside one of 16 allows two warps only, and of few
 /// columns four warps would get unequal shares.
-fn dq_warps_d(variant: Variant, tile: &Tile) -> u32 {
+fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
     let columns = columns(variant);
     let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
     // Four of two columns each more spill a register of 255.
@@ -91,17 +69,17 @@ fn dq_warps_d(variant: Variant, tile: &Tile) -> u32 {
     }
 }
 
-fn stage_bytes(variant: Variant, tile: &Tile) -> u32 {
+fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
     2 * tile.m * columns(variant) * 2 + 2 * tile.m * 4
 }
 
 impl Recipe for PortableBackward {
     fn template(&self) -> &'static str {
-        "bwd_sm80.cu.tera"
+        "flash/bwd_sm80.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
-        let Variant { target, dtype, .. } = variant;
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
+        let Point { target, dtype, .. } = variant;
         if dtype == Dtype::Fp8 {
             return Err("the backward pass has no FP8 form; available: `fp16`, `bf16`".to_owned());
         }
@@ -112,7 +90,11 @@ impl Recipe for PortableBackward {
         }
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "copy"]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, .. } = *tile;
         if !matches!(warps, 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 4 or 8"));
@@ -142,7 +124,7 @@ impl Recipe for PortableBackward {
 
     /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the block;
     /// then P and dS. Every tile starts at a multiple of 128 bytes.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = columns(variant) * 2;
         let (queries, keys) = (tile.m * row_bytes, tile.n * row_bytes);
         let stage = [
@@ -162,7 +144,7 @@ impl Recipe for PortableBackward {
 
     /// Accumulators of m16n8k16, 4 fp32 registers a thread for each 16x8 block: those of dK or dV are held throughout,
     /// those of S or dP and those of a step's dQ one behind the other.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let key_tiles = tile.n / (tile.warps / 2) / 16;
         let scores = key_tiles * (tile.m / 8) * 4;
         let across = dq_warps_d(variant, tile);
@@ -170,18 +152,18 @@ impl Recipe for PortableBackward {
         RegisterEstimate::sum(key_tiles * (variant.head_dim / 8) * 4, scores.max(8 * dq_blocks), 0, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hmma
     }
 
-    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         if target < Target::Sm80 {
             return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
         }
         Ok(tile)
     }
 
-    fn backward(&self, variant: Variant, tile: &Tile) -> Option<Backward> {
+    fn backward(&self, variant: Point, tile: &Tile) -> Option<Backward> {
         let dq_warps_d = dq_warps_d(variant, tile);
         let columns = columns(variant);
         Some(Backward {
@@ -207,14 +189,15 @@ impl Recipe for PortableBackward {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, TileOverride},
+        family::attention::Kind,
+        grid::TileOverride,
         plan::{Plan, PlanError},
     };
 
-    const D128: Variant = Variant { kind: Kind::Bwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const D128: Point = Point { kind: Kind::Bwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
     const TARGETS: [Target; 6] = [Target::Sm80, Target::Sm89, Target::Sm90, Target::Sm100, Target::Sm120, Target::Sm121];
 
-    fn plan(variant: Variant, change: &TileOverride) -> Result<Plan, PlanError> {
+    fn plan(variant: Point, change: &TileOverride) -> Result<Plan, PlanError> {
         Plan::new(variant, Some(change))
     }
 
@@ -222,8 +205,12 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits_on_every_target() {
         for target in TARGETS {
             for head_dim in (16..=256).step_by(8) {
-                let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("a default fits");
-                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim} {target}: {:?}", plan.occupancy);
+                let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("a default fits");
+                assert!(
+                    plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
+                    "{head_dim} {target}: {:?}",
+                    plan.occupancy
+                );
                 assert!(plan.registers.total <= 255, "{head_dim} {target}");
                 assert!(plan.shared_memory.iter().all(|region| region.offset % 128 == 0), "{head_dim} {target}");
             }
@@ -234,12 +221,12 @@ mod tests {
     fn dq_is_shared_out_to_all_warps_and_no_warp_reaches_into_another_panel() {
         for target in TARGETS {
             for head_dim in (16..=256).step_by(8) {
-                let variant = Variant { head_dim, target, ..D128 };
+                let variant = Point { head_dim, target, ..D128 };
                 let plan = Plan::new(variant, None).expect("a default fits");
-                let shape = plan.backward.expect("of a backward kernel");
-                assert_eq!(shape.dq_warps_m * shape.dq_warps_d, plan.tile.warps, "{head_dim} {target}");
-                assert!((plan.tile.m / 16).is_multiple_of(shape.dq_warps_m), "{head_dim} {target}");
-                for panel in &plan.panels {
+                let shape = plan.attention().backward.expect("of a backward kernel");
+                assert_eq!(shape.dq_warps_m * shape.dq_warps_d, plan.attention().tile.warps, "{head_dim} {target}");
+                assert!((plan.attention().tile.m / 16).is_multiple_of(shape.dq_warps_m), "{head_dim} {target}");
+                for panel in &plan.attention().panels {
                     let (first, blocks) = (panel.first_column / 16, panel.columns / 16);
                     // The warps' columns of one turn: those of this panel must not share it with those of another.
                     let turn = first / shape.dq_warps_d * shape.dq_warps_d;
@@ -252,7 +239,10 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
         let plan = Plan::new(D128, None).expect("has a default");
-        assert_eq!((plan.tile.m, plan.tile.n, plan.tile.warps, plan.tile.stages), (64, 128, 8, 2));
+        assert_eq!(
+            (plan.attention().tile.m, plan.attention().tile.n, plan.attention().tile.warps, plan.attention().tile.stages),
+            (64, 128, 8, 2)
+        );
         let map: Vec<_> = plan.shared_memory.iter().map(|r| (r.constant.unwrap_or("second"), r.offset, r.bytes)).collect();
         let stage = 2 * 16_384 + 512;
         let expected = [
@@ -267,7 +257,7 @@ mod tests {
         ];
         assert_eq!(map, expected);
         assert_eq!((plan.registers.output, plan.registers.scores), (128, 64));
-        let shape = plan.backward.expect("of a backward kernel");
+        let shape = plan.attention().backward.expect("of a backward kernel");
         assert_eq!((shape.warp_keys, shape.dq_warps_m, shape.dq_warps_d, shape.stage_bytes), (32, 2, 4, stage));
     }
 
@@ -280,7 +270,7 @@ mod tests {
         assert!(reason(D128, TileOverride { m: Some(48), ..none.clone() }).contains("`m` is 48"));
         assert!(reason(D128, TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
         assert!(reason(D128, TileOverride { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
-        let d112 = Variant { head_dim: 112, ..D128 };
+        let d112 = Point { head_dim: 112, ..D128 };
         assert!(reason(d112, TileOverride { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
         assert!(reason(D128, TileOverride { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
     }
@@ -288,7 +278,7 @@ mod tests {
     #[test]
     fn what_cannot_be_made_says_what_can() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
-        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("it needs `sm80` or newer"));
-        assert!(error(Variant { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
+        assert!(error(Point { target: Target::Sm75, ..D128 }).contains("it needs `sm80` or newer"));
+        assert!(error(Point { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
     }
 }

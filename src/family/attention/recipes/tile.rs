@@ -1,8 +1,9 @@
 //! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families share.
 
-use super::{PlanError, Recipe};
-use crate::grid::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns, Variant};
+use super::{PlanError, Point, Recipe};
+use crate::grid::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
 use serde::Serialize;
+use std::fmt;
 
 /// Tile sizes and pipeline choices of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +52,7 @@ impl DefaultTiles {
     }
 
     /// The tile of the first row of `table` that serves the variant's head dim.
-    pub(super) fn find(table: &[Self], variant: Variant) -> Result<Tile, String> {
+    pub(super) fn find(table: &[Self], variant: Point) -> Result<Tile, String> {
         table
             .iter()
             .find(|row| variant.head_dim <= row.widest)
@@ -80,21 +81,29 @@ pub(super) const BASE: Tile = Tile {
     store: StorePath::Direct,
 };
 
+impl fmt::Display for Tile {
+    /// As a cell of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}×{}, {} warps", self.m, self.n, self.warps)
+    }
+}
+
 impl Tile {
     /// The tile for `variant`: the default of its family, changed by `tile_override`.
     ///
     /// # Errors
     /// [`PlanError::Unsupported`] where no default exists, [`PlanError::BadTile`] where an override breaks a rule of
     /// the kernel.
-    pub(super) fn choose(variant: Variant, recipe: &dyn Recipe, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
+    pub(super) fn choose(variant: Point, recipe: &dyn Recipe, tile_override: Option<&TileOverride>) -> Result<Self, PlanError> {
         let unsupported = |reason| PlanError::Unsupported { variant: variant.name(), reason };
         let mut tile = recipe.default_tile(variant).map_err(unsupported)?;
         if let Some(change) = tile_override {
             tile.apply(change);
         }
+        let ignored = tile_override.and_then(|change| change.refusal(recipe.keys()));
         let none = tile.min_blocks_per_sm == 0;
         let broken = none.then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned());
-        match broken.or_else(|| recipe.broken_rule(variant, &tile)) {
+        match ignored.or(broken).or_else(|| recipe.broken_rule(variant, &tile)) {
             Some(reason) => Err(PlanError::BadTile { variant: variant.name(), reason }),
             None => Ok(tile),
         }

@@ -1,35 +1,14 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    recipe::panels,
+    Hopper, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Turns, Variant};
-use serde::Serialize;
+use crate::family::attention::design::panels;
+use crate::grid::{CopyPath, Dtype, Target, Turns};
 
 /// The family of `templates/flash/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
-
-/// What a kernel with `wgmma` has besides its tile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hopper {
-    /// Warpgroups that multiply, of 64 query rows each; one more fetches.
-    pub consumers: u32,
-    /// Registers a thread of the fetching warpgroup keeps; where one warpgroup multiplies, nothing is handed over.
-    pub producer_registers: u32,
-    /// Registers a thread of the others has then.
-    pub consumer_registers: u32,
-    /// Places for the Q of one warpgroup: up to two for each, so that the next Q comes while this one is used.
-    pub q_slots: u32,
-    /// The widths N of the kernel's products, each once.
-    pub widths: Vec<u32>,
-    /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
-    pub part_columns: u32,
-    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its rows: K and V of each
-    /// by turns, where such tiles may be more than there are stages, instead of all K first, which lets it begin sooner.
-    pub passes_by_turns: bool,
-}
 
 /// Rows of one `wgmma`.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
@@ -75,14 +54,32 @@ const DEFAULTS: &[DefaultTiles] = &[
 
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
-        "fwd_sm90.cu.tera"
+        "flash/fwd_sm90.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         DefaultTiles::find(DEFAULTS, variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &[
+            "m",
+            "n",
+            "warps",
+            "stages",
+            "q_in_registers",
+            "min_blocks_per_sm",
+            "rescale_threshold",
+            "copy",
+            "overlap",
+            "turns",
+            "persistent",
+            "cluster",
+            "store",
+        ]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
         // One to three warpgroups of 64 rows, and one that fetches.
         if !matches!(m, 64 | 128 | 192) {
@@ -129,7 +126,7 @@ impl Recipe for HopperForward {
 
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the barriers: full and
     /// empty of each slot, of each stage of K, of each stage of V.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = row_bytes(variant);
         let q_slots = q_slots(variant, tile);
         let stage = (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT) * tile.stages;
@@ -146,16 +143,16 @@ impl Recipe for HopperForward {
 
     /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a place of
     /// its own only where the next scores come while it is used.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let kept = if tile.overlap { tile.n / 4 } else { 0 };
         RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hgmma
     }
 
-    fn portable(&self, variant: Variant, _tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, variant: Point, _tile: Tile, target: Target) -> Result<Tile, String> {
         Err(format!("`{variant}` is made of `wgmma`, which `{target}` does not have"))
     }
 
@@ -163,7 +160,7 @@ impl Recipe for HopperForward {
         true
     }
 
-    fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
+    fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
         // Multiples of 8 that share 64 K registers: 512 a row of 128 threads.
         let (producer_registers, consumer_registers) = match consumers {
@@ -198,11 +195,11 @@ pub(super) fn zeros_bytes(tile: &Tile) -> u32 {
     if tile.turns == Turns::Exponentials { 8 } else { 0 }
 }
 
-pub(super) fn row_bytes(variant: Variant) -> u32 {
+pub(super) fn row_bytes(variant: Point) -> u32 {
     variant.head_dim.next_multiple_of(16) * variant.dtype.bytes()
 }
 
-fn q_slots(variant: Variant, tile: &Tile) -> u32 {
+fn q_slots(variant: Point, tile: &Tile) -> u32 {
     let consumers = tile.m / WARPGROUP_ROWS;
     if !tile.persistent {
         return consumers;
@@ -237,12 +234,13 @@ pub(super) fn widths(head_dim: u32, n: u32) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, StorePath, TileOverride},
-        plan::{Occupancy, Panel, Plan, PlanError, TensorCore},
+        family::attention::{Kind, Panel},
+        grid::{StorePath, TileOverride},
+        plan::{Occupancy, Plan, PlanError, TensorCore},
     };
     use itertools::Itertools;
 
-    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
 
     /// The tile these tests compute by hand, whatever the defaults become.
     fn fixed() -> TileOverride {
@@ -265,14 +263,14 @@ mod tests {
     }
 
     fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Variant { head_dim, ..D128 }, Some(change)).expect("fits")
+        Plan::new(Point { head_dim, ..D128 }, Some(change)).expect("fits")
     }
 
     fn hopper(plan: &Plan) -> &Hopper {
-        plan.hopper.as_ref().expect("the kernel has `wgmma`")
+        plan.attention().hopper.as_ref().expect("the kernel has `wgmma`")
     }
 
-    fn reason(variant: Variant, change: &TileOverride) -> String {
+    fn reason(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
@@ -284,11 +282,11 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits() {
         let dtypes = [Dtype::Fp16, Dtype::Bf16];
         for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
-            let variant = Variant { head_dim, dtype, causal, ..D128 };
+            let variant = Point { head_dim, dtype, causal, ..D128 };
             let plan = Plan::new(variant, None).expect("a default fits");
-            assert_eq!((plan.template, plan.tensor_core), ("fwd_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!((plan.template, plan.tensor_core), ("flash/fwd_sm90.cu.tera", TensorCore::Hgmma));
             assert_eq!(plan.threads, 128 * (1 + hopper(&plan).consumers), "{variant}");
-            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{variant}: {:?}", plan.occupancy);
+            assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{variant}: {:?}", plan.occupancy);
             assert!(plan.registers.total <= hopper(&plan).consumer_registers, "{variant}");
         }
     }
@@ -322,7 +320,7 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
         let plan = plan(128, &fixed());
-        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (384, 16, 128));
+        assert_eq!((plan.threads, plan.attention().rows_per_warp, plan.attention().head_dim_padded), (384, 16, 128));
         let regions = [("Q_OFFSET", 0, 65_536), ("K_OFFSET", 65_536, 65_536), ("V_OFFSET", 131_072, 65_536)];
         assert_eq!(map(&plan)[..3], regions);
         let behind = [("WORK_OFFSET", 196_608, 64), ("ZEROS_OFFSET", 197_632, 0), ("BARRIERS_OFFSET", 197_632, 128)];
@@ -366,8 +364,8 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_72_pad_shared_memory_to_80_but_not_the_output() {
         let plan = plan(72, &TileOverride { n: Some(48), ..fixed() });
-        assert_eq!(plan.head_dim_padded, 80);
-        assert_eq!(plan.panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
+        assert_eq!(plan.attention().head_dim_padded, 80);
+        assert_eq!(plan.attention().panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
         // A stage of K has 7,680 bytes and starts at multiples of 1024.
         let regions = [("Q_OFFSET", 0, 40_960), ("K_OFFSET", 40_960, 16_384), ("V_OFFSET", 57_344, 16_384)];
         assert_eq!(map(&plan)[..3], regions);
@@ -389,7 +387,7 @@ mod tests {
             let hopper = hopper(&plan);
             assert_eq!((hopper.consumers, (hopper.producer_registers, hopper.consumer_registers)), (consumers, registers));
             assert!(128 * (hopper.producer_registers + consumers * hopper.consumer_registers) <= 65_536, "{m}");
-            assert_eq!(plan.rows_per_warp, 16, "{m}");
+            assert_eq!(plan.attention().rows_per_warp, 16, "{m}");
         }
     }
 
@@ -455,18 +453,18 @@ mod tests {
         let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
         assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
         assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
-        let bf16 = Variant { dtype: Dtype::Bf16, ..D128 };
+        let bf16 = Point { dtype: Dtype::Bf16, ..D128 };
         assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
         assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error = Plan::new(Variant { head_dim: 256, ..D128 }, Some(&fixed())).expect_err("64 KB of Q, 256 KB of K and V");
+        let error = Plan::new(Point { head_dim: 256, ..D128 }, Some(&fixed())).expect_err("64 KB of Q, 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 328_800, 232_448));
         let wide = TileOverride { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
-        let error = Plan::new(Variant { head_dim: 64, ..D128 }, Some(&wide)).expect_err("32 of O, 88 of S, 44 of P").to_string();
+        let error = Plan::new(Point { head_dim: 64, ..D128 }, Some(&wide)).expect_err("32 of O, 88 of S, 44 of P").to_string();
         let numbers = format!("registers needs {} of 160 a thread", 32 + 88 + 44 + OTHER_REGISTERS);
         assert!(error.contains(&numbers) && error.contains("lower `n`"), "{error}");
     }
@@ -476,9 +474,9 @@ mod tests {
         let error = Plan::new(D128, None).expect("fits").to_run_as(Target::Sm100).expect_err("no wgmma").to_string();
         assert!(error.contains("made of `wgmma`, which `sm100` does not have"), "{error}");
         for target in [Target::Sm75, Target::Sm80, Target::Sm89, Target::Sm100, Target::Sm120, Target::Sm121] {
-            let plan = Plan::new(Variant { target, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { target, ..D128 }, None).expect("fits");
             let there = plan.to_run_as(Target::Sm90).expect("portable");
-            assert_eq!((there.template, there.hopper), (plan.template, None), "{target}");
+            assert_eq!((there.template, there.attention().hopper.clone()), (plan.template, None), "{target}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Forward attention on 16-bit types where there is little work: TMA and `wgmma`, sm90 alone.
 
 use super::{
-    Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Hopper, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns, Variant};
+use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns};
 
 /// The family of `templates/flash/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -33,20 +33,24 @@ const DEFAULTS: &[DefaultTiles] = &[
 ];
 
 /// Bytes of a stage of K or V.
-fn stage_bytes(variant: Variant, tile: &Tile) -> u32 {
+fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
     (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT)
 }
 
 impl Recipe for HopperShort {
     fn template(&self) -> &'static str {
-        "fwd_short_sm90.cu.tera"
+        "flash/fwd_short_sm90.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         DefaultTiles::find(DEFAULTS, variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        HopperForward.keys()
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
         if m != WARPGROUP_ROWS {
             return Some(format!("`m` is {m}; all warpgroups multiply for the same {WARPGROUP_ROWS} rows"));
@@ -96,7 +100,7 @@ impl Recipe for HopperShort {
 
     /// Q; the stages of K and V of each warpgroup, where its O lies at last; maxima and sums of each warpgroup's rows; the
     /// block's place in the work; and the barriers: that of Q, full and empty of each stage of K and of V.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let warpgroups = tile.warps / 4;
         let stages = warpgroups * tile.stages;
         let regions = [
@@ -111,15 +115,15 @@ impl Recipe for HopperShort {
 
     /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a place of its
     /// own, for the next scores come while it is used.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hgmma
     }
 
-    fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         HopperForward.portable(variant, tile, target)
     }
 
@@ -127,7 +131,7 @@ impl Recipe for HopperShort {
         true
     }
 
-    fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
+    fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         // Threads keep what they start with: all multiply.
         let registers = Limits::of(variant.target).register_cap(tile.warps * 32, tile.min_blocks_per_sm);
         Some(Hopper {
@@ -146,12 +150,13 @@ impl Recipe for HopperShort {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, TileOverride},
+        family::attention::Kind,
+        grid::TileOverride,
         plan::{Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;
 
-    const D64: Variant = Variant { kind: Kind::FwdShort, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+    const D64: Point = Point { kind: Kind::FwdShort, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
 
     /// The tile these tests compute by hand, whatever the defaults become.
     fn fixed() -> TileOverride {
@@ -174,10 +179,10 @@ mod tests {
     }
 
     fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Variant { head_dim, ..D64 }, Some(change)).expect("fits")
+        Plan::new(Point { head_dim, ..D64 }, Some(change)).expect("fits")
     }
 
-    fn reason(variant: Variant, change: &TileOverride) -> String {
+    fn reason(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
@@ -189,11 +194,15 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits() {
         let dtypes = [Dtype::Fp16, Dtype::Bf16];
         for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
-            let variant = Variant { head_dim, dtype, causal, ..D64 };
+            let variant = Point { head_dim, dtype, causal, ..D64 };
             let plan = Plan::new(variant, None).expect("a default fits");
-            let hopper = plan.hopper.as_ref().expect("the kernel has `wgmma`");
-            assert_eq!((plan.template, plan.tensor_core), ("fwd_short_sm90.cu.tera", TensorCore::Hgmma));
-            assert_eq!((plan.tile.m, plan.threads), (64, 128 * hopper.consumers), "{variant}: nobody fetches for others");
+            let hopper = plan.attention().hopper.as_ref().expect("the kernel has `wgmma`");
+            assert_eq!((plan.template, plan.tensor_core), ("flash/fwd_short_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!(
+                (plan.attention().tile.m, plan.threads),
+                (64, 128 * hopper.consumers),
+                "{variant}: nobody fetches for others"
+            );
             assert!(plan.registers.total <= hopper.consumer_registers, "{variant}");
         }
     }
@@ -201,7 +210,7 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_64_are_exact() {
         let plan = plan(64, &fixed());
-        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (512, 16, 64));
+        assert_eq!((plan.threads, plan.attention().rows_per_warp, plan.attention().head_dim_padded), (512, 16, 64));
         // Four warpgroups with two stages each of K and of V, 64 keys of 128 bytes a stage: 512 keys.
         let regions = [("Q_OFFSET", 0, 8_192), ("STAGES_OFFSET", 8_192, 131_072), ("STATES_OFFSET", 139_264, 2_048)];
         assert_eq!(map(&plan)[..3], regions);
@@ -218,7 +227,7 @@ mod tests {
             part_columns: 64,
             passes_by_turns: false,
         };
-        assert_eq!(plan.hopper.as_ref(), Some(&expected));
+        assert_eq!(plan.attention().hopper.as_ref(), Some(&expected));
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 16, limited_by: "registers" });
     }
 
@@ -227,7 +236,11 @@ mod tests {
         for (warps, blocks, registers) in [(8, 1, 255), (8, 2, 128), (12, 1, 168), (16, 1, 128)] {
             let change = TileOverride { warps: Some(warps), min_blocks_per_sm: Some(blocks), stages: Some(1), ..fixed() };
             let plan = plan(32, &change);
-            assert_eq!(plan.hopper.as_ref().map(|hopper| hopper.consumer_registers), Some(registers), "{warps} {blocks}");
+            assert_eq!(
+                plan.attention().hopper.as_ref().map(|hopper| hopper.consumer_registers),
+                Some(registers),
+                "{warps} {blocks}"
+            );
             assert_eq!(plan.occupancy.blocks_per_sm, blocks, "{warps} {blocks}");
         }
     }
@@ -259,24 +272,23 @@ mod tests {
         assert!(said(TileOverride { store: Some(StorePath::Tma), ..fixed() }).contains("`store` is \"tma\""));
         let threshold = |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..fixed() };
         assert!(said(threshold(15)).contains("fp16 allows at most 14"));
-        assert!(reason(Variant { dtype: Dtype::Bf16, ..D64 }, &threshold(65)).contains("bf16 allows at most 64"));
+        assert!(reason(Point { dtype: Dtype::Bf16, ..D64 }, &threshold(65)).contains("bf16 allows at most 64"));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error = Plan::new(Variant { head_dim: 128, ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
+        let error = Plan::new(Point { head_dim: 128, ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 281_864, 232_448));
         let one_stage = TileOverride { stages: Some(1), ..fixed() };
-        let error =
-            Plan::new(Variant { head_dim: 128, ..D64 }, Some(&one_stage)).expect_err("64 of O, 48 of S and P").to_string();
+        let error = Plan::new(Point { head_dim: 128, ..D64 }, Some(&one_stage)).expect_err("64 of O, 48 of S and P").to_string();
         assert!(error.contains(&format!("registers needs {} of 128 a thread", 64 + 48 + OTHER_REGISTERS)), "{error}");
     }
 
     #[test]
     fn only_sm90_and_16_bit_types_have_it() {
         for (dtype, target) in [(Dtype::Fp8, Target::Sm90), (Dtype::Fp16, Target::Sm80), (Dtype::Bf16, Target::Sm100)] {
-            let error = Plan::new(Variant { dtype, target, ..D64 }, None).expect_err("no such kernel").to_string();
+            let error = Plan::new(Point { dtype, target, ..D64 }, None).expect_err("no such kernel").to_string();
             assert!(error.contains("target `sm90`, dtypes `fp16` and `bf16`"), "{error}");
         }
         let error = Plan::new(D64, None).expect("fits").to_run_as(Target::Sm100).expect_err("no wgmma").to_string();

@@ -1,13 +1,13 @@
 //! Forward attention on FP8 with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    ByteTransposition, Fp8Choices, Hopper, Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    ByteTransposition, Fp8Choices, Hopper, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     hopper::{
         HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, passes_by_turns, zeros_bytes,
     },
     tile::DefaultTiles,
 };
-use crate::grid::{StorePath, Target, Turns, Variant};
+use crate::grid::{StorePath, Target, Turns};
 use std::iter::once;
 
 /// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
@@ -39,24 +39,24 @@ const DEFAULTS: &[DefaultTiles] = &[
 ];
 
 /// Bytes of a row of Q, K and V.
-fn row_bytes(variant: Variant) -> u32 {
+fn row_bytes(variant: Point) -> u32 {
     variant.head_dim.next_multiple_of(STEP)
 }
 
 /// Bytes of a stage of K or V, and of one of V transposed.
-fn stage_bytes(variant: Variant, tile: &Tile) -> (u32, u32) {
+fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32) {
     let transposed = variant.head_dim.next_multiple_of(16) * tile.n;
     let whole = |bytes: u32| bytes.next_multiple_of(TMA_TILE_ALIGNMENT);
     (whole(tile.n * row_bytes(variant)), whole(transposed))
 }
 
 /// Bytes of the totals that O moves to, of all warpgroups.
-fn totals_bytes(variant: Variant, tile: &Tile) -> u32 {
+fn totals_bytes(variant: Point, tile: &Tile) -> u32 {
     if tile.overlap { tile.m * variant.head_dim.next_multiple_of(16) * TOTAL_BYTES } else { 0 }
 }
 
 /// Bytes that are left for places of Q and stages of V as it comes.
-fn bytes_for_q_and_v(variant: Variant, tile: &Tile) -> u32 {
+fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     let (stage, transposed) = stage_bytes(variant, tile);
     let taken = tile.stages * (stage + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
@@ -64,7 +64,7 @@ fn bytes_for_q_and_v(variant: Variant, tile: &Tile) -> u32 {
 
 /// Stages of V as it comes. The warps that transpose it use it up long before its products: with overlap, which needs the totals besides,
 /// one is enough where no more fit beside a Q for each warpgroup.
-fn v_stages(variant: Variant, tile: &Tile) -> u32 {
+fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;
     }
@@ -72,7 +72,7 @@ fn v_stages(variant: Variant, tile: &Tile) -> u32 {
     (bytes_for_q_and_v(variant, tile).saturating_sub(tile.m * row_bytes(variant)) / stage).clamp(1, tile.stages)
 }
 
-fn q_slots(variant: Variant, tile: &Tile) -> u32 {
+fn q_slots(variant: Point, tile: &Tile) -> u32 {
     let consumers = tile.m / WARPGROUP_ROWS;
     if !tile.persistent {
         return consumers;
@@ -85,7 +85,7 @@ fn q_slots(variant: Variant, tile: &Tile) -> u32 {
 /// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where possible a
 /// divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill: ptxas starts the products
 /// of one before the sums of the last are used up. With overlap all columns: P V is added to O itself.
-fn part_columns(variant: Variant, tile: &Tile) -> u32 {
+fn part_columns(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.next_multiple_of(16);
     if tile.overlap {
         return columns;
@@ -109,7 +109,7 @@ fn registers_of(consumers: u32) -> (u32, u32) {
 }
 
 /// O; S, whose place is taken by P, four to a register, and a run of P V. With overlap all of O, the next S and P.
-fn estimate(variant: Variant, tile: &Tile, part: u32) -> RegisterEstimate {
+fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
     if tile.overlap {
         let output = variant.head_dim.next_multiple_of(16) / 2;
         return RegisterEstimate::sum(output, tile.n / 2 + tile.n / 8, 0, OTHER_REGISTERS_OVERLAPPED);
@@ -119,18 +119,22 @@ fn estimate(variant: Variant, tile: &Tile, part: u32) -> RegisterEstimate {
 
 impl Recipe for HopperFp8Forward {
     fn template(&self) -> &'static str {
-        "fwd_fp8_sm90.cu.tera"
+        "flash/fwd_fp8_sm90.cu.tera"
     }
 
     fn head_dim_step(&self) -> u32 {
         STEP
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         DefaultTiles::find(DEFAULTS, variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        HopperForward.keys()
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         // P V consumes keys 32 at a time.
         if tile.n == 0 || !tile.n.is_multiple_of(STEP) || tile.n > 256 {
             return Some(format!("`n` is {}; it must be a multiple of 32 from 32 to 256", tile.n));
@@ -150,7 +154,7 @@ impl Recipe for HopperFp8Forward {
 
     /// Slots of Q, with overlap the totals, the stages of K, V and V transposed, the announcements of work, and the barriers: full and
     /// empty of each slot and of each stage (of V, as many as there are of K).
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (stage, transposed) = stage_bytes(variant, tile);
         let totals = tile.overlap.then(|| ("totals of O", totals_bytes(variant, tile), Some("TOTALS_OFFSET")));
@@ -166,11 +170,11 @@ impl Recipe for HopperFp8Forward {
         Region::lay_out_aligned(once(slots).chain(totals).chain(behind), TMA_TILE_ALIGNMENT)
     }
 
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         estimate(variant, tile, part_columns(variant, tile))
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Qgmma
     }
 
@@ -178,7 +182,7 @@ impl Recipe for HopperFp8Forward {
         Some(Fp8Choices { transposition: ByteTransposition::Prmt, p_exponent: 8 })
     }
 
-    fn portable(&self, variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         HopperForward.portable(variant, tile, target)
     }
 
@@ -186,7 +190,7 @@ impl Recipe for HopperFp8Forward {
         true
     }
 
-    fn hopper(&self, variant: Variant, tile: &Tile) -> Option<Hopper> {
+    fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
         let (producer_registers, consumer_registers) = registers_of(consumers);
         let part_columns = part_columns(variant, tile);
@@ -209,12 +213,13 @@ impl Recipe for HopperFp8Forward {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Dtype, Kind, TileOverride},
+        family::attention::Kind,
+        grid::{Dtype, TileOverride},
         plan::Plan,
     };
     use itertools::Itertools;
 
-    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp8, causal: false, target: Target::Sm90 };
+    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp8, causal: false, target: Target::Sm90 };
 
     fn reason(change: &TileOverride) -> String {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
@@ -223,22 +228,22 @@ mod tests {
     /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
         let apart = TileOverride { overlap: Some(false), ..TileOverride::default() };
-        let plan = Plan::new(Variant { head_dim, ..D128 }, Some(&apart)).expect("fits");
-        plan.hopper.expect("made of wgmma").part_columns
+        let plan = Plan::new(Point { head_dim, ..D128 }, Some(&apart)).expect("fits");
+        plan.attention().hopper.clone().expect("made of wgmma").part_columns
     }
 
     #[test]
     fn every_head_dim_has_a_default_whose_runs_are_one_width_of_an_instruction_and_fit_beside_p() {
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
-            let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
-            let hopper = plan.hopper.expect("made of wgmma");
+            let plan = Plan::new(Point { head_dim, causal, ..D128 }, None).expect("fits");
+            let hopper = plan.attention().hopper.clone().expect("made of wgmma");
             let part = hopper.part_columns;
-            if plan.tile.overlap {
+            if plan.attention().tile.overlap {
                 assert_eq!(part, head_dim.next_multiple_of(16), "all of O at once");
             } else {
                 assert!(part.is_multiple_of(16) && (16..=128).contains(&part), "{head_dim}: {part}");
                 assert!(part <= head_dim.next_multiple_of(16), "a run is no wider than O's columns: {head_dim}: {part}");
-                assert!(part <= plan.tile.n, "its sums take the place of S: {head_dim}: {part}");
+                assert!(part <= plan.attention().tile.n, "its sums take the place of S: {head_dim}: {part}");
             }
             assert!(plan.registers.total <= hopper.consumer_registers, "{head_dim}: {:?}", plan.registers);
             assert_eq!(plan.threads, 128 * (1 + hopper.consumers), "{head_dim}");
@@ -256,7 +261,7 @@ mod tests {
         let behind = [("WORK_OFFSET", 147_456, 96), ("ZEROS_OFFSET", 148_480, 8), ("BARRIERS_OFFSET", 149_504, 192)];
         assert_eq!(regions(&plan)[4..], behind);
         assert_eq!((plan.registers.output, plan.registers.scores), (64, 32 + 32), "S, or P beside the sums of half of P V");
-        let hopper = plan.hopper.expect("made of wgmma");
+        let hopper = plan.attention().hopper.clone().expect("made of wgmma");
         assert_eq!((hopper.producer_registers, hopper.consumer_registers, hopper.part_columns), (32, 160, 64));
         assert_eq!(hopper.widths, [64, 128]);
         let other = Plan::new(D128, Some(&TileOverride { turns: Some(Turns::Products), ..tile })).expect("fits");
@@ -273,7 +278,7 @@ mod tests {
             turns: Some(Turns::Products),
             ..TileOverride::default()
         };
-        Plan::new(Variant { head_dim, ..D128 }, Some(&tile))
+        Plan::new(Point { head_dim, ..D128 }, Some(&tile))
     }
 
     fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -288,13 +293,13 @@ mod tests {
         assert_eq!(regions(&plan)[4..6], [("VALUES_OFFSET", 172_032, 2 * 24_576), ("WORK_OFFSET", 221_184, 32)]);
         assert_eq!(regions(&plan)[6..], [("ZEROS_OFFSET", 222_208, 0), ("BARRIERS_OFFSET", 222_208, 128)]);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.total), (128, 48 + 12, 220));
-        let hopper = plan.hopper.expect("made of wgmma");
+        let hopper = plan.attention().hopper.clone().expect("made of wgmma");
         assert_eq!((hopper.part_columns, hopper.widths), (256, vec![96, 256]), "P V in one piece");
 
         let v_bytes = |plan: &Plan| regions(plan)[3].2;
         assert_eq!(v_bytes(&overlapped(224, 128, 128).expect("fits")), 128 * 224, "a second stage of V does not fit");
         assert_eq!(v_bytes(&overlapped(192, 128, 128).expect("fits")), 2 * 128 * 192, "a second stage of V fits");
-        let slots = |plan: Plan| plan.hopper.expect("made of wgmma").q_slots;
+        let slots = |plan: Plan| plan.attention().hopper.clone().expect("made of wgmma").q_slots;
         assert_eq!(slots(overlapped(192, 128, 128).expect("fits")), 2, "and leaves no place for the next Q");
         assert_eq!(slots(overlapped(128, 128, 128).expect("fits")), 4);
     }
@@ -311,7 +316,7 @@ mod tests {
     fn a_part_of_p_v_is_as_wide_as_registers_allow_and_divides_o_where_it_can() {
         let part = |m: u32, n: u32| {
             let tile = TileOverride { m: Some(m), n: Some(n), warps: Some(4 + m / 16), ..TileOverride::default() };
-            Plan::new(D128, Some(&tile)).expect("fits").hopper.expect("made of wgmma").part_columns
+            Plan::new(D128, Some(&tile)).expect("fits").attention().hopper.clone().expect("made of wgmma").part_columns
         };
         assert_eq!(part(128, 128), 128, "64 of O, 64 + 32 and 8 others");
         assert_eq!(part(192, 128), 64, "128 would make it 168");
@@ -333,8 +338,12 @@ mod tests {
             overlap: Some(false),
             ..TileOverride::default()
         };
-        let plan = Plan::new(Variant { head_dim: 200, ..D128 }, Some(&narrow)).expect("fits");
-        assert_eq!(plan.hopper.expect("made of wgmma").part_columns, 64, "112 is wider than S; the fourth from column 144 on");
+        let plan = Plan::new(Point { head_dim: 200, ..D128 }, Some(&narrow)).expect("fits");
+        assert_eq!(
+            plan.attention().hopper.clone().expect("made of wgmma").part_columns,
+            64,
+            "112 is wider than S; the fourth from column 144 on"
+        );
     }
 
     #[test]

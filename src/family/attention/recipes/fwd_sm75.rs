@@ -1,11 +1,11 @@
 //! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
 
 use super::{
-    Recipe, Region, RegisterEstimate, TensorCore,
+    Point, Recipe, Region, RegisterEstimate, TensorCore,
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
-use crate::grid::{Dtype, Target, Variant};
+use crate::grid::{Dtype, Target};
 
 /// The family of `templates/flash/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
@@ -29,11 +29,11 @@ const OTHER_REGISTERS: u32 = 64;
 
 impl Recipe for TuringForward {
     fn template(&self) -> &'static str {
-        "fwd_sm75.cu.tera"
+        "flash/fwd_sm75.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
-        let Variant { dtype, head_dim, .. } = variant;
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
+        let Point { dtype, head_dim, .. } = variant;
         if dtype != Dtype::Fp16 {
             let newer = if dtype == Dtype::Bf16 { Target::Sm80 } else { Target::Sm89 };
             return Err(format!("sm75's tensor cores have no {dtype}, which needs {newer} or newer; available: `fp16`"));
@@ -46,31 +46,35 @@ impl Recipe for TuringForward {
         DefaultTiles::find(SM75, variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         if tile.stages != 1 {
             return Some(format!("`stages` is {}; a tile that comes through registers has 1", tile.stages));
         }
         PortableForward.broken_rule(variant, tile)
     }
 
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         PortableForward.shared_memory(variant, tile)
     }
 
     /// Those of sm80, and the thread's share of K or V on its way.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let RegisterEstimate { output, scores, query, .. } = PortableForward.registers(variant, tile);
         let tile_bytes = tile.n * variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let staged = tile_bytes.div_ceil(tile.warps * 32 * 4);
         RegisterEstimate::sum(output, scores, query, staged + OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hmma
     }
 
     /// Every newer GPU has all of its instructions.
-    fn portable(&self, _variant: Variant, tile: Tile, _target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, _target: Target) -> Result<Tile, String> {
         Ok(tile)
     }
 }
@@ -78,34 +82,31 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        grid::{Kind, TileOverride},
-        plan::Plan,
-    };
+    use crate::{family::attention::Kind, grid::TileOverride, plan::Plan};
 
-    const D64: Variant = Variant { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm75 };
+    const D64: Point = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm75 };
 
-    fn error(variant: Variant, change: &TileOverride) -> String {
+    fn error(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("impossible").to_string()
     }
 
     #[test]
     fn every_head_dim_from_16_to_128_has_a_default_that_keeps_its_promise() {
         for head_dim in (16..=128).step_by(8) {
-            let plan = Plan::new(Variant { head_dim, ..D64 }, None).expect("a default fits");
-            assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
-            assert_eq!(plan.template, "fwd_sm75.cu.tera");
+            let plan = Plan::new(Point { head_dim, ..D64 }, None).expect("a default fits");
+            assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
+            assert_eq!(plan.template, "flash/fwd_sm75.cu.tera");
         }
     }
 
     #[test]
     fn what_turing_cannot_do_is_refused_with_the_gpu_that_can() {
         let none = TileOverride::default();
-        let wide = error(Variant { head_dim: 136, ..D64 }, &none);
+        let wide = error(Point { head_dim: 136, ..D64 }, &none);
         assert!(wide.contains("ends at head dim 128; head dim 136 needs sm80 or newer"), "{wide}");
-        let bf16 = error(Variant { dtype: Dtype::Bf16, ..D64 }, &none);
+        let bf16 = error(Point { dtype: Dtype::Bf16, ..D64 }, &none);
         assert!(bf16.contains("have no bf16, which needs sm80 or newer; available: `fp16`"), "{bf16}");
-        let fp8 = error(Variant { dtype: Dtype::Fp8, ..D64 }, &none);
+        let fp8 = error(Point { dtype: Dtype::Fp8, ..D64 }, &none);
         assert!(fp8.contains("have no fp8, which needs sm89 or newer"), "{fp8}");
     }
 
@@ -121,6 +122,6 @@ mod tests {
     #[test]
     fn it_runs_as_any_newer_gpu() {
         let plan = Plan::new(D64, None).expect("fits").to_run_as(Target::Sm90).expect("portable");
-        assert_eq!((plan.compiled_for(), plan.tile.n), (Target::Sm90, 64));
+        assert_eq!((plan.compiled_for(), plan.attention().tile.n), (Target::Sm90, 64));
     }
 }

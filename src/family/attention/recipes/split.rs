@@ -1,10 +1,10 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Limits, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target, Variant};
+use crate::grid::{CopyPath, Dtype, Target};
 
 /// The family of `templates/flash/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
@@ -45,10 +45,10 @@ const OTHER_REGISTERS: u32 = 52;
 
 impl Recipe for SplitForward {
     fn template(&self) -> &'static str {
-        "fwd_split_sm80.cu.tera"
+        "flash/fwd_split_sm80.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         check_target(variant.target)?;
         if variant.dtype == Dtype::Fp8 {
             return Err("split-KV kernels have no FP8 form yet; available: `fp16`, `bf16`".to_owned());
@@ -64,7 +64,11 @@ impl Recipe for SplitForward {
         DefaultTiles::find(if small { SMALL } else { LARGE }, variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
         if !matches!(warps, 1 | 2 | 4 | 8) {
             return Some(format!("`warps` is {warps}; it must be 1, 2, 4 or 8"));
@@ -99,7 +103,7 @@ impl Recipe for SplitForward {
 
     /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings start at
     /// a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let state = tile.warps * tile.m * 4;
         Region::lay_out(
@@ -116,7 +120,7 @@ impl Recipe for SplitForward {
 
     /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
     /// packed register as it goes, so P needs no term of its own.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
         let output = m_tiles * (variant.head_dim / 8) * 4;
         let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
@@ -124,11 +128,11 @@ impl Recipe for SplitForward {
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hmma
     }
 
-    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         check_target(target).map(|()| tile)
     }
 }
@@ -145,12 +149,12 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, TileOverride},
+        family::attention::Kind,
+        grid::TileOverride,
         plan::{Plan, PlanError},
     };
 
-    const D128: Variant =
-        Variant { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const D128: Point = Point { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
 
     fn reason(change: &TileOverride) -> String {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()
@@ -161,8 +165,12 @@ mod tests {
         for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
             let widest = if target >= Target::Sm100 { WIDEST_FOR_BLACKWELL } else { 256 };
             for head_dim in (16..=widest).step_by(8) {
-                let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("a default fits");
-                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim} {target}: {:?}", plan.occupancy);
+                let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("a default fits");
+                assert!(
+                    plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
+                    "{head_dim} {target}: {:?}",
+                    plan.occupancy
+                );
             }
         }
     }
@@ -191,10 +199,10 @@ mod tests {
     #[test]
     fn what_the_family_cannot_make_names_what_it_can() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
-        assert!(error(Variant { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
-        let wide = error(Variant { target: Target::Sm120, head_dim: 168, ..D128 });
+        assert!(error(Point { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
+        let wide = error(Point { target: Target::Sm120, head_dim: 168, ..D128 });
         assert!(wide.contains("ends at head dim 160"), "{wide}");
-        assert!(error(Variant { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
+        assert!(error(Point { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
     }
 
     #[test]

@@ -1,33 +1,13 @@
 //! Forward attention on FP8 with `mma.sync` m16n8k32: sm89, sm120 and sm121.
 
 use super::{
-    Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    ByteTransposition, Fp8Choices, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Fp8Mma, Target, Variant};
-use serde::Serialize;
+use crate::grid::{CopyPath, Fp8Mma, Target};
 
 /// The family of `templates/flash/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
-
-/// What only FP8 kernels have to decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Fp8Choices {
-    /// How V gets its keys side by side.
-    pub transposition: ByteTransposition,
-    /// P is held times two to this power, for E4M3's range.
-    pub p_exponent: u32,
-}
-
-/// How a tile of bytes is read transposed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ByteTransposition {
-    /// `ldmatrix` of bytes: the families of sm100 and sm120.
-    LdmatrixB8,
-    /// `ldmatrix` of pairs of bytes, then `prmt`: every GPU.
-    Prmt,
-}
 
 /// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
 ///
@@ -65,10 +45,10 @@ fn has_block_scale(target: Target) -> bool {
 
 impl Recipe for Fp8Forward {
     fn template(&self) -> &'static str {
-        "fwd_fp8.cu.tera"
+        "flash/fwd_fp8.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let target = variant.target;
         if !(has_block_scale(target) || target == Target::Sm89) {
             return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm90`, `sm120`, `sm121`"));
@@ -77,7 +57,11 @@ impl Recipe for Fp8Forward {
         Ok(Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? })
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy", "fp8_mma"]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
         // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the order of each 16 keys.
         if !matches!(warps, 4 | 8) {
@@ -112,7 +96,7 @@ impl Recipe for Fp8Forward {
     }
 
     /// Q, then K and V of the first stage, then those of the second; bytes. O goes to device memory from registers.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step());
         let first = [("Q", tile.m, Some("Q_OFFSET")), ("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
         let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
@@ -122,7 +106,7 @@ impl Recipe for Fp8Forward {
 
     /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns into P
     /// in place, four scores to a register as it goes.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         let output = m_tiles * variant.head_dim.div_ceil(16) * 8;
         let scores = m_tiles * (tile.n / 8) * 4;
@@ -130,7 +114,7 @@ impl Recipe for Fp8Forward {
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, tile: &Tile, compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, tile: &Tile, compiled_for: Target) -> TensorCore {
         match (compiled_for, tile.fp8_mma) {
             // No FP8 `mma.sync` in hardware: ptxas widens the operands to fp16.
             (Target::Sm90 | Target::Sm100, _) => TensorCore::Hmma,
@@ -143,7 +127,7 @@ impl Recipe for Fp8Forward {
         32
     }
 
-    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         if target < Target::Sm89 {
             return Err(format!("`{target}` has no FP8 conversion; run it as `sm89` or newer"));
         }
@@ -162,14 +146,15 @@ impl Recipe for Fp8Forward {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Dtype, Kind, TileOverride},
+        family::attention::Kind,
+        grid::{Dtype, TileOverride},
         plan::Plan,
     };
 
-    const D224: Variant = Variant { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
+    const D224: Point = Point { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
     const TARGETS: [Target; 3] = [Target::Sm89, Target::Sm120, Target::Sm121];
 
-    fn reason(variant: Variant, change: &TileOverride) -> String {
+    fn reason(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
@@ -177,9 +162,13 @@ mod tests {
     fn every_head_dim_has_a_default_that_leaves_two_blocks_on_a_multiprocessor() {
         for (target, causal) in itertools::iproduct!(TARGETS, [false, true]) {
             for head_dim in (16..=256).step_by(8) {
-                let plan = Plan::new(Variant { head_dim, causal, target, ..D224 }, None).expect("a default fits");
+                let plan = Plan::new(Point { head_dim, causal, target, ..D224 }, None).expect("a default fits");
                 assert!(plan.occupancy.blocks_per_sm >= 2, "{head_dim}: {:?}", plan.occupancy);
-                assert!(plan.occupancy.blocks_per_sm >= plan.tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
+                assert!(
+                    plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
+                    "{head_dim}: {:?}",
+                    plan.occupancy
+                );
             }
         }
     }
@@ -187,24 +176,27 @@ mod tests {
     #[test]
     fn the_numbers_of_the_flagship_are_exact() {
         let plan = Plan::new(D224, None).expect("fits");
-        assert_eq!((plan.head_dim_padded, plan.rows_per_warp, plan.shared_memory_bytes), (224, 16, 3 * 64 * 224));
+        assert_eq!(
+            (plan.attention().head_dim_padded, plan.attention().rows_per_warp, plan.shared_memory_bytes),
+            (224, 16, 3 * 64 * 224)
+        );
         let registers = plan.registers;
         assert_eq!((registers.output, registers.scores, registers.query), (112, 32, 28));
         let choices = Fp8Choices { transposition: ByteTransposition::LdmatrixB8, p_exponent: 8 };
-        assert_eq!((plan.fp8, plan.tensor_core), (Some(choices), TensorCore::QmmaSf));
+        assert_eq!((plan.attention().fp8, plan.tensor_core), (Some(choices), TensorCore::QmmaSf));
     }
 
     #[test]
     fn rows_are_padded_to_whole_steps_of_32_bytes() {
-        let plan = Plan::new(Variant { head_dim: 72, ..D224 }, None).expect("fits");
-        assert_eq!((plan.head_dim_padded, plan.registers.output), (96, 2 * 5 * 8));
+        let plan = Plan::new(Point { head_dim: 72, ..D224 }, None).expect("fits");
+        assert_eq!((plan.attention().head_dim_padded, plan.registers.output), (96, 2 * 5 * 8));
     }
 
     #[test]
     fn run_as_hopper_uses_what_hopper_has() {
         let plan = Plan::new(D224, None).expect("fits").to_run_as(Target::Sm90).expect("portable");
-        assert_eq!((plan.tile.fp8_mma, plan.tensor_core), (Fp8Mma::Fp32, TensorCore::Hmma));
-        assert_eq!(plan.fp8.expect("an FP8 kernel").transposition, ByteTransposition::Prmt);
+        assert_eq!((plan.attention().tile.fp8_mma, plan.tensor_core), (Fp8Mma::Fp32, TensorCore::Hmma));
+        assert_eq!(plan.attention().fp8.expect("an FP8 kernel").transposition, ByteTransposition::Prmt);
         let error = Plan::new(D224, None).expect("fits").to_run_as(Target::Sm80).expect_err("no E4M3 there").to_string();
         assert!(error.contains("run it as `sm89` or newer"), "{error}");
     }
@@ -216,7 +208,8 @@ mod tests {
             rescale_threshold: Some(rescale_threshold),
             ..TileOverride::default()
         };
-        let p_exponent = |change| Plan::new(D224, Some(&change)).expect("fits").fp8.expect("an FP8 kernel").p_exponent;
+        let p_exponent =
+            |change| Plan::new(D224, Some(&change)).expect("fits").attention().fp8.expect("an FP8 kernel").p_exponent;
         assert_eq!((p_exponent(change(Fp8Mma::Fp32, 8)), p_exponent(change(Fp8Mma::Fp16, 1))), (0, 1));
         assert!(reason(D224, &change(Fp8Mma::BlockScaled, 9)).contains("allows at most 8"));
         assert!(reason(D224, &change(Fp8Mma::Fp16, 3)).contains("allows at most 2"));
@@ -230,14 +223,14 @@ mod tests {
         assert!(reason(D224, &TileOverride { n: Some(48), ..none.clone() }).contains("multiple of 32"));
         assert!(reason(D224, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
         assert!(reason(D224, &TileOverride { copy: Some(CopyPath::Tma), ..none.clone() }).contains("\"cp_async\""));
-        let ada = Variant { target: Target::Sm89, ..D224 };
+        let ada = Point { target: Target::Sm89, ..D224 };
         let scaled = TileOverride { fp8_mma: Some(Fp8Mma::BlockScaled), ..none };
         assert!(reason(ada, &scaled).contains("`fp8_mma` is \"block_scaled\", which `sm89` lacks"));
     }
 
     #[test]
     fn where_there_is_no_fp8_the_error_says_where_there_is() {
-        let error = |target| Plan::new(Variant { target, ..D224 }, None).expect_err("unsupported").to_string();
+        let error = |target| Plan::new(Point { target, ..D224 }, None).expect_err("unsupported").to_string();
         assert!(error(Target::Sm80).contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"));
         assert!(error(Target::Sm100).contains("available: `sm89`, `sm90`, `sm120`, `sm121`"));
     }

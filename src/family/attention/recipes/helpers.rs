@@ -1,7 +1,7 @@
 //! The two helper kernels of split-KV, which have no head dim, dtype or mask: nothing about them is tuned.
 
-use super::{Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
-use crate::grid::{Target, Variant};
+use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
+use crate::grid::Target;
 
 /// The family of one helper.
 pub(super) struct Helper {
@@ -15,41 +15,45 @@ pub(super) struct Helper {
 
 /// Merges partial results: each of 128 threads hands over eight columns of fp32.
 pub(super) static COMBINE: Helper =
-    Helper { template: "fwd_combine.cu.tera", warps: 4, shared: ("sums of O", 128 * 8 * 4), registers: 78 };
+    Helper { template: "flash/fwd_combine.cu.tera", warps: 4, shared: ("sums of O", 128 * 8 * 4), registers: 78 };
 
 /// Chooses split counts: a flag a warp, for two rounds.
 pub(super) static PREPARE: Helper =
-    Helper { template: "prepare_scheduler.cu.tera", warps: 8, shared: ("flags", 2 * 8 * 4), registers: 40 };
+    Helper { template: "flash/prepare_scheduler.cu.tera", warps: 8, shared: ("flags", 2 * 8 * 4), registers: 40 };
 
 impl Recipe for Helper {
     fn template(&self) -> &'static str {
         self.template
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         check_target(variant.target)?;
         Ok(Tile { warps: self.warps, ..BASE })
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let fixed = Tile { warps: self.warps, ..BASE };
         (*tile != fixed).then(|| format!("`{}` has no tile to choose", variant.kind))
     }
 
-    fn shared_memory(&self, _variant: Variant, _tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, _variant: Point, _tile: &Tile) -> Vec<Region> {
         let (name, bytes) = self.shared;
         Region::lay_out([(name, bytes, None)].into_iter())
     }
 
-    fn registers(&self, _variant: Variant, _tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, _variant: Point, _tile: &Tile) -> RegisterEstimate {
         RegisterEstimate::sum(0, 0, 0, self.registers)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::None
     }
 
-    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         check_target(target).map(|()| tile)
     }
 }
@@ -57,16 +61,17 @@ impl Recipe for Helper {
 #[cfg(test)]
 mod tests {
     use crate::{
-        grid::{Dtype, Kind, Target, TileOverride, Variant},
+        family::attention::{Kind, Point},
+        grid::{Dtype, Target, TileOverride},
         plan::Plan,
     };
 
     #[test]
     fn helpers_have_a_plan_from_sm80_on_and_nothing_to_choose() {
         for kind in [Kind::FwdCombine, Kind::PrepareScheduler] {
-            let helper = Variant { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
-            assert!(Plan::new(helper, None).is_ok() && Plan::new(Variant { target: Target::Sm121, ..helper }, None).is_ok());
-            assert!(Plan::new(Variant { target: Target::Sm75, ..helper }, None).is_err());
+            let helper = Point { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+            assert!(Plan::new(helper, None).is_ok() && Plan::new(Point { target: Target::Sm121, ..helper }, None).is_ok());
+            assert!(Plan::new(Point { target: Target::Sm75, ..helper }, None).is_err());
             let change = TileOverride { m: Some(64), ..TileOverride::default() };
             let error = Plan::new(helper, Some(&change)).expect_err("no tile").to_string();
             assert!(error.contains("has no tile to choose"), "{error}");

@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
-use super::{Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
-use crate::grid::{CopyPath, Dtype, Target, Variant};
+use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
+use crate::grid::{CopyPath, Dtype, Target};
 
 /// The family of `templates/flash/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
@@ -18,10 +18,10 @@ const MBARRIER_BYTES: u32 = 8;
 
 impl Recipe for PortableForward {
     fn template(&self) -> &'static str {
-        "fwd_sm80.cu.tera"
+        "flash/fwd_sm80.cu.tera"
     }
 
-    fn default_tile(&self, variant: Variant) -> Result<Tile, String> {
+    fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let target = variant.target;
         if variant.dtype == Dtype::Fp8 {
             return Err(format!(
@@ -31,7 +31,11 @@ impl Recipe for PortableForward {
         DefaultTiles::find(portable_tiles(target), variant)
     }
 
-    fn broken_rule(&self, variant: Variant, tile: &Tile) -> Option<String> {
+    fn keys(&self) -> &'static [&'static str] {
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+    }
+
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
         let Tile { m, n, warps, stages, rescale_threshold, .. } = *tile;
         // A copy pass of all threads moves threads / 8 rows of 128 bytes, and must keep the swizzle's phase of 8 rows.
         if !matches!(warps, 2 | 4 | 8) {
@@ -66,7 +70,7 @@ impl Recipe for PortableForward {
     /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
     /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address and
     /// wants 1024; its mbarriers, one for each tile of K and V, come last.
-    fn shared_memory(&self, variant: Variant, tile: &Tile) -> Vec<Region> {
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
         let first = [("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
@@ -83,7 +87,7 @@ impl Recipe for PortableForward {
 
     /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
     /// packed register as it goes, so P needs no term of its own.
-    fn registers(&self, variant: Variant, tile: &Tile) -> RegisterEstimate {
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         let output = m_tiles * (variant.head_dim / 8) * 4;
         let scores = m_tiles * (tile.n / 8) * 4;
@@ -91,11 +95,11 @@ impl Recipe for PortableForward {
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
-    fn tensor_core(&self, _variant: Variant, _tile: &Tile, _compiled_for: Target) -> TensorCore {
+    fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
         TensorCore::Hmma
     }
 
-    fn portable(&self, _variant: Variant, tile: Tile, target: Target) -> Result<Tile, String> {
+    fn portable(&self, _variant: Point, tile: Tile, target: Target) -> Result<Tile, String> {
         if target < Target::Sm80 {
             return Err(format!("`{target}` has neither `cp.async` nor m16n8k16; run it as `sm80` or newer"));
         }
@@ -108,18 +112,19 @@ impl Recipe for PortableForward {
 mod tests {
     use super::*;
     use crate::{
-        grid::{Kind, TileOverride},
-        plan::{Limits, Occupancy, Panel, Plan, PlanError},
+        family::attention::{Kind, Panel},
+        grid::TileOverride,
+        plan::{Limits, Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;
 
-    const D128: Variant = Variant { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
 
     fn plan(head_dim: u32, change: &TileOverride) -> Result<Plan, PlanError> {
-        Plan::new(Variant { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
+        Plan::new(Point { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
     }
 
-    fn reason(variant: Variant, change: &TileOverride) -> String {
+    fn reason(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("the tile breaks a rule").to_string()
     }
 
@@ -137,7 +142,7 @@ mod tests {
     fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
         let smallest = Limits::of(Target::Sm89).shared_memory_per_block;
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
-            let plan = Plan::new(Variant { head_dim, causal, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { head_dim, causal, ..D128 }, None).expect("fits");
             assert!(plan.shared_memory_bytes <= smallest, "{head_dim}: {}", plan.shared_memory_bytes);
         }
     }
@@ -147,7 +152,7 @@ mod tests {
         for (target, head_dim) in
             [Target::Sm89, Target::Sm120, Target::Sm121].into_iter().cartesian_product((16..=192).step_by(8))
         {
-            let plan = Plan::new(Variant { head_dim, target, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("fits");
             assert!(plan.occupancy.blocks_per_sm >= 2, "{target} {head_dim}: {:?}", plan.occupancy);
         }
     }
@@ -171,14 +176,14 @@ mod tests {
     #[test]
     fn every_head_dim_from_16_to_256_has_a_default_on_every_target_from_sm80() {
         for (target, head_dim) in targets().cartesian_product((16..=256).step_by(8)) {
-            assert!(Plan::new(Variant { head_dim, target, ..D128 }, None).is_ok(), "{target} {head_dim}");
+            assert!(Plan::new(Point { head_dim, target, ..D128 }, None).is_ok(), "{target} {head_dim}");
         }
     }
 
     #[test]
     fn a_head_dim_outside_the_range_is_refused_with_the_range() {
         for head_dim in [0, 8, 20, 100, 264] {
-            let error = Plan::new(Variant { head_dim, ..D128 }, None).expect_err("impossible").to_string();
+            let error = Plan::new(Point { head_dim, ..D128 }, None).expect_err("impossible").to_string();
             assert!(
                 error.contains(&format!("impossible head dim `{head_dim}`: head dims are multiples of 8 from 16 to 256")),
                 "{error}"
@@ -189,15 +194,15 @@ mod tests {
     #[test]
     fn what_has_no_template_names_what_has() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
-        let fp8 = error(Variant { dtype: Dtype::Fp8, ..D128 });
+        let fp8 = error(Point { dtype: Dtype::Fp8, ..D128 });
         assert!(fp8.contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"), "{fp8}");
     }
 
     #[test]
     fn an_override_changes_what_it_names_and_nothing_else() {
-        let default = Plan::new(D128, None).expect("has a default").tile;
+        let default = Plan::new(D128, None).expect("has a default").attention().tile;
         let change = TileOverride { n: Some(32), stages: Some(2), ..TileOverride::default() };
-        assert_eq!(Plan::new(D128, Some(&change)).expect("fits").tile, Tile { n: 32, stages: 2, ..default });
+        assert_eq!(Plan::new(D128, Some(&change)).expect("fits").attention().tile, Tile { n: 32, stages: 2, ..default });
     }
 
     #[test]
@@ -217,7 +222,7 @@ mod tests {
             |rescale_threshold| TileOverride { rescale_threshold: Some(rescale_threshold), ..TileOverride::default() };
         assert!(Plan::new(D128, Some(&threshold(14))).is_ok());
         assert!(reason(D128, &threshold(15)).contains("fp16 allows at most 14"));
-        let bf16 = Variant { dtype: Dtype::Bf16, ..D128 };
+        let bf16 = Point { dtype: Dtype::Bf16, ..D128 };
         assert!(Plan::new(bf16, Some(&threshold(64))).is_ok());
         assert!(reason(bf16, &threshold(65)).contains("bf16 allows at most 64"));
     }
@@ -225,7 +230,7 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_128_are_exact() {
         let plan = plan(128, &fixed()).expect("fits");
-        assert_eq!((plan.threads, plan.rows_per_warp, plan.head_dim_padded), (128, 32, 128));
+        assert_eq!((plan.threads, plan.attention().rows_per_warp, plan.attention().head_dim_padded), (128, 32, 128));
         assert_eq!(map(&plan), [("Q (then O)", 0, 32_768), ("K", 32_768, 16_384), ("V", 49_152, 16_384)]);
         assert_eq!(plan.shared_memory_bytes, 65_536);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (128, 64, 0));
@@ -236,8 +241,8 @@ mod tests {
     #[test]
     fn the_numbers_of_head_dim_72_pad_shared_memory_to_80_but_not_the_output() {
         let plan = plan(72, &fixed()).expect("fits");
-        assert_eq!(plan.head_dim_padded, 80);
-        assert_eq!(plan.panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
+        assert_eq!(plan.attention().head_dim_padded, 80);
+        assert_eq!(plan.attention().panels, [Panel { first_column: 0, columns: 64 }, Panel { first_column: 64, columns: 16 }]);
         assert_eq!(map(&plan), [("Q (then O)", 0, 20_480), ("K", 20_480, 10_240), ("V", 30_720, 10_240)]);
         assert_eq!(plan.registers.output, 2 * 9 * 4, "O has 72 columns");
     }
@@ -256,7 +261,7 @@ mod tests {
 
     #[test]
     fn tiles_that_come_by_tma_start_at_multiples_of_1024_and_their_mbarriers_come_last() {
-        let variant = Variant { head_dim: 80, target: Target::Sm120, ..D128 };
+        let variant = Point { head_dim: 80, target: Target::Sm120, ..D128 };
         let change =
             TileOverride { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), min_blocks_per_sm: Some(1), ..fixed() };
         let plan = Plan::new(variant, Some(&change)).expect("fits");
@@ -273,16 +278,16 @@ mod tests {
     fn tma_is_refused_before_sm90_and_gives_way_to_cp_async_where_a_kernel_is_to_run_as_one() {
         let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
         assert!(reason(D128, &tma).contains("`copy` is \"tma\"; sm80 has no Tensor Memory Accelerator"));
-        let plan = Plan::new(Variant { target: Target::Sm120, ..D128 }, Some(&tma)).expect("sm120 has TMA");
-        assert_eq!(plan.to_run_as(Target::Sm90).expect("so has sm90").tile.copy, CopyPath::Tma);
-        assert_eq!(plan.to_run_as(Target::Sm80).expect("sm80 has not").tile.copy, CopyPath::CpAsync);
+        let plan = Plan::new(Point { target: Target::Sm120, ..D128 }, Some(&tma)).expect("sm120 has TMA");
+        assert_eq!(plan.to_run_as(Target::Sm90).expect("so has sm90").attention().tile.copy, CopyPath::Tma);
+        assert_eq!(plan.to_run_as(Target::Sm80).expect("sm80 has not").attention().tile.copy, CopyPath::CpAsync);
     }
 
     #[test]
     fn every_default_plan_fits_and_reaches_the_occupancy_it_promises() {
         for ((target, head_dim), causal) in targets().cartesian_product((16..=256).step_by(8)).cartesian_product([false, true]) {
-            let plan = Plan::new(Variant { head_dim, causal, target, ..D128 }, None).expect("a default fits");
-            let promised = plan.tile.min_blocks_per_sm;
+            let plan = Plan::new(Point { head_dim, causal, target, ..D128 }, None).expect("a default fits");
+            let promised = plan.attention().tile.min_blocks_per_sm;
             assert!(plan.occupancy.blocks_per_sm >= promised, "{target} {head_dim}: {:?}", plan.occupancy);
             assert!(plan.registers.total <= 255, "{target} {head_dim}");
         }

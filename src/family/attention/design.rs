@@ -1,0 +1,138 @@
+//! What plans of attention kernels hold besides what all plans hold.
+
+use super::Tile;
+use serde::Serialize;
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Tile sizes and pipeline choices.
+    pub tile: Tile,
+    /// Query rows each warp owns.
+    pub rows_per_warp: u32,
+    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q, K and V tiles in shared memory.
+    pub head_dim_padded: u32,
+    /// Column panels of every tile in shared memory.
+    pub panels: Vec<Panel>,
+    /// FP8 kernels only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Fp8Choices>,
+    /// What a backward kernel has besides.
+    pub backward: Option<Backward>,
+    /// What a kernel with `wgmma` has besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hopper: Option<Hopper>,
+}
+
+#[cfg(test)]
+impl crate::plan::Plan {
+    /// What the plan of an attention kernel holds besides.
+    pub(crate) fn attention(&self) -> &Design {
+        #[allow(irrefutable_let_patterns, reason = "there is one family")]
+        let crate::family::Design::Attention(design) = &self.design else { panic!("an attention kernel") };
+        design
+    }
+}
+
+/// A run of columns of a shared-memory tile, stored as a block of its own: rows of 128, 64 or 32 bytes, each with
+/// the swizzle that makes eight consecutive rows of one 16-byte column hit eight different bank groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Panel {
+    /// First column (elements).
+    pub first_column: u32,
+    /// Width in elements: 64, 32 or 16.
+    pub columns: u32,
+}
+
+/// What only FP8 kernels have to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Fp8Choices {
+    /// How V gets its keys side by side.
+    pub transposition: ByteTransposition,
+    /// P is held times two to this power, for E4M3's range.
+    pub p_exponent: u32,
+}
+
+/// How a tile of bytes is read transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByteTransposition {
+    /// `ldmatrix` of bytes: the families of sm100 and sm120.
+    LdmatrixB8,
+    /// `ldmatrix` of pairs of bytes, then `prmt`: every GPU.
+    Prmt,
+}
+
+/// What the backward kernel's template is told besides the tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Backward {
+    /// Keys of a pair of warps.
+    pub warp_keys: u32,
+    /// dQ of a step is shared out in 16x16 blocks to `dq_warps_m` x `dq_warps_d` warps: queries x columns.
+    pub dq_warps_m: u32,
+    /// Warps side by side along the head dim.
+    pub dq_warps_d: u32,
+    /// Bytes of Q, dO, shifts and deltas of one step.
+    pub stage_bytes: u32,
+    /// Whether Q Kᵀ is a loop over panels of 64 columns, instead of all unrolled.
+    pub by_panels: bool,
+    /// Tile of the deterministic dQ: queries a block, keys a step, warps.
+    pub dq_m: u32,
+    /// Keys a step.
+    pub dq_n: u32,
+    /// Warps of a block.
+    pub dq_warps: u32,
+}
+
+/// What a kernel with `wgmma` has besides its tile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hopper {
+    /// Warpgroups that multiply, of 64 query rows each; one more fetches.
+    pub consumers: u32,
+    /// Registers a thread of the fetching warpgroup keeps; where one warpgroup multiplies, nothing is handed over.
+    pub producer_registers: u32,
+    /// Registers a thread of the others has then.
+    pub consumer_registers: u32,
+    /// Places for the Q of one warpgroup: up to two for each, so that the next Q comes while this one is used.
+    pub q_slots: u32,
+    /// The widths N of the kernel's products, each once.
+    pub widths: Vec<u32>,
+    /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
+    pub part_columns: u32,
+    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its rows: K and V of each
+    /// by turns, where such tiles may be more than there are stages, instead of all K first, which lets it begin sooner.
+    pub passes_by_turns: bool,
+}
+
+/// Cuts a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, as `kgen/tile.cuh`
+/// does.
+pub(in crate::family::attention) fn panels(columns: u32) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    let mut first_column = 0;
+    for width in [64, 32, 16] {
+        while columns - first_column >= width {
+            panels.push(Panel { first_column, columns: width });
+            first_column += width;
+        }
+    }
+    panels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_cover_every_padded_head_dim_once_and_halve_at_most_twice() {
+        for columns in (16..=256).step_by(16) {
+            let panels = panels(columns);
+            let mut next = 0;
+            for panel in &panels {
+                assert_eq!(panel.first_column, next, "{columns}");
+                next += panel.columns;
+            }
+            assert_eq!(next, columns);
+            assert!(panels.iter().filter(|p| p.columns < 64).map(|p| p.columns).is_sorted_by(|a, b| a > b), "{columns}");
+        }
+    }
+}

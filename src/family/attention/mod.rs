@@ -1,0 +1,78 @@
+//! Flash Attention: forward, backward, split-KV and its helpers.
+
+mod design;
+mod point;
+mod recipes;
+
+pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Panel};
+pub use point::{Kind, Point};
+pub use recipes::Tile;
+
+use super::{Coordinates, Family, KindInfo};
+use crate::{
+    bench::{Bench, Layout, Size, Trial, Wanted, splits},
+    check::{self, Case, Level, Subject, Tiling},
+    grid::{Target, TileOverride},
+    plan::{Plan, PlanError},
+};
+
+/// The family.
+#[derive(Debug)]
+pub struct Attention;
+
+impl Family for Attention {
+    type Point = Point;
+    type Design = Design;
+
+    const TEMPLATES: &'static str = "flash";
+    const KINDS: &'static [KindInfo] = point::KINDS;
+
+    fn point(place: usize, at: &Coordinates) -> Point {
+        Point::at(place, at)
+    }
+
+    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        recipes::plan(point, change)
+    }
+
+    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
+        recipes::to_run_as(point, design.tile, target)
+    }
+
+    fn tiling(point: Point, design: &Design) -> Tiling {
+        let tile = &design.tile;
+        let warpgroups = design.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize);
+        let (row_groups, key_groups) = if point.kind == Kind::FwdShort { (1, warpgroups) } else { (warpgroups, 1) };
+        Tiling {
+            m: tile.m as usize,
+            n: tile.n as usize,
+            stages: tile.stages as usize,
+            row_groups,
+            key_groups,
+            cluster: tile.cluster as usize,
+            persistent: tile.persistent,
+        }
+    }
+
+    fn sizes(point: Point, wanted: &Wanted) -> Vec<Size> {
+        if !point.kind.has_shape() {
+            return Vec::new();
+        }
+        wanted.shapes(point.kind, point.head_dim).into_iter().map(Size::from).collect()
+    }
+
+    fn trial<'a>(variant: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        let Size::Attention(shape) = size else { return None };
+        let splits = if variant.kind == Kind::FwdSplit { splits(&shape, bench.multiprocessors) } else { 0 };
+        Some(Box::new(Layout { variant, shape, normals: bench.normals, seed: bench.seed, splits }))
+    }
+
+    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+        check::attention_cases(subject, level)
+    }
+}
+
+/// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
+pub fn needs_tma(point: Point) -> bool {
+    recipes::needs_tma(point)
+}

@@ -1,0 +1,32 @@
+//! How attention kernels are done: a recipe for each template, and which of them makes which kernel.
+
+mod bwd;
+mod fp8;
+mod fwd;
+mod fwd_sm75;
+mod fwd_tiles;
+mod helpers;
+mod hopper;
+mod hopper_fp8;
+mod hopper_short;
+mod recipe;
+mod registry;
+mod resolve;
+mod split;
+mod tile;
+
+pub(super) use resolve::{plan, to_run_as};
+pub use tile::Tile;
+
+use super::{
+    Kind, Point,
+    design::{Backward, ByteTransposition, Fp8Choices, Hopper},
+};
+use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
+use recipe::Recipe;
+use registry::recipe_of;
+
+/// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
+pub(super) fn needs_tma(point: Point) -> bool {
+    recipe_of(point).is_ok_and(Recipe::needs_tma)
+}

@@ -1,0 +1,59 @@
+//! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
+//! which tiles, and what those cost.
+
+use super::{Backward, Fp8Choices, Hopper, Point, Region, RegisterEstimate, TensorCore, Tile};
+use crate::grid::Target;
+
+/// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
+pub(super) trait Recipe: Sync {
+    /// Its template, a file below `templates/flash/`.
+    fn template(&self) -> &'static str;
+
+    /// The tile of a variant that `variants.toml` says nothing about; or why the family cannot make it and what to ask
+    /// for instead.
+    fn default_tile(&self, variant: Point) -> Result<Tile, String>;
+
+    /// The keys of `[[tile]]` that it reads; any other is refused.
+    fn keys(&self) -> &'static [&'static str];
+
+    /// The first rule of the kernel that `tile` breaks, in words.
+    fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String>;
+
+    /// Shared memory of a block, in order; where the last region ends is what a launch asks for.
+    fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region>;
+
+    /// Registers a thread needs.
+    fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate;
+
+    /// The tensor-core instructions that the machine code for `compiled_for` must hold, and no others.
+    fn tensor_core(&self, variant: Point, tile: &Tile, compiled_for: Target) -> TensorCore;
+
+    /// The K of the family's MMA in elements: rows of shared-memory tiles are rounded up to it.
+    fn head_dim_step(&self) -> u32 {
+        16
+    }
+
+    /// What FP8 kernels decide besides; `None` for others.
+    fn fp8(&self, _tile: &Tile, _compiled_for: Target) -> Option<Fp8Choices> {
+        None
+    }
+
+    /// The nearest tile that uses only instructions `target` has as well, for a variant made for another target; or why
+    /// there is none.
+    fn portable(&self, variant: Point, tile: Tile, target: Target) -> Result<Tile, String>;
+
+    /// Whether the kernel reads Q, K and V by TMA alone.
+    fn needs_tma(&self) -> bool {
+        false
+    }
+
+    /// What a kernel with `wgmma` has besides its tile.
+    fn hopper(&self, _variant: Point, _tile: &Tile) -> Option<Hopper> {
+        None
+    }
+
+    /// What a backward kernel has besides its tile.
+    fn backward(&self, _variant: Point, _tile: &Tile) -> Option<Backward> {
+        None
+    }
+}

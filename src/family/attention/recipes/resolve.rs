@@ -1,0 +1,78 @@
+//! From a recipe and a tile to a plan: every number, checked against the GPU that the kernel is compiled for.
+
+use super::{Point, Recipe, Tile, recipe_of};
+use crate::{
+    family::{
+        Design,
+        attention::design::{self, panels},
+    },
+    grid::{Target, TileOverride},
+    plan::{Limits, Plan, PlanError, Resources},
+};
+
+/// Plans `point` with its default tile, changed by `change`.
+pub(in crate::family::attention) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let recipe = recipe(point)?;
+    resolve(point, None, recipe, Tile::choose(point, recipe, change)?)
+}
+
+/// The kernel of a plan of `point` with `tile`, compiled for `target`.
+pub(in crate::family::attention) fn to_run_as(point: Point, tile: Tile, target: Target) -> Result<Plan, PlanError> {
+    let recipe = recipe(point)?;
+    let tile = recipe.portable(point, tile, target);
+    let tile = tile.map_err(|reason| PlanError::Unsupported { variant: point.name(), reason })?;
+    resolve(point, Some(target), recipe, tile)
+}
+
+fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
+    recipe_of(point).map_err(|reason| PlanError::Unsupported { variant: point.name(), reason })
+}
+
+fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile) -> Result<Plan, PlanError> {
+    let compiled_for = run_as.unwrap_or(point.target);
+    let limits = Limits::of(compiled_for);
+    let head_dim_padded = point.head_dim.next_multiple_of(recipe.head_dim_step());
+    let hopper = recipe.hopper(point, &tile);
+    let registers = recipe.registers(point, &tile);
+    let threads = tile.warps * 32;
+    let cap = limits.register_cap(threads, tile.min_blocks_per_sm);
+    let shrink = if tile.stages > 1 { "lower `n`, `m` or `stages`" } else { "lower `n` or `m`" };
+
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: recipe.shared_memory(point, &tile),
+        registers,
+        registers_available: hopper.as_ref().map_or(cap, |hopper| hopper.consumer_registers),
+        // A block with `wgmma` starts with all of a multiprocessor's, whatever its warpgroups do with them.
+        registers_launched_with: hopper.as_ref().map_or(registers.total, |_| cap),
+        to_save_shared_memory: shrink.to_owned(),
+        to_save_registers: fewer_registers(&tile),
+    };
+    let design = design::Design {
+        rows_per_warp: if hopper.is_some() { 16 } else { tile.m / tile.warps },
+        head_dim_padded,
+        panels: panels(head_dim_padded),
+        fp8: recipe.fp8(&tile, compiled_for),
+        backward: recipe.backward(point, &tile),
+        hopper,
+        tile,
+    };
+    let tensor_core = recipe.tensor_core(point, &tile, compiled_for);
+    Plan::resolve(point.into(), run_as, recipe.template(), Design::Attention(design), resources, tensor_core)
+}
+
+/// What to change where a tile takes too many registers.
+fn fewer_registers(tile: &Tile) -> String {
+    let mut levers = vec!["lower `n`"];
+    if tile.m / tile.warps > 16 {
+        levers.push("give each warp 16 rows (`m` = 16 x `warps`)");
+    }
+    if tile.q_in_registers {
+        levers.push("set `q_in_registers` to false");
+    }
+    if tile.min_blocks_per_sm > 1 {
+        levers.push("lower `min_blocks_per_sm`");
+    }
+    levers.join(" or ")
+}

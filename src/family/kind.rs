@@ -1,0 +1,170 @@
+//! What kernels compute, as one axis over all families.
+
+use super::TABLE;
+use crate::grid::{Dtype, Target, UnknownWord};
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr, sync::LazyLock};
+
+/// An axis of the grid that a kind may have besides its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Elements of one head's row.
+    HeadDim,
+    /// Element type of the inputs.
+    Dtype,
+    /// Full or causal.
+    Mask,
+}
+
+impl Axis {
+    /// Its key in `variants.toml`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::HeadDim => "head_dim",
+            Self::Dtype => "dtype",
+            Self::Mask => "mask",
+        }
+    }
+}
+
+/// A value for each axis that a kind has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coordinates {
+    /// Elements of one head's row.
+    pub head_dim: Option<u32>,
+    /// Element type of the inputs.
+    pub dtype: Option<Dtype>,
+    /// Causal mask; otherwise full attention.
+    pub causal: Option<bool>,
+    /// The architecture it is generated for.
+    pub target: Target,
+}
+
+/// What there is to know of a kind.
+#[derive(Debug)]
+pub struct KindInfo {
+    /// Its name, as files and JSON spell it.
+    pub name: &'static str,
+    /// Other words accepted on the command line and in `variants.toml`.
+    pub aliases: &'static [&'static str],
+    /// Its axes besides the target.
+    pub axes: &'static [Axis],
+    /// Its name in `kgen.h`.
+    pub constant: &'static str,
+    /// The structure of `kgen.h` that its launchers take.
+    pub params: &'static str,
+    /// Whether a function `<name>_workspace` comes with each launcher.
+    pub workspace: bool,
+}
+
+/// What a kernel computes: one of the kinds of one of the families, in the table's order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Kind {
+    row: u8,
+    place: u8,
+}
+
+impl Kind {
+    /// A family's kind, from the family's row in the table and the kind's place there.
+    pub(super) fn of(row: u8, place: usize) -> Self {
+        Self { row, place: place as u8 }
+    }
+
+    /// The family's row and the kind's place there.
+    pub(super) fn places(self) -> (u8, usize) {
+        (self.row, usize::from(self.place))
+    }
+
+    /// Every kind of every family, in the table's order.
+    pub fn all() -> &'static [Self] {
+        static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+            let rows = TABLE.iter().enumerate();
+            rows.flat_map(|(row, (kinds, _))| (0..kinds.len()).map(move |place| Kind::of(row as u8, place))).collect()
+        });
+        &ALL
+    }
+
+    /// What there is to know of it.
+    pub fn info(self) -> &'static KindInfo {
+        &TABLE[usize::from(self.row)].0[usize::from(self.place)]
+    }
+
+    /// The folder of its family's templates, below `templates/`.
+    pub fn templates(self) -> &'static str {
+        TABLE[usize::from(self.row)].1
+    }
+
+    /// The canonical name, as variant names, files and JSON spell it.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Other words accepted on the command line and in `variants.toml`.
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.info().aliases
+    }
+
+    /// Whether it has this axis.
+    pub fn has(self, axis: Axis) -> bool {
+        self.info().axes.contains(&axis)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<Kind> for String {
+    fn from(kind: Kind) -> Self {
+        kind.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Kind {
+    type Error = UnknownWord;
+
+    fn try_from(word: String) -> Result<Self, UnknownWord> {
+        word.parse()
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownWord;
+
+    /// Accepts the canonical name or an alias, in any case.
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        UnknownWord::read("kind", word, Self::all(), |kind| kind.name(), |kind| kind.aliases())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_word_leads_to_one_kind_only() {
+        let mut seen = HashSet::new();
+        for kind in Kind::all() {
+            for word in kind.aliases().iter().chain([&kind.name()]) {
+                assert!(seen.insert(*word), "`{word}` is claimed twice");
+                assert_eq!(word.parse(), Ok(*kind));
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_constant_of_its_own() {
+        let constants: HashSet<&str> = Kind::all().iter().map(|kind| kind.info().constant).collect();
+        assert_eq!(constants.len(), Kind::all().len());
+    }
+}
