@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The rooms that draw inputs, run kernels and judge what they leave.
-const JUDGES: [&str; 2] = ["src/check", "src/device"];
+const JUDGES: [&str; 3] = ["src/check", "src/device", "src/family"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=templates");

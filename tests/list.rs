@@ -56,7 +56,7 @@ fn the_slice_reaches_every_template_target_dtype_and_mask() {
     let grid = Grid::builtin();
     let point = |variant: &Variant| {
         let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("the grid holds what has a plan");
-        (plan.template, variant.target, variant.dtype, variant.causal)
+        (plan.template, variant.target(), variant.dtype(), variant.causal())
     };
     let slice: HashSet<_> = grid.members(grid.set("slice").expect("it is declared")).map(point).collect();
     let missing: HashSet<_> = grid.variants().iter().map(point).filter(|point| !slice.contains(point)).collect();

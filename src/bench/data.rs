@@ -60,7 +60,7 @@ mod tests {
 
     fn values(number: Number, bytes: &[u8]) -> Vec<f32> {
         let width = number.element().bytes();
-        let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u16::from(byte));
+        let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
         bytes.chunks_exact(width).map(|element| number.widen(bits(element))).collect()
     }
 

@@ -309,7 +309,10 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
         Some(number) => {
             // The bits of infinity: larger ones, without the sign, are NaNs.
             let infinity = number.round(f32::INFINITY);
-            bytes.chunks_exact(2).filter(|element| u16::from_le_bytes([element[0], element[1]]) & 0x7fff > infinity).count()
+            bytes
+                .chunks_exact(2)
+                .filter(|element| u32::from(u16::from_le_bytes([element[0], element[1]])) & 0x7fff > infinity)
+                .count()
         }
     };
     if nan == 0 { Ok(()) } else { Err(format!("`{}` holds {nan} NaNs: not written, or wrong", output.name)) }

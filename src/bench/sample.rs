@@ -139,7 +139,7 @@ pub fn softmax_scale(head_dim: u32) -> f32 {
 /// `count` elements of a tensor, from number `start` on.
 pub fn elements(bytes: &[u8], number: Number, start: usize, count: usize) -> Vec<f64> {
     let width = number.element().bytes();
-    let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u16::from(byte));
+    let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
     let wanted = bytes[start * width..].chunks_exact(width).take(count);
     wanted.map(|element| f64::from(number.widen(bits(element)))).collect()
 }

@@ -184,7 +184,7 @@ fn compare(
                 };
                 let start = problem.offset(&place, side, &plan, sequence, row, head);
                 for d in 0..head_dim {
-                    let got = f64::from(number.widen(images[i].1.bits(start + d as i64) as u16));
+                    let got = f64::from(number.widen(images[i].1.bits(start + d as i64)));
                     tally.see([sequence, head, row, d], got, expected[row * head_dim + d], unseen);
                 }
             }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_row_that_sees_no_key_and_a_key_that_no_row_sees_must_be_exactly_zero() {
-        let tiny = Number::Bf16.round(1e-30).into();
+        let tiny = Number::Bf16.round(1e-30);
         assert!(complaint(true, |all| output(all, "dq").put(0, tiny)).is_some(), "five queries, three keys");
         let Params::Bwd(BwdParams { strides, .. }) = case(true).draw(1).call.params else { unreachable!("a backward call") };
         for (tensor, name) in [(6, "dk"), (7, "dv")] {
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn an_error_beyond_the_tolerance_fails_and_says_where() {
         let said = complaint(false, |all| {
-            let wrong = Number::Bf16.widen(output(all, "dk").bits(5) as u16) + 0.5;
-            output(all, "dk").put(5, Number::Bf16.round(wrong).into());
+            let wrong = Number::Bf16.widen(output(all, "dk").bits(5)) + 0.5;
+            output(all, "dk").put(5, Number::Bf16.round(wrong));
         });
         assert!(said.expect("it fails").contains("dK: 1 of 144 elements are wrong; first [sequence 0, head 0, row 0, d 5]"));
     }

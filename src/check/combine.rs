@@ -152,7 +152,7 @@ fn judge(
             let masked = merged_lse == f64::NEG_INFINITY;
             let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
             for (d, expected) in merged.into_iter().enumerate() {
-                let got = number.widen(image_o.bits(start + d as i64) as u16);
+                let got = number.widen(image_o.bits(start + d as i64));
                 o.see([sequence, head, row, d], f64::from(got), expected, masked);
             }
             if let Some(image) = outputs.get("lse") {

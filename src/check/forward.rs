@@ -144,7 +144,7 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
                 let masked = expected.lse[row] == f64::NEG_INFINITY;
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
                 for d in 0..head_dim {
-                    let got = number.of_output().widen(image_o.bits(start + d as i64) as u16);
+                    let got = number.of_output().widen(image_o.bits(start + d as i64));
                     o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim + d], masked);
                 }
                 if let Some(image) = outputs.get("lse") {
@@ -182,7 +182,7 @@ mod tests {
                 let answer = reference.head(sequence, head);
                 let offset = problem.offset(&problem.place(3, Side::Query, 2, DIM), Side::Query, &plan, sequence, row, head);
                 for d in 0..DIM {
-                    o(&mut outputs).put(offset + d as i64, Number::Bf16.round(answer.o[row * DIM + d] as f32).into());
+                    o(&mut outputs).put(offset + d as i64, Number::Bf16.round(answer.o[row * DIM + d] as f32));
                 }
                 let offset = problem.offset(&problem.place_lse(), Side::Query, &plan, sequence, row, head);
                 lse(&mut outputs).put(offset, (answer.lse[row] as f32).to_bits());
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn nan_and_infinity_never_pass() {
         for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(complaint(false, |all| o(all).put(3, Number::Bf16.round(wrong).into())).is_some(), "O {wrong}");
+            assert!(complaint(false, |all| o(all).put(3, Number::Bf16.round(wrong))).is_some(), "O {wrong}");
             assert!(complaint(false, |all| lse(all).put(1, wrong.to_bits())).is_some(), "LSE {wrong}");
         }
     }
@@ -240,15 +240,15 @@ mod tests {
     #[test]
     fn a_fully_masked_row_must_be_exactly_zero_with_lse_minus_infinity() {
         // Sequence 0 has 5 queries and 3 keys: its first two rows see nothing.
-        assert!(complaint(true, |all| o(all).put(0, Number::Bf16.round(1e-30).into())).is_some());
+        assert!(complaint(true, |all| o(all).put(0, Number::Bf16.round(1e-30))).is_some());
         assert!(complaint(true, |all| lse(all).put(0, (-1e30_f32).to_bits())).is_some());
     }
 
     #[test]
     fn an_error_beyond_the_tolerance_fails_and_says_where() {
         let said = complaint(false, |all| {
-            let wrong = Number::Bf16.widen(o(all).bits(5) as u16) + 0.5;
-            o(all).put(5, Number::Bf16.round(wrong).into());
+            let wrong = Number::Bf16.widen(o(all).bits(5)) + 0.5;
+            o(all).put(5, Number::Bf16.round(wrong));
         });
         assert!(said.expect("it fails").contains("O: 1 of 224 elements are wrong; first [sequence 0, head 0, row 0, d 5]"));
     }

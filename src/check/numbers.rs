@@ -1,7 +1,7 @@
-//! 8- and 16-bit numbers: exact widening, correct rounding, and how large a rounding error is.
+//! Numbers of 8, 16 and 32 bits: exact widening, correct rounding, and how large a rounding error is.
 
 use crate::{
-    device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, Element},
+    device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, DTYPE_FP32, Element},
     grid::Dtype,
 };
 use half::{bf16, f16};
@@ -9,6 +9,8 @@ use half::{bf16, f16};
 /// The types of a kernel's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
+    /// IEEE binary32.
+    Fp32,
     /// IEEE binary16.
     Fp16,
     /// bfloat16.
@@ -18,9 +20,10 @@ pub enum Number {
 }
 
 impl Number {
-    /// The type of a variant's Q, K and V.
+    /// The type of a variant's inputs.
     pub fn of(dtype: Dtype) -> Self {
         match dtype {
+            Dtype::Fp32 => Self::Fp32,
             Dtype::Fp16 => Self::Fp16,
             Dtype::Bf16 => Self::Bf16,
             Dtype::Fp8 => Self::E4m3,
@@ -31,7 +34,7 @@ impl Number {
     #[must_use]
     pub fn of_output(self) -> Self {
         match self {
-            Self::Fp16 => Self::Fp16,
+            Self::Fp32 | Self::Fp16 => self,
             Self::Bf16 | Self::E4m3 => Self::Bf16,
         }
     }
@@ -39,6 +42,7 @@ impl Number {
     /// `KGEN_DTYPE_*`.
     pub fn code(self) -> i32 {
         match self {
+            Self::Fp32 => DTYPE_FP32,
             Self::Fp16 => DTYPE_FP16,
             Self::Bf16 => DTYPE_BF16,
             Self::E4m3 => DTYPE_FP8_E4M3,
@@ -48,25 +52,28 @@ impl Number {
     /// Its width in memory.
     pub fn element(self) -> Element {
         match self {
+            Self::Fp32 => Element::Bits32,
             Self::Fp16 | Self::Bf16 => Element::Bits16,
             Self::E4m3 => Element::Bits8,
         }
     }
 
     /// The bits of `value` rounded to nearest even; E4M3 saturates.
-    pub fn round(self, value: f32) -> u16 {
+    pub fn round(self, value: f32) -> u32 {
         match self {
-            Self::Fp16 => f16::from_f32(value).to_bits(),
-            Self::Bf16 => bf16::from_f32(value).to_bits(),
+            Self::Fp32 => value.to_bits(),
+            Self::Fp16 => f16::from_f32(value).to_bits().into(),
+            Self::Bf16 => bf16::from_f32(value).to_bits().into(),
             Self::E4m3 => round_to_e4m3(value).into(),
         }
     }
 
     /// The value of `bits`; exact.
-    pub fn widen(self, bits: u16) -> f32 {
+    pub fn widen(self, bits: u32) -> f32 {
         match self {
-            Self::Fp16 => f16::from_bits(bits).to_f32(),
-            Self::Bf16 => bf16::from_bits(bits).to_f32(),
+            Self::Fp32 => f32::from_bits(bits),
+            Self::Fp16 => f16::from_bits(bits as u16).to_f32(),
+            Self::Bf16 => bf16::from_bits(bits as u16).to_f32(),
             Self::E4m3 => widen_e4m3(bits as u8),
         }
     }
@@ -79,6 +86,7 @@ impl Number {
     /// Largest relative error of rounding to nearest: half the distance between 1 and the next number.
     pub fn unit_roundoff(self) -> f64 {
         match self {
+            Self::Fp32 => f64::from(f32::EPSILON) / 2.0,
             Self::Fp16 => f64::from(f16::EPSILON.to_f32()) / 2.0,
             Self::Bf16 => f64::from(bf16::EPSILON.to_f32()) / 2.0,
             Self::E4m3 => 1.0 / 16.0,
@@ -125,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_e4m3_comes_back_from_its_value_and_halfway_goes_to_even() {
-        for bits in 0..0x7e_u16 {
+        for bits in 0..0x7e_u32 {
             let (value, next) = (Number::E4m3.widen(bits), Number::E4m3.widen(bits + 1));
             assert_eq!((Number::E4m3.round(value), Number::E4m3.round(-value)), (bits, bits | 0x80));
             let halfway = f32::midpoint(value, next);

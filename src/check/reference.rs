@@ -187,7 +187,7 @@ fn attend_rows(
         }
         let o = &mut head.o[range];
         match number {
-            Number::Fp16 | Number::Bf16 => naive_output(&scores[..visible], v, dim, number, &mut naive_o),
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(&scores[..visible], v, dim, number, &mut naive_o),
             Number::E4m3 => naive_output_fp8(&naive_scores[..visible], v, dim, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(&mut scores[..visible]);

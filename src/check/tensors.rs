@@ -183,7 +183,7 @@ pub(super) fn image<'a>(
             let values = row(sequence, head, index);
             for d in 0..head_dim {
                 match values {
-                    Some(values) => image.put(offset + d as i64, number.round(values[d]).into()),
+                    Some(values) => image.put(offset + d as i64, number.round(values[d])),
                     None => _ = image.mark(offset + d as i64),
                 }
             }
@@ -373,11 +373,11 @@ mod tests {
         let Params::Fwd(FwdParams { strides: [q, k, ..], seqlen_q, seqlen_k, .. }) = call.params else {
             unreachable!("a forward call")
         };
-        let value = |offset| Number::Fp16.widen(call.inputs[0].1.bits(offset) as u16);
+        let value = |offset| Number::Fp16.widen(call.inputs[0].1.bits(offset));
         assert_eq!(value(q.head + 2 * q.row + 7), tensors.q.head(0, 1)[2 * 16 + 7]);
         assert_eq!(value(q.batch + 15), tensors.q.head(1, 0)[15]);
         let unused = call.inputs[1].1.bits(2 * k.row);
-        assert!(Number::Fp16.widen(unused as u16).is_nan(), "rows of K behind the used ones are poison");
+        assert!(Number::Fp16.widen(unused).is_nan(), "rows of K behind the used ones are poison");
         assert_eq!((seqlen_q, seqlen_k), (6, 7), "bounds count the unused rows");
         assert!(call.inputs.iter().chain(&call.outputs).all(|(_, image)| image.first_damage().is_none()));
     }

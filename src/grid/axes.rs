@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Element type of Q, K and V.
+/// Element type of a kernel's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dtype {
@@ -13,6 +13,8 @@ pub enum Dtype {
     Bf16,
     /// OCP FP8 E4M3 (no infinities, largest finite value 448).
     Fp8,
+    /// IEEE binary32.
+    Fp32,
 }
 
 /// A GPU architecture that kernels are generated for.
@@ -108,6 +110,7 @@ axis_words!(
         (Dtype::Fp16, "fp16", ["half", "float16", "f16"]),
         (Dtype::Bf16, "bf16", ["bfloat16"]),
         (Dtype::Fp8, "fp8", ["e4m3", "float8_e4m3fn", "fp8_e4m3"]),
+        (Dtype::Fp32, "fp32", ["float", "float32", "f32"]),
     ]
 );
 
@@ -129,6 +132,7 @@ impl Dtype {
     /// Bytes of one element.
     pub fn bytes(self) -> u32 {
         match self {
+            Self::Fp32 => 4,
             Self::Fp16 | Self::Bf16 => 2,
             Self::Fp8 => 1,
         }

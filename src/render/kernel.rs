@@ -126,6 +126,7 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
         Dtype::Fp16 => "KGEN_DTYPE_FP16",
         Dtype::Bf16 => "KGEN_DTYPE_BF16",
         Dtype::Fp8 => "KGEN_DTYPE_FP8_E4M3",
+        Dtype::Fp32 => "KGEN_DTYPE_FP32",
     }
 }
 

@@ -32,8 +32,8 @@ enum {
     KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory; another one may */
 };
 
-/* Element types of Q, K and V. */
-enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2 };
+/* Element types of inputs. */
+enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2, KGEN_DTYPE_FP32 = 3 };
 
 /* Kinds of kernel. */
 enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KGEN_KIND_PREPARE_SCHEDULER = 3, KGEN_KIND_BWD = 4, KGEN_KIND_FWD_SHORT = 5 };

@@ -262,7 +262,7 @@ fn compare(
                     sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
                 for d in 0..head_dim {
-                    let got = f64::from(number.of_output().widen(image_o.bits(start + d as i64) as u16));
+                    let got = f64::from(number.of_output().widen(image_o.bits(start + d as i64)));
                     let expected = match known {
                         _ if masked => 0.0,
                         Some(known) => known.o[row * head_dim + d],

@@ -1,9 +1,11 @@
 //! The structures and functions of `kgen.h`, as Rust sees them.
 
 mod bwd;
+mod fields;
 mod fwd;
 
 pub use bwd::BwdParams;
+pub use fields::{Field, Fields};
 pub use fwd::FwdParams;
 
 use std::ffi::{c_char, c_void};
@@ -23,6 +25,9 @@ pub const DTYPE_BF16: i32 = 1;
 /// `KGEN_DTYPE_FP8_E4M3`.
 pub const DTYPE_FP8_E4M3: i32 = 2;
 
+/// `KGEN_DTYPE_FP32`.
+pub const DTYPE_FP32: i32 = 3;
+
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strides {
@@ -34,13 +39,15 @@ pub struct Strides {
     pub head: i64,
 }
 
-/// What a launcher is told besides tensors; which of the two depends on the kind of kernel.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What a launcher is told besides tensors; which of these depends on the family of the kernel.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Params {
     /// `kgen_fwd_params`.
     Fwd(FwdParams),
     /// `kgen_bwd_params`.
     Bwd(BwdParams),
+    /// The structure of another family, field by field.
+    Fields(Fields),
 }
 
 /// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
@@ -50,6 +57,7 @@ type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
 pub(super) enum Structure {
     Fwd(fwd::Structure),
     Bwd(bwd::Structure),
+    Fields(fields::Structure),
 }
 
 impl Params {
@@ -58,6 +66,7 @@ impl Params {
         match self {
             Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes)),
             Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes)),
+            Self::Fields(fields) => Structure::Fields(fields.structure(address, workspace_bytes)),
         }
     }
 }
@@ -68,6 +77,7 @@ impl Structure {
         match self {
             Self::Fwd(structure) => std::ptr::from_ref(structure).cast(),
             Self::Bwd(structure) => std::ptr::from_ref(structure).cast(),
+            Self::Fields(structure) => structure.as_ptr(),
         }
     }
 }
@@ -115,6 +125,7 @@ mod tests {
             ("KGEN_DTYPE_FP16", DTYPE_FP16 as usize),
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
+            ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
         ] {
             facts.push((name.to_owned(), value));
         }

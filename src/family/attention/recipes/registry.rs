@@ -20,6 +20,9 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
     if kind.has_shape() {
         check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
     }
+    if dtype == Dtype::Fp32 {
+        return Err("attention kernels multiply on tensor cores: dtypes `fp16`, `bf16` and, forward, `fp8`".to_owned());
+    }
     match kind {
         Kind::Fwd if dtype == Dtype::Fp8 && target == Target::Sm90 => Ok(&HopperFp8Forward),
         Kind::Fwd if dtype == Dtype::Fp8 && target >= Target::Sm89 => Ok(&Fp8Forward),

@@ -1,0 +1,107 @@
+//! A structure of `kgen.h` that a family writes down field by field, laid out as C lays it out.
+
+use super::Address;
+use std::ffi::c_void;
+
+/// One field, in the order of the structure in C.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Field {
+    /// A pointer to element (0, 0, 0) of the tensor of that name; NULL where the call has none.
+    Tensor(&'static str),
+    /// The same, so many bytes further on.
+    TensorAt(&'static str, isize),
+    /// `size_t`: the bytes of the workspace.
+    WorkspaceBytes,
+    /// `uint64_t`.
+    U64(u64),
+    /// `int64_t`.
+    I64(i64),
+    /// `int32_t`.
+    I32(i32),
+}
+
+/// The fields after `struct_size` and `flags`, which every structure begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fields {
+    /// `KGEN_FLAG_*`.
+    pub flags: u32,
+    /// In the order of the structure in C.
+    pub fields: Vec<Field>,
+}
+
+/// The structure, aligned as its widest fields are.
+#[derive(Debug)]
+pub(in crate::device) struct Structure(Vec<u64>);
+
+impl Field {
+    /// Bytes, which are also what it is aligned to.
+    fn bytes(self) -> usize {
+        if matches!(self, Self::I32(_)) { 4 } else { 8 }
+    }
+
+    fn value(self, address: Address<'_>, workspace_bytes: usize) -> u64 {
+        match self {
+            Self::Tensor(name) => address(name).addr() as u64,
+            Self::TensorAt(name, bytes) => address(name).addr().wrapping_add_signed(bytes) as u64,
+            Self::WorkspaceBytes => workspace_bytes as u64,
+            Self::U64(value) => value,
+            Self::I64(value) => value.cast_unsigned(),
+            Self::I32(value) => u64::from(value.cast_unsigned()),
+        }
+    }
+}
+
+impl Fields {
+    /// Offset of each field, and the size of the structure.
+    pub fn layout(&self) -> (Vec<usize>, usize) {
+        let mut end: usize = 8;
+        let place = |field: &Field| {
+            let offset = end.next_multiple_of(field.bytes());
+            end = offset + field.bytes();
+            offset
+        };
+        let offsets = self.fields.iter().map(place).collect();
+        (offsets, end.next_multiple_of(8))
+    }
+
+    /// The structure to pass.
+    pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
+        let (offsets, size) = self.layout();
+        let mut words = vec![0; size / 8];
+        let mut put = |offset: usize, value: u64| words[offset / 8] |= value << (offset % 8 * 8);
+        put(0, size as u64);
+        put(4, self.flags.into());
+        for (field, offset) in self.fields.iter().zip(offsets) {
+            put(offset, field.value(address, workspace_bytes));
+        }
+        Structure(words)
+    }
+}
+
+impl Structure {
+    pub(super) fn as_ptr(&self) -> *const c_void {
+        self.0.as_ptr().cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr;
+
+    #[test]
+    fn fields_lie_where_c_puts_them() {
+        let fields = vec![Field::Tensor("a"), Field::I32(-1), Field::U64(7), Field::I32(3), Field::I32(4)];
+        let fields = Fields { flags: 5, fields };
+        assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
+        let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
+        assert_eq!(structure.0, [40 | 5 << 32, 0x100, 0xffff_ffff, 7, 3 | 4 << 32]);
+    }
+
+    #[test]
+    fn a_pointer_into_a_tensor_and_the_size_of_the_workspace_are_passed() {
+        let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes] };
+        let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 99);
+        assert_eq!(structure.0[1..], [0xf0, 99]);
+    }
+}
