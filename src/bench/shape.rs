@@ -1,5 +1,6 @@
 //! The sizes that variants are timed at: what a user lists, and what follows from the head dim where nothing is listed.
 
+use super::{Matrix, Size};
 use crate::family::attention::Kind;
 use itertools::iproduct;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,10 @@ pub struct Wanted {
     pub seqlen_q: Vec<u32>,
     /// Keys of a sequence.
     pub seqlen_k: Vec<u32>,
+    /// Rows of a matrix.
+    pub rows: Vec<u64>,
+    /// Elements of its rows, or of a vector.
+    pub columns: Vec<u64>,
 }
 
 impl Wanted {
@@ -80,6 +85,20 @@ impl Wanted {
             }
         }
         shapes
+    }
+
+    /// Every combination of rows and columns; where none are asked for, `usual`.
+    pub fn matrices(&self, usual: &[Matrix]) -> Vec<Size> {
+        if self.rows.is_empty() && self.columns.is_empty() {
+            return usual.iter().copied().map(Size::from).collect();
+        }
+        let or_one = |list: &[u64]| if list.is_empty() { vec![1] } else { list.to_vec() };
+        iproduct!(or_one(&self.rows), or_one(&self.columns)).map(|(rows, columns)| Matrix { rows, columns }.into()).collect()
+    }
+
+    /// Lengths of vectors: where none are asked for, 2²⁰, 2²⁴ and 2²⁸ elements.
+    pub fn vectors(&self) -> Vec<Size> {
+        self.matrices(&[20, 24, 28].map(|power| Matrix { rows: 1, columns: 1 << power }))
     }
 
     /// Pairs of query and key lengths.

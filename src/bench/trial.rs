@@ -35,6 +35,14 @@ pub struct Output {
     pub may_differ: bool,
 }
 
+/// Sets of tensors of so many bytes that together are ten times an L2: launches that take turns with them find none of their own there.
+pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
+    (10 * l2_bytes as usize).div_ceil(set_bytes.max(1)).clamp(1, MOST_COPIES)
+}
+
+/// Most sets of tensors.
+const MOST_COPIES: usize = 512;
+
 /// One kernel at one size.
 pub trait Trial {
     /// How much there is to do.

@@ -8,6 +8,7 @@ use super::{
     workplace::link,
 };
 use crate::{
+    family::TABLE,
     files::{library_flaw, write_atomic},
     plan::shell_words,
     toolchain::process::Ending,
@@ -16,7 +17,10 @@ use std::{fs, path::Path};
 
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
 /// runtime of a program that loads the library (`PyTorch` brings its own).
-const EXPORTS: &str = "{ global: flash_*; kgen_*; local: *; };\n";
+fn exports() -> String {
+    let launchers: String = TABLE.iter().map(|family| format!("{}*; ", family.prefix)).collect();
+    format!("{{ global: {launchers}kgen_*; local: *; }};\n")
+}
 
 /// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No device code
 /// is left to link, and nvcc's empty device link would write the path of its own folder into the library.
@@ -56,7 +60,7 @@ impl Builder<'_> {
 
     fn link_key(&self, artifacts: &[Artifact]) -> String {
         let mut hasher = KeyHasher::new(self.nvcc, self.host);
-        hasher.field("exports", EXPORTS);
+        hasher.field("exports", exports());
         for flag in LINK_FLAGS {
             hasher.field("flag", flag);
         }
@@ -71,7 +75,7 @@ impl Builder<'_> {
         self.observer.note(&format!("linking {} objects into `libkgen.so`", artifacts.len()));
         let scratch = self.cache.scratch()?;
         let inside = |name: &str| scratch.path().join(name);
-        fs::write(inside("exports.map"), EXPORTS).map_err(BuildError::cache("write", inside("exports.map")))?;
+        fs::write(inside("exports.map"), exports()).map_err(BuildError::cache("write", inside("exports.map")))?;
         // Through links, so that all have short names that hold in every folder and that a shell does not obey.
         link(&self.options.out_dir.join("obj"), &inside("obj"))?;
         link(&self.nvcc.library_dir, &inside("cudart"))?;

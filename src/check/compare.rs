@@ -68,12 +68,41 @@ pub struct Tally {
     /// The first wrong element and the worst one: index, got, expected.
     first: Option<([usize; 4], f64, f64)>,
     worst: Option<([usize; 4], f64, f64)>,
+    /// What the index counts.
+    index: Index,
+}
+
+/// What the numbers of an element's index are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Index {
+    /// Sequence, head, row and, but for LSE, column.
+    Attention,
+    /// The last one alone.
+    Element,
 }
 
 impl Tally {
     /// Nothing seen yet of the tensor of that name.
     pub fn new(output: &'static str, tolerance: f64) -> Self {
-        Self { distance: Distance { output, error: 0.0, tolerance }, seen: 0, wrong: 0, nan: 0, first: None, worst: None }
+        Self {
+            distance: Distance { output, error: 0.0, tolerance },
+            seen: 0,
+            wrong: 0,
+            nan: 0,
+            first: None,
+            worst: None,
+            index: Index::Attention,
+        }
+    }
+
+    /// The same of a contiguous tensor.
+    pub fn of_elements(output: &'static str, tolerance: f64) -> Self {
+        Self { index: Index::Element, ..Self::new(output, tolerance) }
+    }
+
+    /// Takes element `index` of a contiguous tensor into account.
+    pub fn see_element(&mut self, index: usize, got: f64, expected: f64) {
+        self.see([0, 0, 0, index], got, expected, false);
     }
 
     /// Takes an element into account. A `masked` row must match exactly; otherwise a difference that is not a number,
@@ -103,8 +132,12 @@ impl Tally {
     fn complaint(&self) -> Option<String> {
         let first = self.first?;
         let at = |([b, h, row, d], got, expected): ([usize; 4], f64, f64)| {
-            let element = if self.distance.output == "LSE" { String::new() } else { format!(", d {d}") };
-            format!("[sequence {b}, head {h}, row {row}{element}] is {got:.6}, expected {expected:.6}")
+            let place = match self.index {
+                Index::Element => format!("element {d}"),
+                Index::Attention if self.distance.output == "LSE" => format!("sequence {b}, head {h}, row {row}"),
+                Index::Attention => format!("sequence {b}, head {h}, row {row}, d {d}"),
+            };
+            format!("[{place}] is {got:.6}, expected {expected:.6}")
         };
         let Distance { output, error, tolerance } = self.distance;
         let nan = match self.nan {

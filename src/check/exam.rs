@@ -2,7 +2,7 @@
 
 use super::{Level, Tiling, compare::Comparison};
 use crate::{
-    device::{Call, DeviceKind, Outputs},
+    device::{Call, DeviceKind, ERROR_UNSUPPORTED, Outputs},
     grid::Variant,
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,11 @@ pub trait Case: Debug {
     /// What the launcher must say of tensors that lie in a way that the kernel cannot read, starting nothing.
     fn refusal(&self) -> Option<String> {
         None
+    }
+
+    /// The code that it says so with.
+    fn refusal_code(&self) -> i32 {
+        ERROR_UNSUPPORTED
     }
 
     /// The same inputs in tensors that lie otherwise, for which the kernel must give the same bits.

@@ -25,19 +25,22 @@ mod split;
 mod tensors;
 mod tiling;
 mod tolerance;
+mod vector;
 mod verdict;
 mod verdict_cache;
 mod worker;
 
 use crate::family::attention::{self, Kind};
 
-pub use exam::{Case, Subject, selected_cases};
+pub use compare::{Comparison, Tally};
+pub use exam::{Case, Drawn, Subject, selected_cases};
 pub use level::Level;
 pub use numbers::Number;
 pub use run::{CheckOptions, CheckRequest, Kernel, Observer, default_time_limit, run};
 pub(crate) use split::merge as merge_splits;
 pub(crate) use tensors::fill_normal;
 pub use tiling::Tiling;
+pub use vector::Vector;
 pub use verdict::{Status, Verdict, Worst};
 pub use worker::serve as serve_worker;
 

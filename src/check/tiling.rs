@@ -22,6 +22,13 @@ pub struct Tiling {
     pub persistent: bool,
 }
 
+impl Default for Tiling {
+    /// One piece of work of one element.
+    fn default() -> Self {
+        Self { m: 1, n: 1, stages: 1, row_groups: 1, cluster: 1, persistent: false }
+    }
+}
+
 impl Tiling {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {

@@ -11,7 +11,7 @@ use super::{
     verdict::{Status, Verdict, Worst},
 };
 use crate::{
-    device::{Call, Device, DeviceError, DeviceKind, ERROR_UNSUPPORTED, Emulator, Gpu, Image, Order, Outputs, Schedule},
+    device::{Call, Device, DeviceError, DeviceKind, Emulator, Gpu, Image, Order, Outputs, Schedule},
     grid::Target,
     isolate,
 };
@@ -186,7 +186,7 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     let blame = |schedule: Schedule, message| Some(Failure { status: Status::Fail, order: schedule.order, message });
     if let Some(words) = case.refusal() {
         outcome.failure = match device.run(&call, shuffled) {
-            Err(DeviceError::Launcher { code: ERROR_UNSUPPORTED, message, .. }) if message.contains(&words) => None,
+            Err(DeviceError::Launcher { code, message, .. }) if code == case.refusal_code() && message.contains(&words) => None,
             Err(error) => blame(shuffled, format!("the launcher must say `{words}`, but {error}")),
             Ok(_) => blame(shuffled, "the launcher took tensors that it must refuse".to_owned()),
         };

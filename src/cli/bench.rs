@@ -96,6 +96,14 @@ struct ShapeArgs {
     /// Keys of a sequence [default: as many as queries].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size(), conflicts_with = "seqlen")]
     seqlen_k: Vec<u32>,
+
+    /// Rows of a matrix, for families other than attention [default: each family's own sizes].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = matrix_side())]
+    rows: Vec<u64>,
+
+    /// Elements of a row, or of a vector.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = matrix_side())]
+    columns: Vec<u64>,
 }
 
 /// How long, how often, and of what.
@@ -132,10 +140,15 @@ fn size() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1 << 24)
 }
 
+/// Reads a side of a matrix: a vector may have more elements than 32 bits count.
+fn matrix_side() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=1 << 36)
+}
+
 impl ShapeArgs {
     fn wanted(self) -> Wanted {
-        let Self { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k } = self;
-        Wanted { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k }
+        let Self { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, rows, columns } = self;
+        Wanted { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, rows, columns }
     }
 }
 

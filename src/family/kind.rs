@@ -80,19 +80,14 @@ impl Kind {
     pub fn all() -> &'static [Self] {
         static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
             let rows = TABLE.iter().enumerate();
-            rows.flat_map(|(row, (kinds, _))| (0..kinds.len()).map(move |place| Kind::of(row as u8, place))).collect()
+            rows.flat_map(|(row, family)| (0..family.kinds.len()).map(move |place| Kind::of(row as u8, place))).collect()
         });
         &ALL
     }
 
     /// What there is to know of it.
     pub fn info(self) -> &'static KindInfo {
-        &TABLE[usize::from(self.row)].0[usize::from(self.place)]
-    }
-
-    /// The folder of its family's templates, below `templates/`.
-    pub fn templates(self) -> &'static str {
-        TABLE[usize::from(self.row)].1
+        &TABLE[usize::from(self.row)].kinds[usize::from(self.place)]
     }
 
     /// The canonical name, as variant names, files and JSON spell it.

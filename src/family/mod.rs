@@ -6,6 +6,7 @@
 
 pub mod attention;
 mod kind;
+pub mod vector_add;
 
 pub use kind::{Axis, Coordinates, Kind, KindInfo};
 
@@ -41,6 +42,9 @@ pub trait Family {
     /// Its folder below `templates/`.
     const TEMPLATES: &'static str;
 
+    /// What the names of its kernels begin with.
+    const PREFIX: &'static str;
+
     /// What its kernels compute; their order is that of lists.
     const KINDS: &'static [KindInfo];
 
@@ -70,6 +74,17 @@ pub trait Family {
 
     /// What proves a kernel right, in order.
     fn cases(subject: &Subject<Self::Point>, level: Level) -> Vec<Box<dyn Case>>;
+}
+
+/// A family, as the shared rooms see it.
+#[derive(Debug)]
+pub struct Entry {
+    /// What its kernels compute.
+    pub kinds: &'static [KindInfo],
+    /// Its folder below `templates/`.
+    pub templates: &'static str,
+    /// What the names of its kernels begin with.
+    pub prefix: &'static str,
 }
 
 /// Writes down the families once: the type of a variant, of a plan's design, and which family answers for them.
@@ -102,9 +117,12 @@ macro_rules! families {
             }
         })+
 
-        /// The kinds of every family, and the folders of their templates.
-        const TABLE: &[(&[KindInfo], &str)] =
-            &[$((<$module::$name as Family>::KINDS, <$module::$name as Family>::TEMPLATES)),+];
+        /// Every family, as the shared rooms see it.
+        pub const TABLE: &[Entry] = &[$(Entry {
+            kinds: <$module::$name as Family>::KINDS,
+            templates: <$module::$name as Family>::TEMPLATES,
+            prefix: <$module::$name as Family>::PREFIX,
+        }),+];
 
         /// Places of the families in `TABLE`.
         #[derive(Clone, Copy)]
@@ -190,7 +208,6 @@ macro_rules! families {
             pub fn to_run_as(&self, target: Target) -> Result<Self, PlanError> {
                 match (self.variant, &self.design) {
                     $((Variant::$name(point), Design::$name(design)) => $module::$name::to_run_as(point, design, target),)+
-                    #[allow(unreachable_patterns, reason = "there is one family")]
                     _ => unreachable!("a plan's design is of its variant's family"),
                 }
             }
@@ -224,12 +241,13 @@ macro_rules! families {
 families! {
     /// Flash Attention: forward, backward, split-KV and its helpers.
     Attention: attention,
+    /// Sum of two vectors.
+    VectorAdd: vector_add,
 }
 
 impl Variant {
     /// The attention kernel that it is, if it is one.
     pub fn attention(&self) -> Option<attention::Point> {
-        #[allow(clippy::unnecessary_wraps, irrefutable_let_patterns, reason = "there is one family")]
         if let Self::Attention(point) = self { Some(*point) } else { None }
     }
 

@@ -1,7 +1,7 @@
 //! Is a folder what the templates give?
 
 use super::{OutputFile, RenderError, manifest};
-use crate::files;
+use crate::{family::TABLE, files};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, io, path::Path};
@@ -98,9 +98,9 @@ fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderErro
 /// Files at the top of the folder that are named as kernels are.
 fn kernels(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.starts_with("flash_") && Path::new(name).extension().is_some_and(|ext| ext == "cu"))
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| {
+        TABLE.iter().any(|family| name.starts_with(family.prefix)) && Path::new(name).extension().is_some_and(|ext| ext == "cu")
+    })
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ impl Renderer {
         Ok(Source { plan: plan.clone(), name, text, hash })
     }
 
+    /// Whether there is such a template.
+    pub(super) fn has(&self, template: &str) -> bool {
+        self.tera.get_template_names().any(|name| name == template)
+    }
+
     /// Renders one template, path below `templates/`, and tidies the white space Tera's blocks leave behind.
     pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
         context.insert("kgen_version", env!("CARGO_PKG_VERSION"));

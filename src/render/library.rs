@@ -6,7 +6,7 @@ use super::{
     manifest,
 };
 use crate::{
-    family::{Design, Variant, attention},
+    family::{Design, TABLE, Variant, attention},
     grid::Target,
     plan::{self, Plan},
 };
@@ -18,15 +18,14 @@ use tera::Context;
 /// The dispatcher's template, below `templates/`.
 pub(super) const DISPATCHER_TEMPLATE: &str = "bindings/kgen_dispatch.cpp.tera";
 
+/// The part of a family, in its own folder of templates.
+const DISPATCHER_PART: &str = "dispatch.cpp.tera";
+
 /// Files of the folder that are the same whatever it holds: path in the folder, path below `templates/`.
 const COPIED: &[(&str, &str)] = &[("examples/attention.c", "bindings/examples/attention.c")];
 
 /// Files of the folder that depend on what it holds.
-const RENDERED: &[(&str, &str)] = &[
-    ("kgen_dispatch.cpp", DISPATCHER_TEMPLATE),
-    ("CMakeLists.txt", "bindings/CMakeLists.txt.tera"),
-    ("README.md", "bindings/README.md.tera"),
-];
+const RENDERED: &[(&str, &str)] = &[("CMakeLists.txt", "bindings/CMakeLists.txt.tera"), ("README.md", "bindings/README.md.tera")];
 
 /// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, `CMake` file, example, README and
 /// `manifest.json`, sorted by path except that the manifest, which names the others, comes last.
@@ -46,6 +45,7 @@ pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Resul
     for (path, template) in RENDERED {
         files.push(OutputFile { path: (*path).to_owned(), text: renderer.render(template, context.clone())? });
     }
+    files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.dispatcher_with(&context)? });
     for (path, template) in COPIED {
         let text = templates.get(template).ok_or_else(|| RenderError::Template {
             template: (*template).to_owned(),
@@ -70,7 +70,20 @@ impl Renderer {
     /// # Errors
     /// As [`tree`].
     pub fn dispatcher(&self, plans: &[Plan]) -> Result<String, RenderError> {
-        self.render(DISPATCHER_TEMPLATE, context(&by_name(plans)?))
+        self.dispatcher_with(&context(&by_name(plans)?))
+    }
+
+    /// The dispatcher of attention, and after it the part of each other family.
+    fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
+        let mut text = self.render(DISPATCHER_TEMPLATE, context.clone())?;
+        for family in TABLE {
+            let template = format!("{}/{DISPATCHER_PART}", family.templates);
+            if self.has(&template) {
+                text.push('\n');
+                text.push_str(&self.render(&template, context.clone())?);
+            }
+        }
+        Ok(text)
     }
 }
 
@@ -93,7 +106,9 @@ fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 struct Row {
     name: String,
     kind_constant: &'static str,
-    /// Whether its launcher takes `kgen_bwd_params`.
+    /// The structure that its launcher takes, and whether it is one of the two of attention.
+    params: &'static str,
+    forward: bool,
     backward: bool,
     head_dim: u32,
     dtype_constant: &'static str,
@@ -133,6 +148,8 @@ fn row(plan: &Plan) -> Row {
     Row {
         name: variant.name(),
         kind_constant: kind.constant,
+        params: kind.params,
+        forward: kind.params == "kgen_fwd_params",
         backward: kind.params == "kgen_bwd_params",
         head_dim: at.head_dim.unwrap_or(0),
         dtype_constant: dtype_constant(at.dtype),

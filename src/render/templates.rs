@@ -1,11 +1,15 @@
 //! The text kgen renders from: embedded in the binary, or a folder of someone who edits it.
 
 use super::RenderError;
-use crate::files;
+use crate::{family::TABLE, files};
 use include_dir::{Dir, include_dir};
+use itertools::Itertools;
 use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
+
+/// The line of `kgen.h` where families add their part.
+const FAMILIES_MARK: &str = "/* @families */\n";
 
 /// Every template, header and emulator file, by its path below `templates/` with `/` between parts.
 #[derive(Clone, Debug)]
@@ -18,7 +22,7 @@ impl Templates {
     pub fn embedded() -> Self {
         let mut files = BTreeMap::new();
         collect_embedded(&EMBEDDED, &mut files);
-        Self { files }
+        Self { files }.with_families()
     }
 
     /// Those of `folder`, laid out as kgen's own `templates/`. Hidden files and editors' backups (`name~`) are left out.
@@ -36,7 +40,16 @@ impl Templates {
         }
         let mut files = BTreeMap::new();
         collect_folder(folder, "", &mut files)?;
-        Ok(Self { files })
+        Ok(Self { files }.with_families())
+    }
+
+    /// Puts what each family adds to the C interface into `kgen.h`, in the table's order.
+    fn with_families(mut self) -> Self {
+        let parts: String = TABLE.iter().filter_map(|family| self.get(&format!("{}/abi.h", family.templates))).join("\n");
+        if let Some(header) = self.files.get_mut("include/kgen.h") {
+            *header = header.replace(FAMILIES_MARK, &parts).into();
+        }
+        self
     }
 
     /// The device vocabulary and `kgen.h`: paths below `templates/include/` and texts, sorted by path.

@@ -179,6 +179,10 @@ typedef struct kgen_bwd_params {
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
 typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t stream);
 
+/* Other families of kernels. */
+
+/* @families */
+
 /* One row of the table of what a library holds. */
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
@@ -188,8 +192,8 @@ typedef struct kgen_variant {
     int32_t causal;
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
-    kgen_fwd_launcher launch;      /* NULL where kind is KGEN_KIND_BWD */
-    kgen_bwd_launcher launch_bwd;  /* NULL elsewhere */
+    kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */
+    kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; a kernel of another family is launched by its name */
 } kgen_variant;
 
 /* Picks the best variant for the current device and the request, and launches it. */

@@ -28,7 +28,6 @@ pub struct Design {
 impl crate::plan::Plan {
     /// What the plan of an attention kernel holds besides.
     pub(crate) fn attention(&self) -> &Design {
-        #[allow(irrefutable_let_patterns, reason = "there is one family")]
         let crate::family::Design::Attention(design) = &self.design else { panic!("an attention kernel") };
         design
     }

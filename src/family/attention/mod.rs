@@ -25,6 +25,7 @@ impl Family for Attention {
     type Design = Design;
 
     const TEMPLATES: &'static str = "flash";
+    const PREFIX: &'static str = "flash_";
     const KINDS: &'static [KindInfo] = point::KINDS;
 
     fn point(place: usize, at: &Coordinates) -> Point {

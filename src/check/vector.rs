@@ -1,0 +1,74 @@
+//! A contiguous tensor of a case: its values, and where they lie in memory.
+
+use super::{Number, fill_normal};
+use crate::device::Image;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+/// Contiguous elements that begin so many elements after an aligned place.
+#[derive(Debug, Clone)]
+pub struct Vector {
+    number: Number,
+    offset: usize,
+    count: usize,
+    /// Empty where nothing is there yet.
+    values: Vec<f32>,
+}
+
+impl Vector {
+    /// These values, each of which `number` holds exactly.
+    pub fn of(number: Number, values: Vec<f32>, offset: usize) -> Self {
+        Self { number, offset, count: values.len(), values }
+    }
+
+    /// Standard normal numbers, rounded to `number`.
+    pub fn normal(number: Number, count: usize, offset: usize, seed: u64) -> Self {
+        let mut values = vec![0.0; count];
+        fill_normal(&mut values, &mut ChaCha8Rng::seed_from_u64(seed));
+        values.iter_mut().for_each(|value| *value = number.through(*value));
+        Self { number, offset, count, values }
+    }
+
+    /// Room for a kernel to write to.
+    pub fn unwritten(number: Number, count: usize, offset: usize) -> Self {
+        Self { number, offset, count, values: Vec::new() }
+    }
+
+    /// Its values.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The tensor in memory.
+    pub fn image(&self) -> Image {
+        let mut image = Image::poisoned(self.number.element(), self.offset + self.count, self.offset);
+        for index in 0..self.count {
+            match self.values.get(index) {
+                Some(value) => image.put(index as i64, self.number.round(*value)),
+                None => {
+                    image.mark(index as i64);
+                }
+            }
+        }
+        image
+    }
+
+    /// Element `index` of what a kernel has left in `image`, the memory of this tensor.
+    pub fn value(&self, image: &Image, index: usize) -> f64 {
+        f64::from(self.number.widen(image.bits(index as i64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_and_an_element_that_was_not_written_is_no_number() {
+        let vector = Vector::of(Number::Bf16, vec![1.0, -2.5], 3);
+        let image = vector.image();
+        assert_eq!((vector.value(&image, 0), vector.value(&image, 1)), (1.0, -2.5));
+        let blank = Vector::unwritten(Number::Fp32, 2, 1);
+        assert!(blank.value(&blank.image(), 1).is_nan());
+    }
+}

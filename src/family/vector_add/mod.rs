@@ -1,0 +1,58 @@
+//! Sum of two vectors: the smallest family, and the pattern of a new one.
+
+mod exam;
+mod plan;
+mod point;
+mod trial;
+
+pub use plan::{Design, Tile};
+pub use point::Point;
+
+use super::{Coordinates, Family, KindInfo};
+use crate::{
+    bench::{Bench, Size, Trial, Wanted},
+    check::{Case, Level, Subject, Tiling},
+    grid::{Target, TileOverride},
+    plan::{Plan, PlanError},
+};
+
+/// The family.
+#[derive(Debug)]
+pub struct VectorAdd;
+
+impl Family for VectorAdd {
+    type Point = Point;
+    type Design = Design;
+
+    const TEMPLATES: &'static str = "vector_add";
+    const PREFIX: &'static str = "vector_add_";
+    const KINDS: &'static [KindInfo] = point::KINDS;
+
+    fn point(_place: usize, at: &Coordinates) -> Point {
+        Point::at(at)
+    }
+
+    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        plan::plan(point, change)
+    }
+
+    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
+        plan::resolve(point, Some(target), design.tile)
+    }
+
+    fn tiling(design: &Design) -> Tiling {
+        Tiling { n: design.elements as usize, ..Tiling::default() }
+    }
+
+    fn sizes(_point: Point, wanted: &Wanted) -> Vec<Size> {
+        wanted.vectors()
+    }
+
+    fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        trial::trial(point, size, bench)
+    }
+
+    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+        exam::cases(subject, level)
+    }
+}

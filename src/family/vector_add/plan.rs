@@ -1,0 +1,131 @@
+//! How a sum of vectors is done: every thread has enough loads in flight to hide the latency of memory.
+
+use super::Point;
+use crate::{
+    family::{self, Point as _},
+    grid::{Dtype, Target, TileOverride},
+    plan::{Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore},
+};
+use serde::Serialize;
+use std::fmt;
+
+/// Bytes of a piece: what one instruction moves.
+const PIECE_BYTES: u32 = 16;
+
+/// The tile keys that the kernel reads.
+const KEYS: &[&str] = &["warps", "stages", "min_blocks_per_sm"];
+
+/// Sizes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// Warps of a block.
+    pub warps: u32,
+    /// 16-byte pieces of each vector that a thread has in flight: the key `stages`.
+    pub pieces: u32,
+    /// Second argument of `__launch_bounds__`.
+    pub min_blocks_per_sm: u32,
+}
+
+/// Two vectors of 4 pieces each are 128 bytes per thread in flight, and 2048 threads a multiprocessor 256 KB: several times what
+/// Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
+const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
+
+/// Registers of a thread beyond the pieces: three 64-bit pointers, two counts, the index.
+const OTHER_REGISTERS: u32 = 24;
+
+impl fmt::Display for Tile {
+    /// As a cell of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pieces, {} warps", self.pieces, self.warps)
+    }
+}
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Sizes of a block.
+    pub tile: Tile,
+    /// Elements that a block adds.
+    pub elements: u32,
+}
+
+/// Plans `point` with the default tile, changed by `change`.
+pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
+    if point.dtype == Dtype::Fp8 {
+        let reason = "vectors are added in `fp32`, `fp16` or `bf16`".to_owned();
+        return Err(PlanError::Unsupported { variant: point.name(), reason });
+    }
+    let mut tile = DEFAULT;
+    if let Some(change) = change {
+        if let Some(reason) = change.refusal(KEYS) {
+            return Err(bad(reason));
+        }
+        tile = Tile {
+            warps: change.warps.unwrap_or(tile.warps),
+            pieces: change.stages.unwrap_or(tile.pieces),
+            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+        };
+    }
+    match broken_rule(&tile) {
+        Some(reason) => Err(bad(reason)),
+        None => resolve(point, None, tile),
+    }
+}
+
+fn broken_rule(tile: &Tile) -> Option<String> {
+    let Tile { warps, pieces, min_blocks_per_sm } = *tile;
+    if !(1..=32).contains(&warps) {
+        return Some(format!("`warps` is {warps}; it must be 1 to 32"));
+    }
+    if !(1..=16).contains(&pieces) {
+        return Some(format!("`stages` is {pieces}; it must be 1 to 16"));
+    }
+    (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
+}
+
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let threads = tile.warps * 32;
+    let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: Vec::new(),
+        registers,
+        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_launched_with: registers.total,
+        to_save_shared_memory: String::new(),
+        to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
+    };
+    let design = Design { tile, elements: threads * tile.pieces * PIECE_BYTES / point.dtype.bytes() };
+    let (template, design) = ("vector_add/vector_add.cu.tera", family::Design::VectorAdd(design));
+    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: Point = Point { kind: super::super::point::Kind::VectorAdd, dtype: Dtype::Bf16, target: Target::Sm90 };
+
+    #[test]
+    fn a_block_adds_its_threads_pieces() {
+        let plan = Plan::new(POINT, None).expect("it fits");
+        assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 4 * 8));
+        assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
+    }
+
+    #[test]
+    fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
+        let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
+        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
+    }
+
+    #[test]
+    fn fp8_is_refused() {
+        let point = Point { dtype: Dtype::Fp8, ..POINT };
+        assert!(Plan::new(point, None).expect_err("no such sum").to_string().contains("`fp32`, `fp16` or `bf16`"));
+    }
+}
