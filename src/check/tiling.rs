@@ -1,6 +1,6 @@
 //! What cases need to know of a kernel's plan: lengths chosen by it reach every stage, tile border and warpgroup.
 
-use crate::{grid::Kind, plan::Plan};
+use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// How a kernel cuts its work.
@@ -25,7 +25,7 @@ pub struct Tiling {
 impl Default for Tiling {
     /// One piece of work of one element.
     fn default() -> Self {
-        Self { m: 1, n: 1, stages: 1, row_groups: 1, cluster: 1, persistent: false }
+        Self { m: 1, n: 1, stages: 1, row_groups: 1, key_groups: 1, cluster: 1, persistent: false }
     }
 }
 

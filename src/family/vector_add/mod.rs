@@ -40,7 +40,7 @@ impl Family for VectorAdd {
         plan::resolve(point, Some(target), design.tile)
     }
 
-    fn tiling(design: &Design) -> Tiling {
+    fn tiling(_point: Point, design: &Design) -> Tiling {
         Tiling { n: design.elements as usize, ..Tiling::default() }
     }
 
