@@ -18,8 +18,8 @@ use std::{fs, path::Path};
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
 /// runtime of a program that loads the library (`PyTorch` brings its own).
 fn exports() -> String {
-    let launchers: String = TABLE.iter().map(|family| format!("{}*; ", family.prefix)).collect();
-    format!("{{ global: {launchers}kgen_*; local: *; }};\n")
+    let launchers: Vec<&str> = TABLE.iter().map(|family| family.prefix).collect();
+    format!("{{ global: {}*; kgen_*; local: *; }};\n", launchers.join("*; "))
 }
 
 /// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No device code

@@ -278,7 +278,9 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::Positive => {
             source.fill_normal(into);
             if at.tensor == Tensor::V {
-                into.iter_mut().for_each(|value| *value = 1.0 + value.abs() % 1.0);
+                for value in into.iter_mut() {
+                    *value = 1.0 + value.abs() % 1.0;
+                }
             }
         }
         Inputs::Large if at.tensor == Tensor::V => source.fill_normal(into),

@@ -25,7 +25,9 @@ impl Vector {
     pub fn normal(number: Number, count: usize, offset: usize, seed: u64) -> Self {
         let mut values = vec![0.0; count];
         fill_normal(&mut values, &mut ChaCha8Rng::seed_from_u64(seed));
-        values.iter_mut().for_each(|value| *value = number.through(*value));
+        for value in &mut values {
+            *value = number.through(*value);
+        }
         Self { number, offset, count, values }
     }
 

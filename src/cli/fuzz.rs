@@ -141,12 +141,12 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
             ));
             select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.into(), ..Selection::default() })
         }
-        Calls::Drawn { .. } => attention(selection.resolve(grid)?),
+        Calls::Drawn { .. } => attention(&selection.resolve(grid)?),
         Calls::Given(cases) => {
             let candidates = if selection.is_empty() {
                 select(grid, &Selection { head_dims: cases.iter().map(|case| case.head_dim).collect(), ..Selection::default() })?
             } else {
-                attention(selection.resolve(grid)?)?
+                attention(&selection.resolve(grid)?)?
             };
             let answers = |variant: &Point| cases.iter().any(|case| may_answer(*variant, case));
             let chosen: Vec<Point> = candidates.into_iter().filter(answers).collect();
@@ -157,11 +157,11 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
 }
 
 fn select(grid: &Grid, selection: &Selection) -> Result<Vec<Point>, CliError> {
-    attention(grid.select(selection).map_err(|error| CliError::Usage(error.to_string()))?)
+    attention(&grid.select(selection).map_err(|error| CliError::Usage(error.to_string()))?)
 }
 
 /// Those of `variants` that calls are drawn for.
-fn attention(variants: Vec<Variant>) -> Result<Vec<Point>, CliError> {
+fn attention(variants: &[Variant]) -> Result<Vec<Point>, CliError> {
     let points: Vec<Point> = variants.iter().filter_map(Variant::attention).collect();
     if points.is_empty() {
         let others = "calls are drawn for attention kernels alone; select some, for example with `--kind fwd`";

@@ -137,7 +137,7 @@ impl FromStr for Kind {
 
     /// Accepts the canonical name or an alias, in any case.
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        UnknownWord::read("kind", word, Self::all(), |kind| kind.name(), |kind| kind.aliases())
+        UnknownWord::read("kind", word, Self::all(), Self::name, Self::aliases)
     }
 }
 

@@ -97,7 +97,7 @@ macro_rules! axis_words {
 
             /// Accepts the canonical name or an alias, in any case.
             fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                UnknownWord::read($axis, word, Self::ALL, |value| value.name(), |value| value.aliases())
+                UnknownWord::read($axis, word, Self::ALL, Self::name, Self::aliases)
             }
         }
     };

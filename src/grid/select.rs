@@ -87,7 +87,7 @@ impl Grid {
             candidates.iter().filter(|variant| stages.iter().all(|stage| (stage.keeps)(variant))).copied().collect()
         };
         let mut selected = kept(&points);
-        let covered: BTreeSet<u32> = selected.iter().filter_map(|variant| variant.head_dim()).collect();
+        let covered: BTreeSet<u32> = selected.iter().filter_map(Variant::head_dim).collect();
         selected.extend(kept(&off_grid).into_iter().filter(|variant| variant.head_dim().is_none_or(|d| !covered.contains(&d))));
         if selected.is_empty() {
             let made = |variant: &&Variant| self.exclusion(**variant).is_none();

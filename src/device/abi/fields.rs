@@ -95,7 +95,7 @@ mod tests {
         let fields = Fields { flags: 5, fields };
         assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
-        assert_eq!(structure.0, [40 | 5 << 32, 0x100, 0xffff_ffff, 7, 3 | 4 << 32]);
+        assert_eq!(structure.0, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
 
 impl AddCase {
     fn fields(&self) -> Params {
-        let bytes = self.number.element().bytes() as isize;
+        let bytes = self.number.element().bytes().cast_signed();
         let out = self.shared.map_or(Field::Tensor("out"), |elements| Field::TensorAt("a", elements * bytes));
         let count = Field::U64(self.count as u64);
         let fields = vec![Field::Tensor("a"), Field::Tensor("b"), out, count, Field::I32(self.number.code()), Field::I32(0)];
