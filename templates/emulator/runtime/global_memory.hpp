@@ -139,7 +139,9 @@ class tensor_table {
 static tensor_table tensors;
 
 void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, device_access::read, {word::load_global, at})) {
+    const use used = {word::load_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, bytes, device_access::read, used)) {
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
@@ -147,11 +149,15 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
 }
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, device_access::write, {word::store_global, at})) memcpy(pointer, value, bytes);
+    const use used = {word::store_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, bytes, device_access::write, used)) memcpy(pointer, value, bytes);
 }
 
 void add_global(float* pointer, float value, source at) {
-    if (tensors.allows(pointer, sizeof value, device_access::add, {word::add_global, at})) *pointer += value;
+    const use used = {word::add_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, sizeof value, device_access::add, used)) *pointer += value;
 }
 
 }  // namespace kgen::emulator

@@ -37,7 +37,8 @@ int device_shared_memory() { return static_cast<int>(shared_memory_limit(setting
 
 constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // that every device with clusters takes
 
-const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*), const void* call) {
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, launch_options options, void (*enter)(const void*), const void* call) {
+    const uint32_t cluster = options.cluster;
     const std::lock_guard<std::mutex> turn(settings.one_launch);
     self.violations.clear();
     if (shared_bytes > shared_memory_limit(settings.capability)) return "invalid argument (cudaErrorInvalidValue)";
@@ -47,6 +48,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     if (!self.stacks.reserve(threads * cluster)) return "out of memory (cudaErrorMemoryAllocation)";
     reserve_blocks(cluster);
     self.violations.name_blocks(cluster == 1 ? nullptr : &self.block);
+    self.early = options.early;
     self.enter = enter;
     self.call = call;
     self.random = {settings.seed};
