@@ -594,5 +594,13 @@ faults! {
     wgmma_nobody_waits_for_k_that_is_only_passed_on: "wgmma: nobody waits for K that is only passed on",
     wgmma_one_word_too_many_of_a_row_of_o_is_put_down: "wgmma: one word too many of a row of O is put down",
     wgmma_nobody_sets_the_place_of_the_first_tile: "wgmma: nobody sets the place of the first tile",
+    wgmma_a_turn_that_nobody_takes: "wgmma: a turn that nobody takes",
+    fp8_wgmma_a_turn_that_nobody_takes: "FP8 wgmma: a turn that nobody takes",
+    wgmma_nobody_waits_for_the_kernels_before: "wgmma: nobody waits for the kernels before",
+    wgmma_only_the_fetching_warpgroup_waits_for_the_kernels_before: "wgmma: only the fetching warpgroup waits for the kernels before",
+    wgmma_o_is_not_cleared: "wgmma: O is not cleared",
+    fp8_wgmma_o_is_not_cleared: "FP8 wgmma: O is not cleared",
+    split_o_is_not_cleared: "split: O is not cleared",
+    short_nobody_waits_for_the_kernels_before: "short: nobody waits for the kernels before",
     two_blocks_write_the_same_rows: "two blocks write the same rows",
 }

@@ -28,7 +28,7 @@ const RUNTIME_OPTIMISATION: &str = "-O2";
 pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: a variable that nobody has set holds a
-/// pattern, large and negative as a number; of GCC an array of more than 80 bytes does so by a call of memset, which the emulator makes
+/// pattern, large and negative as a number; of GCC an array of more than 64 bytes does so by a call of memset, which the emulator makes
 /// NaN of (`kgen/emulator.h`); and an index beyond an array's bounds traps. (GCC's tuning decides below which size stores take the place of
 /// the call: for K8 it is the least of all.)
 const STRICT: [&str; 3] = [

@@ -15,6 +15,7 @@
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/ldmatrix_b8.cuh"
@@ -347,6 +348,7 @@ void named_barriers() {
                }
            }, 128),
            "pairs of warps have barriers of their own, again and again");
+    expect(is_faulted("barrier", [](int) { if (warp_index() == 0) barrier_arrive(3, 64); }, 64), "who comes to a barrier must meet others there before the block ends");
     expect(is_faulted("barrier", [](int) { barrier_wait(16, 32); }), "there are 15 of them");
     expect(is_faulted("barrier", [](int) { barrier_wait(1, 48); }), "they count whole warps");
 }
@@ -415,6 +417,7 @@ int main() {
     named_barriers();
     device_memory();
     blocks();
+    earlier_kernels();
     fp8();
     partial_results();
     launches();
