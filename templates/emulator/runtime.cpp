@@ -58,6 +58,8 @@
 #include "runtime/wgmma.hpp"
 #include "runtime/cluster.hpp"
 #include "runtime/cluster_words.hpp"
+#include "runtime/atomics.hpp"
+#include "runtime/turns.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

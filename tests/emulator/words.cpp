@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kgen.h"
+#include "kgen/atomics.cuh"
 #include "kgen/bytes.cuh"
 #include "kgen/cluster.cuh"
 #include "kgen/cp_async.cuh"
@@ -406,6 +407,7 @@ void launches() {
 }  // namespace
 
 #include "words_blocks.hpp"
+#include "words_atomics.hpp"
 
 int main() {
     numbers();
@@ -418,6 +420,7 @@ int main() {
     device_memory();
     blocks();
     earlier_kernels();
+    atomics();
     fp8();
     partial_results();
     launches();

@@ -183,6 +183,19 @@ void await_earlier_kernels();
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 void add_global(float* pointer, float value, source at);
+void load_written(const void* pointer, void* value, uint32_t bytes, source at);
+
+// What one strong access does, and what else it orders.
+enum class atomic_word : uint8_t { add, add_float, max, bit_or, exchange, cas, reduce_add, reduce_max, reduce_or, load_acquire, store_release, load_relaxed, store_relaxed };
+struct atomic_access {
+    atomic_word which;
+    uint32_t bytes;
+    bool acquires, releases;
+    uint64_t value, expected;
+};
+
+// What was there before.
+uint64_t access_atomically(void* pointer, const atomic_access& access, source at);
 
 // What a launch asks for beyond a grid.
 struct launch_options {

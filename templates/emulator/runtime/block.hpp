@@ -41,6 +41,7 @@ struct clock {
 };
 
 struct snapshot;
+struct released;
 
 struct device_thread : identity {
     context place;
@@ -103,6 +104,12 @@ struct far_arrival {
     use used;
 };
 
+// A flag that a thread has found set, and what that has shown it (atomics.hpp).
+struct flag_acquire {
+    uint32_t warp, lane, step, tick;
+    std::shared_ptr<const released> shown;
+};
+
 // What the running block has to itself, but for its memory and what this is used for.
 struct block_state {
     uint32_t block = 0;
@@ -118,10 +125,13 @@ struct block_state {
     bool detailed = false;    // mbarriers are in use: clocks have details
     uint32_t polls = 0;       // tests of mbarriers that failed since something last happened
     std::vector<far_arrival> far_arrivals;
+    std::vector<flag_acquire> flags_acquired;
+    uint32_t flag_polls = 0;  // reads of flags since the block's turn has come
 };
 
 struct machine : block_state {
     bool early = false;            // the launch: by launch_early()
+    bool flag_written = false;     // since somebody last asked
     uint32_t cluster_size = 1;     // blocks that run together
     uint32_t alive = 0;            // threads of theirs that have not ended
     uint32_t at_cluster_sync = 0;  // ... that wait there
@@ -302,6 +312,8 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
     self.at_barrier = 0;
     self.interval = 0;
     self.far_arrivals.clear();
+    self.flags_acquired.clear();
+    self.flag_polls = 0;
     std::fill_n(self.barriers.get(), NAMED_BARRIERS, named_barrier{});
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warp& w = self.warps[i];
