@@ -599,6 +599,7 @@ faults! {
     wgmma_nobody_waits_for_the_kernels_before: "wgmma: nobody waits for the kernels before",
     wgmma_only_the_fetching_warpgroup_waits_for_the_kernels_before: "wgmma: only the fetching warpgroup waits for the kernels before",
     wgmma_rows_without_keys_tell_the_log_sum_exp_where_there_is_no_place_for_it: "wgmma: rows without keys tell the log-sum-exp where there is no place for it",
+    wgmma_a_warp_puts_o_where_anothers_products_read_q: "wgmma: a warp puts O where another's products read Q",
     wgmma_o_is_not_cleared: "wgmma: O is not cleared",
     fp8_wgmma_o_is_not_cleared: "FP8 wgmma: O is not cleared",
     split_o_is_not_cleared: "split: O is not cleared",

@@ -15,24 +15,28 @@ namespace kgen {
 // What an atomic orders besides itself.
 enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release };
 
-// An atomic for each order; the type and the instruction are PTX's. `"memory"` keeps the compiler from moving other accesses over it.
-#define KGEN_DEFINE_ATOMIC(name, type, letter, instruction)                                                                                            \
-    template <memory_order ORDER = memory_order::relaxed>                                                                                              \
-    KGEN_DEVICE type name(type* pointer, type value) {                                                                                                 \
-        type old;                                                                                                                                      \
-        if constexpr (ORDER == memory_order::relaxed) {                                                                                                \
-            asm volatile("atom.relaxed.gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory");          \
-        } else if constexpr (ORDER == memory_order::acquire) {                                                                                         \
-            asm volatile("atom.acquire.gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory");          \
-        } else if constexpr (ORDER == memory_order::release) {                                                                                         \
-            asm volatile("atom.release.gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory");          \
-        } else {                                                                                                                                       \
-            asm volatile("atom.acq_rel.gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory");          \
-        }                                                                                                                                              \
-        return old;                                                                                                                                    \
+// Runs MAKE(word, ...) with PTX's word for ORDER.
+#define KGEN_BY_ORDER(MAKE, ...)                             \
+    if constexpr (ORDER == memory_order::relaxed) {          \
+        MAKE("relaxed", __VA_ARGS__);                        \
+    } else if constexpr (ORDER == memory_order::acquire) {   \
+        MAKE("acquire", __VA_ARGS__);                        \
+    } else if constexpr (ORDER == memory_order::release) {   \
+        MAKE("release", __VA_ARGS__);                        \
+    } else {                                                 \
+        MAKE("acq_rel", __VA_ARGS__);                        \
     }
 
-// Each gives what was there before.
+// Each gives what was there before. `letter` is the type as asm knows it.
+#define KGEN_ATOM(order, instruction, letter) \
+    asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory")
+#define KGEN_DEFINE_ATOMIC(name, type, letter, instruction)     \
+    template <memory_order ORDER = memory_order::relaxed>       \
+    KGEN_DEVICE type name(type* pointer, type value) {          \
+        type old;                                               \
+        KGEN_BY_ORDER(KGEN_ATOM, instruction, letter)           \
+        return old;                                             \
+    }
 KGEN_DEFINE_ATOMIC(atomic_add, uint32_t, "r", "add.u32")
 KGEN_DEFINE_ATOMIC(atomic_add, uint64_t, "l", "add.u64")
 KGEN_DEFINE_ATOMIC(atomic_add, float, "f", "add.f32")
@@ -43,36 +47,38 @@ KGEN_DEFINE_ATOMIC(atomic_or, uint64_t, "l", "or.b64")
 KGEN_DEFINE_ATOMIC(atomic_exchange, uint32_t, "r", "exch.b32")
 KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, "l", "exch.b64")
 #undef KGEN_DEFINE_ATOMIC
+#undef KGEN_ATOM
 
 // Puts `value` where `expected` is; gives what was there before.
-#define KGEN_DEFINE_CAS(type, letter, width)                                                                                                           \
-    template <memory_order ORDER = memory_order::relaxed>                                                                                              \
-    KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value) {                                                                            \
-        type old;                                                                                                                                      \
-        if constexpr (ORDER == memory_order::relaxed) {                                                                                                \
-            asm volatile("atom.relaxed.gpu.global.cas." width " %0, [%1], %2, %3;" : "=" letter(old) : "l"(pointer), letter(expected), letter(value) : "memory"); \
-        } else if constexpr (ORDER == memory_order::acquire) {                                                                                         \
-            asm volatile("atom.acquire.gpu.global.cas." width " %0, [%1], %2, %3;" : "=" letter(old) : "l"(pointer), letter(expected), letter(value) : "memory"); \
-        } else if constexpr (ORDER == memory_order::release) {                                                                                         \
-            asm volatile("atom.release.gpu.global.cas." width " %0, [%1], %2, %3;" : "=" letter(old) : "l"(pointer), letter(expected), letter(value) : "memory"); \
-        } else {                                                                                                                                       \
-            asm volatile("atom.acq_rel.gpu.global.cas." width " %0, [%1], %2, %3;" : "=" letter(old) : "l"(pointer), letter(expected), letter(value) : "memory"); \
-        }                                                                                                                                              \
-        return old;                                                                                                                                    \
+#define KGEN_CAS(order, instruction, letter)                                           \
+    asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2, %3;"         \
+                 : "=" letter(old)                                                     \
+                 : "l"(pointer), letter(expected), letter(value)                       \
+                 : "memory")
+#define KGEN_DEFINE_CAS(type, letter, instruction)                                     \
+    template <memory_order ORDER = memory_order::relaxed>                              \
+    KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value) {            \
+        type old;                                                                      \
+        KGEN_BY_ORDER(KGEN_CAS, instruction, letter)                                   \
+        return old;                                                                    \
     }
-KGEN_DEFINE_CAS(uint32_t, "r", "b32")
-KGEN_DEFINE_CAS(uint64_t, "l", "b64")
+KGEN_DEFINE_CAS(uint32_t, "r", "cas.b32")
+KGEN_DEFINE_CAS(uint64_t, "l", "cas.b64")
 #undef KGEN_DEFINE_CAS
+#undef KGEN_CAS
+#undef KGEN_BY_ORDER
 
 // The same where nobody wants to know what was there before: nothing waits for it. (PTX ISA, "red"; add_global() is that of floats.)
+#define KGEN_RED(order, instruction, letter) \
+    asm volatile("red." order ".gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
     template <memory_order ORDER = memory_order::relaxed>                                                                          \
     KGEN_DEVICE void name(type* pointer, type value) {                                                                             \
         static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");     \
         if constexpr (ORDER == memory_order::relaxed) {                                                                            \
-            asm volatile("red.relaxed.gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory");             \
+            KGEN_RED("relaxed", instruction, letter);                                                                              \
         } else {                                                                                                                   \
-            asm volatile("red.release.gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory");             \
+            KGEN_RED("release", instruction, letter);                                                                              \
         }                                                                                                                          \
     }
 KGEN_DEFINE_REDUCTION(reduce_add, uint32_t, "r", "add.u32")
@@ -82,6 +88,7 @@ KGEN_DEFINE_REDUCTION(reduce_max, uint64_t, "l", "max.u64")
 KGEN_DEFINE_REDUCTION(reduce_or, uint32_t, "r", "or.b32")
 KGEN_DEFINE_REDUCTION(reduce_or, uint64_t, "l", "or.b64")
 #undef KGEN_DEFINE_REDUCTION
+#undef KGEN_RED
 
 // A flag. The value that an acquiring load finds brings what came before the releasing store of it.
 KGEN_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
