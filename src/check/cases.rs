@@ -139,6 +139,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded),
         // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
         Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd),
+        // Sequences without keys, and under a causal mask rows without, where there is no place for the log-sum-exp either.
+        Problem::new(&[(40, 17), (9, 0)], 1, 1).lengths(Lengths::Packed).without_lse(),
         // GQA 4 with two key heads, tiles that end exactly.
         Problem::new(&[(64, 128)], 8, 2),
         // One query over a GQA 8 group.

@@ -26,12 +26,14 @@
 #include <ucontext.h>
 #endif
 
+#define KGEN_EMULATOR_RUNTIME 1  // for kgen/emulator.h: here memset is the C library's
 #include "kgen/emulator.h"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
 #include "kgen/tensor_map.cuh"
 
 #pragma GCC visibility push(hidden)
+#include "runtime/unset.hpp"
 #include "runtime/context.hpp"
 #include "runtime/report.hpp"
 #include "runtime/schedule.hpp"
@@ -41,6 +43,7 @@
 #include "runtime/race.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/device_conflicts.hpp"
+#include "runtime/earlier_kernels.hpp"
 #include "runtime/global_memory.hpp"
 #include "runtime/async_copy.hpp"
 #include "runtime/mbarrier.hpp"
@@ -55,6 +58,8 @@
 #include "runtime/wgmma.hpp"
 #include "runtime/cluster.hpp"
 #include "runtime/cluster_words.hpp"
+#include "runtime/atomics.hpp"
+#include "runtime/turns.hpp"
 #include "runtime/launch.hpp"
 #pragma GCC visibility pop
 

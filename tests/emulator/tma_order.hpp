@@ -244,6 +244,11 @@ void order_of_threads() {
                if (lane_index() == 1) mbarrier_arrive(EMPTY);
            }),
            "an mbarrier is used only behind a barrier that follows its initialisation");
+    expect(is_faulted("mbarrier", [](int) {
+               make_barriers(2);
+               if (thread_index() == 0) mbarrier_arrive(EMPTY);
+           }),
+           "a phase that has begun when the block ends lacks somebody");
 }
 
 }  // namespace

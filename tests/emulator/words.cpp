@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "kgen.h"
+#include "kgen/atomics.cuh"
 #include "kgen/bytes.cuh"
 #include "kgen/cluster.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/ldmatrix.cuh"
 #include "kgen/ldmatrix_b8.cuh"
@@ -347,6 +349,7 @@ void named_barriers() {
                }
            }, 128),
            "pairs of warps have barriers of their own, again and again");
+    expect(is_faulted("barrier", [](int) { if (warp_index() == 0) barrier_arrive(3, 64); }, 64), "who comes to a barrier must meet others there before the block ends");
     expect(is_faulted("barrier", [](int) { barrier_wait(16, 32); }), "there are 15 of them");
     expect(is_faulted("barrier", [](int) { barrier_wait(1, 48); }), "they count whole warps");
 }
@@ -404,6 +407,7 @@ void launches() {
 }  // namespace
 
 #include "words_blocks.hpp"
+#include "words_atomics.hpp"
 
 int main() {
     numbers();
@@ -415,6 +419,8 @@ int main() {
     named_barriers();
     device_memory();
     blocks();
+    earlier_kernels();
+    atomics();
     fp8();
     partial_results();
     launches();

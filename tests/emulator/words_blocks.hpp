@@ -57,4 +57,47 @@ void blocks() {
            "... which are blocks like others without it");
 }
 
+// Runs a block of two warps that may begin before the kernels before it have ended; true if the emulator found nothing wrong.
+bool begins_early(body kernel) {
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);
+    kgen_emulator_tensor("output", output, sizeof output, nullptr, 4, 1);
+    return launch_early(kernel, "words", 1, 64, SHARED_BYTES, 0, nullptr) == KGEN_SUCCESS;
+}
+
+bool is_too_early(body kernel) { return !begins_early(kernel) && strstr(kgen_emulator_report(), "\n  early: ") != nullptr; }
+
+void earlier_kernels() {
+    expect(begins_early([](int) {
+               store_shared(shared_base() + thread_index() * 4, 1.0f);
+               await_earlier_kernels();
+               store_global(output + thread_index(), 1.0f);
+           }),
+           "a kernel that begins early waits for those before it, and then touches device memory");
+    expect(is_too_early([](int) {
+               store_global(output + thread_index(), 1.0f);
+               await_earlier_kernels();
+           }),
+           "... and not before: it does not write there");
+    expect(is_too_early([](int) {
+               load_global(input + thread_index());
+               await_earlier_kernels();
+           }),
+           "... nor read, not even an input");
+    expect(is_too_early([](int) {
+               cp_async(shared_base() + thread_index() * 16, input, true);
+               await_earlier_kernels();
+               cp_async_commit();
+               cp_async_wait<0>();
+           }),
+           "... nor start copies");
+    expect(is_too_early([](int) {
+               if (warp_index() == 0) await_earlier_kernels();
+               block_sync();
+               if (warp_index() == 0) store_global(output + thread_index(), 1.0f);
+           }),
+           "every thread waits before it ends");
+    expect(runs([](int) { store_global(output + thread_index(), 1.0f); }), "a kernel that launch() starts need not wait");
+}
+
 }  // namespace

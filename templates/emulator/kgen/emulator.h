@@ -7,6 +7,12 @@
 
 #include "kgen/types.cuh"
 
+#if defined(__GNUC__) && !defined(__clang__) && !defined(KGEN_EMULATOR_RUNTIME)
+// With -ftrivial-auto-var-init=pattern GCC fills with bytes 0xfe what nobody has set, which is a number in every format of floats: times a
+// factor of 0 it vanishes. Arrays it fills by memset, of which this makes the runtime's own: there each byte is 0xff, a NaN in all of them.
+extern "C" void* memset(void* to, int value, size_t bytes) noexcept __asm__("kgen_emulator_fill");
+#endif
+
 // The interface for whoever drives the emulator (kgen's worker process); exported by every emulated kernel's library.
 extern "C" {
 
@@ -170,13 +176,35 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
 void tma_store_commit();
 void tma_store_wait_read(uint32_t pending);
 
+// Kernels of a stream, one after another: this one was launched before the ones before it had ended.
+void await_earlier_kernels();
+
 // Device memory.
 void load_global(const void* pointer, void* value, uint32_t bytes, source at);
 void store_global(void* pointer, const void* value, uint32_t bytes, source at);
 void add_global(float* pointer, float value, source at);
+void load_written(const void* pointer, void* value, uint32_t bytes, source at);
 
-// Runs `enter(call)` as every thread of a grid, `cluster` blocks together. NULL if all went well, else what went wrong in one line.
-const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*), const void* call);
+// What one strong access does, and what else it orders.
+enum class atomic_word : uint8_t { add, add_float, max, bit_or, exchange, cas, reduce_add, reduce_max, reduce_or, load_acquire, store_release, load_relaxed, store_relaxed };
+struct atomic_access {
+    atomic_word which;
+    uint32_t bytes;
+    bool acquires, releases;
+    uint64_t value, expected;
+};
+
+// What was there before.
+uint64_t access_atomically(void* pointer, const atomic_access& access, source at);
+
+// What a launch asks for beyond a grid.
+struct launch_options {
+    bool early;        // launch_early()
+    uint32_t cluster;  // blocks that run together
+};
+
+// Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, launch_options options, void (*enter)(const void*), const void* call);
 
 int device_capability();
 int device_shared_memory();

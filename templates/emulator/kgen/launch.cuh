@@ -21,11 +21,10 @@ __attribute__((format(printf, 2, 3))) inline int fail(int code, const char* form
     return code;
 }
 
-// Runs `kernel(params)` on `blocks` blocks, in clusters of `cluster`. A fault that the emulator sees is a failed launch; kgen_emulator_report()
-// has all of it.
+// What launch() and launch_early() share.
 template <class Params>
-int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-           const Params& params, cudaStream_t, uint32_t cluster = 1) {
+int launch_with(emulator::launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                const Params& params) {
     if (blocks == 0) return KGEN_SUCCESS;
     struct call {
         void (*kernel)(Params);
@@ -33,14 +32,23 @@ int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t t
         static void enter(const void* self) { static_cast<const call*>(self)->kernel(static_cast<const call*>(self)->params); }
     };
     const call made = {kernel, params};
-    const char* error = emulator::run(name, blocks, threads, shared_bytes, cluster, call::enter, &made);
+    const char* error = emulator::run(name, blocks, threads, shared_bytes, options, call::enter, &made);
     return error == nullptr ? KGEN_SUCCESS : fail(KGEN_ERROR_LAUNCH, "%s: %s", name, error);
 }
 
+// Runs `kernel(params)` on `blocks` blocks, in clusters of `cluster`. A fault that the emulator sees is a failed launch; kgen_emulator_report()
+// has all of it.
 template <class Params>
-int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
-                 const Params& params, cudaStream_t stream, uint32_t cluster = 1) {
-    return launch(kernel, name, blocks, threads, shared_bytes, params, stream, cluster);
+int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params, cudaStream_t,
+           uint32_t cluster = 1) {
+    return launch_with({false, cluster}, kernel, name, blocks, threads, shared_bytes, params);
+}
+
+// The same for a kernel that calls await_earlier_kernels() (kgen/grid_order.cuh).
+template <class Params>
+int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params, cudaStream_t,
+                 uint32_t cluster = 1) {
+    return launch_with({true, cluster}, kernel, name, blocks, threads, shared_bytes, params);
 }
 
 }  // namespace kgen

@@ -15,8 +15,9 @@ void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, so
     const use used = {word::cp_async, at};
     unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
     if (to == nullptr) return;
+    if (bytes > 0) check_earlier_kernels(used);
     static const std::array<unsigned char, CHUNK> nothing = poison_chunk();
-    if (bytes > 0 && !tensors.allows(source_bytes, bytes, device_access::read, used, CHUNK)) source_bytes = nothing.data();
+    if (bytes > 0 && !tensors.allows(source_bytes, bytes, device_access::read_written, used, CHUNK)) source_bytes = nothing.data();
     const access a = access_of(me, destination, CHUNK, used);
     races.copy_issued(a, me.thread);
     memset(to, POISON, CHUNK);

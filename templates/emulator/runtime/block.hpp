@@ -41,6 +41,7 @@ struct clock {
 };
 
 struct snapshot;
+struct released;
 
 struct device_thread : identity {
     context place;
@@ -55,6 +56,7 @@ struct device_thread : identity {
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
     uint32_t parity;      // ... and that phase's
+    bool awaits_nothing;  // all kernels before this one have ended, as far as it is concerned
     std::vector<std::shared_ptr<snapshot>> acquired;  // what waits for mbarriers have shown it and not yet its whole warp
 };
 
@@ -102,6 +104,12 @@ struct far_arrival {
     use used;
 };
 
+// A flag that a thread has found set, and what that has shown it (atomics.hpp).
+struct flag_acquire {
+    uint32_t warp, lane, step, tick;
+    std::shared_ptr<const released> shown;
+};
+
 // What the running block has to itself, but for its memory and what this is used for.
 struct block_state {
     uint32_t block = 0;
@@ -117,9 +125,13 @@ struct block_state {
     bool detailed = false;    // mbarriers are in use: clocks have details
     uint32_t polls = 0;       // tests of mbarriers that failed since something last happened
     std::vector<far_arrival> far_arrivals;
+    std::vector<flag_acquire> flags_acquired;
+    uint32_t flag_polls = 0;  // reads of flags since the block's turn has come
 };
 
 struct machine : block_state {
+    bool early = false;            // the launch: by launch_early()
+    bool flag_written = false;     // since somebody last asked
     uint32_t cluster_size = 1;     // blocks that run together
     uint32_t alive = 0;            // threads of theirs that have not ended
     uint32_t at_cluster_sync = 0;  // ... that wait there
@@ -224,6 +236,7 @@ void block_sync(source at) {
 
 void check_unfinished_copies(const device_thread& t);
 void check_uncommitted_stores(const device_thread& t);
+void check_earlier_kernels_at_end(const device_thread& t);
 bool pass_cluster_sync();
 
 inline void thread_main() {
@@ -231,6 +244,7 @@ inline void thread_main() {
     device_thread& me = this_thread();
     check_unfinished_copies(me);
     check_uncommitted_stores(me);
+    check_earlier_kernels_at_end(me);
     me.ended = true;
     --self.alive;
     pass_cluster_sync();
@@ -285,6 +299,9 @@ void check_warpgroups();
 void forget_products();
 void check_unfinished_products();
 
+void check_barriers_are_empty();
+void check_mbarriers_are_empty();
+
 constexpr uint32_t MOST_POLLS = 1u << 20;
 
 // A block in which nothing has run yet.
@@ -295,6 +312,8 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
     self.at_barrier = 0;
     self.interval = 0;
     self.far_arrivals.clear();
+    self.flags_acquired.clear();
+    self.flag_polls = 0;
     std::fill_n(self.barriers.get(), NAMED_BARRIERS, named_barrier{});
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warp& w = self.warps[i];
@@ -321,6 +340,7 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
         t.stores.clear();
         t.open_store_group = 0;
         t.ticks = t.fenced = t.waits_for = 0;
+        t.awaits_nothing = !self.early;
         t.acquired.clear();
         prepare(t.place, self.stacks.top(self.rank * thread_count + i), thread_main);
     }
@@ -369,6 +389,8 @@ inline void finish_block(bool all_have_ended) {
         check_far_arrivals();
         check_unfinished_tiles();
         check_unfinished_products();
+        check_barriers_are_empty();
+        check_mbarriers_are_empty();
         check_warpgroups();
         finish_stores();
     }

@@ -180,8 +180,8 @@ inline void report_deadlock() {
     self.violations.tell(text);
 }
 
-// Runs the blocks of one cluster to their end, or until they can go no further; what is left then is simply forgotten.
-inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes, int32_t depth, uint32_t expected_steps) {
+// The blocks of a cluster begin.
+inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes, int32_t depth, uint32_t expected_steps) {
     self.alive = self.cluster_size * thread_count;
     blocks_met.begin_cluster(first_block);
     self.at_cluster_sync = 0;
@@ -197,11 +197,26 @@ inline void run_cluster(uint32_t first_block, uint32_t thread_count, uint32_t sh
     });
     const uint32_t warps = self.cluster_size * self.warp_count;
     self.order.begin(self.random, depth, expected_steps, warps, WARPS_OF_GROUP);
-    while (self.alive > 0 && some_block_goes_on()) {
+}
+
+constexpr uint32_t MOST_FLAG_POLLS = 256;  // of a block, before others get their turn
+
+// Goes on with the cluster until its end, or until it can go no further (true), or until it seems to wait for blocks of other clusters.
+inline bool run_cluster() {
+    bool goes_on = true, waits = false;
+    while (self.alive > 0 && goes_on && !waits) {
+        goes_on = some_block_goes_on();
+        waits = self.flag_polls > MOST_FLAG_POLLS;
+    }
+    if (self.alive > 0 && goes_on) {
+        each_block([] { self.flag_polls = 0; });
+        switch_to(0);
+        return false;
     }
     if (self.alive > 0) report_deadlock();
     each_block([] { finish_block(self.alive == 0); });
     switch_to(0);
+    return true;
 }
 
 }  // namespace kgen::emulator

@@ -92,6 +92,7 @@ void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t ba
     if (is_of_cluster(barrier) || is_of_cluster(destination)) {
         return complain_of_mbarrier("cluster", used, "an address that shared_of has given, where one's own is meant");
     }
+    check_earlier_kernels(used);
     check_box_is_readable(*c, box, used);
     const access own = {barrier - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
     clock knows = empty_clock();

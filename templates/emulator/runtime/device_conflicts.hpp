@@ -1,22 +1,39 @@
 // Device memory and the blocks of a launch: two that touch the same bytes, at least one of them writing, with nothing between that orders
 // them. Blocks run one after the other here, so that never shows in numbers; on a GPU they run in any order, or at once.
 //
-// What orders: the end of a launch; cluster_sync, among the blocks of a cluster; and additions (add_global) among themselves need no order.
+// What orders: the end of a launch; cluster_sync, among the blocks of a cluster; and a flag, released and acquired (atomics.hpp). Atomics, additions
+// (add_global) included, need no order among themselves.
 // Every block has a stamp, and gets a new one at each cluster_sync. Stamps only grow, so that one comparison says that a record is of an
 // earlier launch, and nothing is ever cleared.
 #pragma once
 
 namespace kgen::emulator {
 
-enum class device_access : uint8_t { read, write, add };
+enum class device_access : uint8_t {
+    read,          // by a way that may give what the multiprocessor has kept of old: only the end of a launch, or cluster_sync, orders it
+    read_written,  // by another way
+    write,
+    atomic,       // strong, and writes; among themselves atomics need no order
+    atomic_read,  // strong, and does not
+};
+
+// Who has touched an element, and when.
+struct device_place {
+    uint32_t stamp;
+    uint32_t step, tick;  // as in records of shared memory (race.hpp)
+    uint16_t used;
+    uint8_t warp, lane;
+};
 
 // What this launch has done to an element of a tensor that kernels may write to.
 struct device_record {
-    uint32_t writer;      // stamp; with `adds`, of the last that added
-    uint32_t readers[2];  // the last two different ones
-    uint16_t written_by, read_by;  // uses
-    bool adds;
+    device_place writer;      // of an atomic, the last one
+    device_place readers[2];  // of the last two different stamps
+    bool writes_atomically;
+    bool reads_atomically[2];
 };
+
+bool is_behind_a_flag(const device_place& place);
 
 class device_conflicts {
   public:
@@ -43,39 +60,55 @@ class device_conflicts {
         stamps_.clear();
     }
 
+    // Where a cluster is: its first stamp, that of its first block now, and that block's number.
+    struct position {
+        uint32_t cluster = 1, interval = 1, first_block = 0;
+    };
+
     void begin_cluster(uint32_t first_block) {
-        cluster_ = next_;
-        first_block_ = first_block;
+        where_.cluster = next_;
+        where_.first_block = first_block;
         pass_cluster_sync();
     }
 
     void pass_cluster_sync() {
-        interval_ = next_;
-        stamps_.push_back({next_, first_block_});
+        where_.interval = next_;
+        stamps_.push_back({next_, where_.first_block});
         next_ += self.cluster_size;
     }
 
-    // The stamp of a block that an access by block `rank` of the running cluster conflicts with; 0 if there is none.
-    uint32_t meet(size_t index, device_access access, uint32_t rank, const use& used, use& other) {
+    // Another cluster goes on.
+    void exchange(position& other) { std::swap(where_, other); }
+
+    uint32_t stamp(uint32_t rank) const { return where_.interval + rank; }
+
+    // The stamp of a block that an access by the running thread, of block `rank` of the running cluster, conflicts with; 0 if there is none.
+    uint32_t meet(size_t index, device_access how, uint32_t rank, const use& used, use& other) {
         device_record& record = records_[index];
-        const uint32_t mine = interval_ + rank;
+        const device_thread& me = this_thread();
+        const device_place mine = {where_.interval + rank, warp_of(me).step, me.ticks, self.uses.number_of(used), static_cast<uint8_t>(me.warp), static_cast<uint8_t>(me.lane)};
         uint32_t met = 0;
-        const auto look = [&](uint32_t stamp, uint16_t by) {
-            if (!conflicts(stamp, mine)) return;
-            met = stamp;
-            other = self.uses[by];
+        const auto look = [&](const device_place& place) {
+            if (!conflicts(place.stamp, mine.stamp) || (how != device_access::read && is_behind_a_flag(place))) return;
+            met = place.stamp;
+            other = self.uses[place.used];
         };
-        if (access != device_access::add || !record.adds) look(record.writer, record.written_by);
-        if (access == device_access::read) {
-            if (record.readers[0] != mine) record.readers[1] = record.readers[0];
-            record.readers[0] = mine;
-            record.read_by = self.uses.number_of(used);
+        const bool strong = how == device_access::atomic || how == device_access::atomic_read;
+        if (!strong || !record.writes_atomically) look(record.writer);
+        if (how == device_access::write || how == device_access::atomic) {
+            for (int i = 0; i < 2; ++i) {
+                if (!strong || !record.reads_atomically[i]) look(record.readers[i]);
+            }
+            record.writer = mine;
+            record.writes_atomically = strong;
             return met;
         }
-        for (const uint32_t reader : record.readers) look(reader, record.read_by);
-        record.writer = mine;
-        record.written_by = self.uses.number_of(used);
-        record.adds = access == device_access::add;
+        if (record.readers[0].stamp != mine.stamp) {
+            record.readers[1] = record.readers[0];
+            record.reads_atomically[1] = record.reads_atomically[0];
+        }
+        record.readers[0] = mine;
+        record.reads_atomically[0] = strong;
         return met;
     }
 
@@ -86,15 +119,17 @@ class device_conflicts {
 
   private:
     bool conflicts(uint32_t stamp, uint32_t mine) const {
-        return stamp >= launch_ && stamp != mine && (stamp < cluster_ || stamp >= interval_);
+        if (stamp < launch_ || stamp == mine) return false;
+        if (stamp < where_.cluster || stamp >= where_.interval) return true;
+        return block_of(stamp) - where_.first_block >= self.cluster_size;  // of a cluster that runs by turns with this one
     }
 
     std::vector<device_record> records_;
     std::vector<std::pair<uint32_t, uint32_t>> stamps_;  // first of an interval of a cluster, and the number of its first block
     size_t used_ = 0;
     uint32_t next_ = 1;
-    uint32_t launch_ = 1, cluster_ = 1, interval_ = 1;  // their first stamps
-    uint32_t first_block_ = 0;
+    uint32_t launch_ = 1;  // its first stamp
+    position where_;       // the running cluster
 };
 
 static device_conflicts blocks_met;

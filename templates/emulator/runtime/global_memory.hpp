@@ -48,7 +48,7 @@ class tensor_table {
     // True if `size` bytes at `pointer` may be accessed so by the running thread, whatever other blocks do there; otherwise it is reported.
     // `alignment` is `size` unless given.
     bool allows(const void* pointer, uint32_t size, device_access how, const use& used, uint32_t alignment = 0) {
-        const bool writes = how != device_access::read;
+        const bool writes = how == device_access::write || how == device_access::atomic;
         const auto address = reinterpret_cast<uintptr_t>(pointer);
         if (address % (alignment == 0 ? size : alignment) != 0) {
             complain("misaligned", used, address, size, nullptr, alignment == 0 ? "not a multiple of its size" : "not a multiple of 16");
@@ -139,7 +139,19 @@ class tensor_table {
 static tensor_table tensors;
 
 void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, device_access::read, {word::load_global, at})) {
+    const use used = {word::load_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, bytes, device_access::read, used)) {
+        memcpy(value, pointer, bytes);
+    } else {
+        memset(value, POISON, bytes);
+    }
+}
+
+void load_written(const void* pointer, void* value, uint32_t bytes, source at) {
+    const use used = {word::load_written, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, bytes, device_access::read_written, used)) {
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
@@ -147,11 +159,15 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
 }
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
-    if (tensors.allows(pointer, bytes, device_access::write, {word::store_global, at})) memcpy(pointer, value, bytes);
+    const use used = {word::store_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, bytes, device_access::write, used)) memcpy(pointer, value, bytes);
 }
 
 void add_global(float* pointer, float value, source at) {
-    if (tensors.allows(pointer, sizeof value, device_access::add, {word::add_global, at})) *pointer += value;
+    const use used = {word::add_global, at};
+    check_earlier_kernels(used);
+    if (tensors.allows(pointer, sizeof value, device_access::atomic, used)) *pointer += value;
 }
 
 }  // namespace kgen::emulator

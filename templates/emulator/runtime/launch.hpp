@@ -37,7 +37,18 @@ int device_shared_memory() { return static_cast<int>(shared_memory_limit(setting
 
 constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // that every device with clusters takes
 
-const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*), const void* call) {
+constexpr uint32_t MOST_IDLE_TURNS = 4096;  // of clusters, in which none has written to a flag
+
+// No cluster that has begun can go on, and no other may begin beside them.
+inline void report_waiting_blocks(uint32_t waiting) {
+    const use nothing = {word::none, {"", 0}};
+    if (!self.violations.is_news("deadlock", nothing, nothing)) return;
+    self.violations.tell(std::to_string(by_turns.begun() + 1) + " blocks or clusters wait for flags that nobody sets; " + std::to_string(waiting) +
+                         " blocks have not begun, for the device runs " + std::to_string(settings.multiprocessors) + " at once. One of them, " + where_block_waits());
+}
+
+const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, launch_options options, void (*enter)(const void*), const void* call) {
+    const uint32_t cluster = options.cluster;
     const std::lock_guard<std::mutex> turn(settings.one_launch);
     self.violations.clear();
     if (shared_bytes > shared_memory_limit(settings.capability)) return "invalid argument (cudaErrorInvalidValue)";
@@ -47,20 +58,48 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     if (!self.stacks.reserve(threads * cluster)) return "out of memory (cudaErrorMemoryAllocation)";
     reserve_blocks(cluster);
     self.violations.name_blocks(cluster == 1 ? nullptr : &self.block);
+    self.early = options.early;
     self.enter = enter;
     self.call = call;
     self.random = {settings.seed};
     const uint32_t expected_steps = settings.expected_steps[enter];
-    uint32_t longest = 0, block = 0;
+    uint32_t longest = 0, begun = 0, idle = 0;
     blocks_met.begin_launch();
+    flags.clear();
     // From the first to the last or from the last to the first, as the seed decides: only sums by atomics may tell.
     const bool backwards = (settings.seed * 0x9e3779b97f4a7c15ull) >> 63 != 0;
-    for (uint32_t done = 0; done < blocks && self.violations.empty(); done += cluster) {
-        block = backwards ? blocks - cluster - done : done;
-        run_cluster(block, threads, shared_bytes, settings.depth, expected_steps);
-        longest = std::max(longest, self.order.steps_taken());
-        settings.steps += self.order.steps_taken();
+    const auto begin_next = [&] {
+        begin_cluster(backwards ? blocks - cluster - begun : begun, threads, shared_bytes, settings.depth, expected_steps);
+        begun += cluster;
+    };
+    const uint32_t at_once = static_cast<uint32_t>(std::max(settings.multiprocessors, 1)) / cluster;  // clusters
+    for (begin_next();;) {
+        const bool done = run_cluster();
+        if (!self.violations.empty()) break;
+        if (done) {
+            longest = std::max(longest, self.order.steps_taken());
+            settings.steps += self.order.steps_taken();
+            if (by_turns.begun() > 0) {
+                by_turns.next(false);
+            } else if (begun < blocks) {
+                begin_next();
+            } else {
+                break;
+            }
+        } else if (begun < blocks && by_turns.begun() + 1 < at_once) {
+            if (!by_turns.park(threads * cluster)) return "out of memory (cudaErrorMemoryAllocation)";
+            begin_next();
+        } else if (by_turns.begun() > 0) {
+            by_turns.next(true);
+        }
+        idle = done || std::exchange(self.flag_written, false) ? 0 : idle + 1;
+        if (idle > MOST_IDLE_TURNS) {
+            report_waiting_blocks(blocks - begun);
+            break;
+        }
     }
+    const uint32_t block = self.block;
+    by_turns.forget();
     if (settings.depth == SHUFFLED) settings.expected_steps[enter] = longest;
     current = nullptr;
     write_late_stores();

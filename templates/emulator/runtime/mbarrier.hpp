@@ -254,6 +254,16 @@ void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at) {
     wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait_cluster, at});
 }
 
+// The block has ended: a phase has had all of its arrivals, or none.
+void check_mbarriers_are_empty() {
+    for (const mbarrier& b : mbarriers) {
+        const use& made = self.uses[b.made.used];
+        if (b.pending == b.arrivals || !self.violations.is_news("mbarrier", made, made)) continue;
+        self.violations.tell("the block ends when " + std::to_string(b.arrivals - b.pending) + " of " + std::to_string(b.arrivals) + " have arrived in phase " +
+                             std::to_string(b.phase) + " of " + text_of(b) + ", made by " + text_of(made));
+    }
+}
+
 // For the report of a deadlock: a line for each mbarrier that somebody waits for.
 std::string what_mbarriers_lack() {
     std::string text;

@@ -57,6 +57,19 @@ inline void come(int barrier, int threads, bool waits, const use& used) {
     b = std::move(next);
 }
 
+// The block has ended: who has come to a barrier must have met the others there. Nobody waits there any more, so what is left over is an
+// arrival that nobody needed, or whose partner has met somebody else.
+void check_barriers_are_empty() {
+    for (int i = 1; i < NAMED_BARRIERS; ++i) {
+        const named_barrier& b = self.barriers[i];
+        if (b.arrived == 0) continue;
+        const auto came = static_cast<size_t>(std::find_if(b.came, b.came + MAX_WARPS, [](uint32_t step) { return step != 0; }) - b.came);
+        if (!self.violations.is_news("barrier", b.used[came], b.used[came])) continue;
+        self.violations.tell("the block ends when " + std::to_string(b.arrived) + " of " + std::to_string(b.threads) + " threads have come to barrier " +
+                             std::to_string(i) + ", warp " + std::to_string(came) + " by " + text_of(b.used[came]));
+    }
+}
+
 void barrier_arrive(int barrier, int threads, source at) {
     if (!meet(word::barrier_arrive, at)) return;
     come(barrier, threads, false, {word::barrier_arrive, at});

@@ -107,6 +107,7 @@ void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, con
     const tensor_map_contents* c = contents_of(map, rank, used);
     mbarrier* b = mbarrier_at(barrier, used);
     if (c == nullptr || b == nullptr) return;
+    check_earlier_kernels(used);
     check_box_is_readable(*c, box, used);
     start_copy(*c, box, destination, *b, access_of(me, destination, CHUNK, used));
     take_step();

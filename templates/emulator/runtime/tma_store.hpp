@@ -50,6 +50,7 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
     device_thread& me = this_thread();
     const use used = {word::tma_store, at};
     start_details();
+    check_earlier_kernels(used);
     const tensor_map_contents* c = contents_of(map, rank, used);
     if (c == nullptr || !box_is_in_shared_memory(address, row_bytes(*c) * box_rows(*c), used, me.warp, me.lane)) return;
     pending_store store = {*c, {}, address - SHARED_BASE, me.open_store_group, used, {}};

@@ -97,6 +97,7 @@ inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, 
     }
 }
 
+// The rows of A that make the warp's rows of D.
 template <class Action>
 inline void each_chunk_of_a(const pending_product& p, uint32_t warp_index, Action&& action) {
     if (!p.a_in_registers()) each_chunk(p.a, warp_index % WARPS_OF_GROUP * 16, 16, BYTES_OF_STEP, action);
@@ -109,9 +110,10 @@ inline void each_chunk_of_b(const pending_product& p, Action&& action) {
     each_chunk(p.b, 0, transposed ? K_OF_TRANSPOSED : columns, transposed ? columns * 2 : BYTES_OF_STEP, action);
 }
 
+// What may be read until the warp has waited: all of A, for nothing says which rows the hardware reads for which warp.
 template <class Action>
-inline void each_chunk_of_both(const pending_product& p, uint32_t warp_index, Action&& action) {
-    each_chunk_of_a(p, warp_index, action);
+inline void each_chunk_of_both(const pending_product& p, Action&& action) {
+    if (!p.a_in_registers()) each_chunk(p.a, 0, WARPS_OF_GROUP * 16, BYTES_OF_STEP, action);
     each_chunk_of_b(p, action);
 }
 
@@ -212,9 +214,9 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     if (p.d == nullptr) return;
     for (uint32_t lane = 0; p.a_in_registers() && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
     bool inside = true;
-    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
+    each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
     if (!inside) return;
-    each_chunk_of_both(p, index, [&](uint32_t address, uint32_t, uint32_t) { races.proxy_reads(product_access(p, index, address)); });
+    each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { races.proxy_reads(product_access(p, index, address)); });
     ++p.d->in_flight;
     mine.pending.push_back(std::move(p));
 }
@@ -274,7 +276,7 @@ inline void finish(const pending_product& p, uint32_t warp_index) {
         case wgmma_element::fp16: multiply<uint16_t, widen_fp16>(p, warp_index); break;
         case wgmma_element::e4m3: multiply<uint8_t, value_of_e4m3>(p, warp_index); break;
     }
-    each_chunk_of_both(p, warp_index, [&](uint32_t address, uint32_t, uint32_t) {
+    each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) {
         races.product_finished(product_access(p, warp_index, address), products[warp_index].waits);
     });
     --p.d->in_flight;
@@ -358,7 +360,7 @@ bool race_detector::report_unfinished_product(const access& a) {
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         for (const pending_product& p : products[i].pending) {
             bool reads = false;
-            each_chunk_of_both(p, i, [&](uint32_t address, uint32_t, uint32_t) { reads = reads || address - SHARED_BASE == chunk; });
+            each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { reads = reads || address - SHARED_BASE == chunk; });
             if (!reads) continue;
             if (self.violations.is_news("race", a.used, p.issued)) {
                 self.violations.tell(who(a.used, a.warp, a.lane) + " writes what " + text_of(p.issued) + " of warp " + std::to_string(i) +

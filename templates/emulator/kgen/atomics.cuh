@@ -1,0 +1,105 @@
+// Device memory that blocks of one launch share, on the emulator; see include/kgen/atomics.cuh. What such an access orders between blocks
+// is what other accesses of theirs are judged by.
+#pragma once
+
+#include "kgen/floats.cuh"
+#include "kgen/math.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+// What an atomic orders besides itself.
+enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release };
+
+namespace emulator {
+
+template <memory_order ORDER>
+KGEN_DEVICE atomic_access atomic_of(atomic_word which, uint32_t bytes, uint64_t value, uint64_t expected = 0) {
+    return {which, bytes, ORDER == memory_order::acquire || ORDER == memory_order::acquire_release,
+            ORDER == memory_order::release || ORDER == memory_order::acquire_release, value, expected};
+}
+
+}  // namespace emulator
+
+// Each gives what was there before.
+#define KGEN_DEFINE_ATOMIC(name, type, word)                                                                                                              \
+    template <memory_order ORDER = memory_order::relaxed>                                                                                                 \
+    KGEN_DEVICE type name(type* pointer, type value, KGEN_AT) {                                                                                           \
+        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::word, sizeof value, value), at)); \
+    }
+KGEN_DEFINE_ATOMIC(atomic_add, uint32_t, add)
+KGEN_DEFINE_ATOMIC(atomic_add, uint64_t, add)
+KGEN_DEFINE_ATOMIC(atomic_max, uint32_t, max)
+KGEN_DEFINE_ATOMIC(atomic_max, uint64_t, max)
+KGEN_DEFINE_ATOMIC(atomic_or, uint32_t, bit_or)
+KGEN_DEFINE_ATOMIC(atomic_or, uint64_t, bit_or)
+KGEN_DEFINE_ATOMIC(atomic_exchange, uint32_t, exchange)
+KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, exchange)
+#undef KGEN_DEFINE_ATOMIC
+
+template <memory_order ORDER = memory_order::relaxed>
+KGEN_DEVICE float atomic_add(float* pointer, float value, KGEN_AT) {
+    const emulator::atomic_access made = emulator::atomic_of<ORDER>(emulator::atomic_word::add_float, sizeof value, emulator::float_bits(value));
+    return emulator::float_of_bits(static_cast<uint32_t>(emulator::access_atomically(pointer, made, at)));
+}
+
+// Puts `value` where `expected` is; gives what was there before.
+#define KGEN_DEFINE_CAS(type)                                                                                                                                           \
+    template <memory_order ORDER = memory_order::relaxed>                                                                                                               \
+    KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value, KGEN_AT) {                                                                                    \
+        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::cas, sizeof value, value, expected), at)); \
+    }
+KGEN_DEFINE_CAS(uint32_t)
+KGEN_DEFINE_CAS(uint64_t)
+#undef KGEN_DEFINE_CAS
+
+// The same where nobody wants to know what was there before: nothing waits for it.
+#define KGEN_DEFINE_REDUCTION(name, type)                                                                                                \
+    template <memory_order ORDER = memory_order::relaxed>                                                                                \
+    KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \
+        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");           \
+        emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::name, sizeof value, value), at);          \
+    }
+KGEN_DEFINE_REDUCTION(reduce_add, uint32_t)
+KGEN_DEFINE_REDUCTION(reduce_add, uint64_t)
+KGEN_DEFINE_REDUCTION(reduce_max, uint32_t)
+KGEN_DEFINE_REDUCTION(reduce_max, uint64_t)
+KGEN_DEFINE_REDUCTION(reduce_or, uint32_t)
+KGEN_DEFINE_REDUCTION(reduce_or, uint64_t)
+#undef KGEN_DEFINE_REDUCTION
+
+// A flag. The value that an acquiring load finds brings what came before the releasing store of it. The relaxed ones order nothing else.
+#define KGEN_DEFINE_FLAG(type)                                                                                                                                         \
+    KGEN_DEVICE type load_acquire(const type* pointer, KGEN_AT) {                                                                                                      \
+        const auto made = emulator::atomic_of<memory_order::acquire>(emulator::atomic_word::load_acquire, sizeof(type), 0);                                            \
+        return static_cast<type>(emulator::access_atomically(const_cast<type*>(pointer), made, at));                                                                   \
+    }                                                                                                                                                                  \
+    KGEN_DEVICE type load_relaxed(const type* pointer, KGEN_AT) {                                                                                                      \
+        const auto made = emulator::atomic_of<memory_order::relaxed>(emulator::atomic_word::load_relaxed, sizeof(type), 0);                                            \
+        return static_cast<type>(emulator::access_atomically(const_cast<type*>(pointer), made, at));                                                                   \
+    }                                                                                                                                                                  \
+    KGEN_DEVICE void store_release(type* pointer, type value, KGEN_AT) {                                                                                               \
+        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::release>(emulator::atomic_word::store_release, sizeof value, value), at);               \
+    }                                                                                                                                                                  \
+    KGEN_DEVICE void store_relaxed(type* pointer, type value, KGEN_AT) {                                                                                               \
+        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::relaxed>(emulator::atomic_word::store_relaxed, sizeof value, value), at);               \
+    }
+KGEN_DEFINE_FLAG(uint32_t)
+KGEN_DEFINE_FLAG(uint64_t)
+#undef KGEN_DEFINE_FLAG
+
+// What another block of the same launch has written, once it is known to be there.
+#define KGEN_DEFINE_LOAD(type)                                              \
+    KGEN_DEVICE type load_written(const type* pointer, KGEN_AT) {           \
+        type value;                                                         \
+        emulator::load_written(pointer, &value, sizeof value, at);          \
+        return value;                                                       \
+    }
+KGEN_DEFINE_LOAD(uint32_t)
+KGEN_DEFINE_LOAD(float)
+KGEN_DEFINE_LOAD(floats4)
+KGEN_DEFINE_LOAD(words4)
+#undef KGEN_DEFINE_LOAD
+
+}  // namespace kgen

@@ -1,0 +1,128 @@
+// Atomics and flags in device memory, and the order that they make between blocks (PTX ISA, "Memory consistency model").
+//
+// A release leaves at its address what its thread knew then: of its own block a clock, and of other blocks what it had acquired. Atomics that
+// read and write pass on what lies there; a store that does not release takes it away. An acquire takes it up, for its thread and for those
+// behind a barrier with it. Inside a block flags order nothing: there are barriers for that.
+#pragma once
+
+namespace kgen::emulator {
+
+// Of each block, by number, the clock up to which all lies behind, and the stamp that it had then.
+struct released {
+    struct of_block {
+        uint32_t stamp;
+        std::shared_ptr<const clock> behind;
+    };
+    std::map<uint32_t, of_block> blocks;
+};
+
+static std::map<const void*, std::shared_ptr<const released>> flags;  // of the running launch
+
+inline void join_block(released& to, uint32_t block, const released::of_block& from) {
+    const auto [known, is_new] = to.blocks.try_emplace(block, from);
+    released::of_block& own = known->second;
+    if (is_new || own.behind == from.behind || own.stamp > from.stamp) return;
+    if (own.stamp == from.stamp) {
+        auto both = std::make_shared<clock>(*own.behind);
+        join(*both, *from.behind);
+        own.behind = both;
+    } else {
+        own = from;  // all that lies before a cluster_sync lies behind
+    }
+}
+
+inline void join_released(released& to, const released& from) {
+    for (const auto& [block, behind] : from.blocks) join_block(to, block, behind);
+}
+
+// Whether the running thread knows of what one of its block has acquired.
+inline bool knows_of(const device_thread& me, const flag_acquire& flag) {
+    if (flag.warp == me.warp && flag.lane == me.lane) return true;
+    const access mine = {0, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, {}};
+    return knows_in_detail(mine, flag.warp, flag.lane, flag.step, flag.tick);
+}
+
+bool is_behind_a_flag(const device_place& place) {
+    if (self.flags_acquired.empty()) return false;
+    const device_thread& me = this_thread();
+    const uint32_t block = blocks_met.block_of(place.stamp);
+    return std::any_of(self.flags_acquired.begin(), self.flags_acquired.end(), [&](const flag_acquire& flag) {
+        const auto found = flag.shown->blocks.find(block);
+        if (found == flag.shown->blocks.end() || !knows_of(me, flag)) return false;
+        const auto& [stamp, behind] = found->second;
+        return place.stamp < stamp || (place.stamp == stamp && covers(*behind, place.warp, place.lane, place.step, place.tick));
+    });
+}
+
+// What the running thread's release shows to those who acquire.
+inline released what_is_known(device_thread& me) {
+    auto own = std::make_shared<clock>(empty_clock());
+    publish(me, warp_of(me), *own);
+    released all;
+    join_block(all, self.block, {blocks_met.stamp(self.rank), own});
+    for (const flag_acquire& flag : self.flags_acquired) {
+        if (knows_of(me, flag)) join_released(all, *flag.shown);
+    }
+    return all;
+}
+
+inline word word_of(atomic_word which) {
+    constexpr word words[] = {word::atomic_add, word::atomic_add, word::atomic_max,   word::atomic_or,     word::atomic_exchange, word::atomic_cas,   word::reduce_add,
+                              word::reduce_max, word::reduce_or,  word::load_acquire, word::store_release, word::load_relaxed,    word::store_relaxed};
+    return words[static_cast<int>(which)];
+}
+
+inline bool only_reads(atomic_word which) { return which == atomic_word::load_acquire || which == atomic_word::load_relaxed; }
+inline bool only_writes(atomic_word which) { return which == atomic_word::store_release || which == atomic_word::store_relaxed; }
+
+inline uint64_t changed(const atomic_access& access, uint64_t old) {
+    switch (access.which) {
+        case atomic_word::add:
+        case atomic_word::reduce_add: return old + access.value;
+        case atomic_word::add_float:
+            return float_bits(float_of_bits(static_cast<uint32_t>(old)) + float_of_bits(static_cast<uint32_t>(access.value)));
+        case atomic_word::max:
+        case atomic_word::reduce_max: return std::max(old, access.value);
+        case atomic_word::bit_or:
+        case atomic_word::reduce_or: return old | access.value;
+        case atomic_word::cas: return old == access.expected ? access.value : old;
+        case atomic_word::load_acquire:
+        case atomic_word::load_relaxed: return old;
+        default: return access.value;
+    }
+}
+
+uint64_t access_atomically(void* pointer, const atomic_access& access, source at) {
+    device_thread& me = this_thread();
+    const use used = {word_of(access.which), at};
+    start_details();
+    check_earlier_kernels(used);
+    const device_access how = only_reads(access.which) ? device_access::atomic_read : device_access::atomic;
+    if (!tensors.allows(pointer, access.bytes, how, used)) return 0;
+    uint64_t old = 0;
+    memcpy(&old, pointer, access.bytes);
+    const uint64_t now = changed(access, old);
+    memcpy(pointer, &now, access.bytes);
+    std::shared_ptr<const released>& left = flags[pointer];
+    if (access.acquires && left != nullptr) self.flags_acquired.push_back({me.warp, me.lane, warp_of(me).step, me.ticks, left});
+    const bool fails = access.which == atomic_word::cas && old != access.expected;
+    if (only_writes(access.which)) left = nullptr;
+    if (access.releases && !fails) {
+        auto all = std::make_shared<released>(what_is_known(me));
+        if (left != nullptr) join_released(*all, *left);
+        left = all;
+    }
+    if (fails || only_reads(access.which)) {
+        ++self.flag_polls;
+        me.waiting = used;
+        yield_turn(me);
+        me.waiting.which = word::none;
+    } else {
+        self.flag_written = true;
+        self.order.wake();
+        take_step();
+    }
+    return old;
+}
+
+}  // namespace kgen::emulator

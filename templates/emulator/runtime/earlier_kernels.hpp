@@ -1,0 +1,25 @@
+// Programmatic dependent launch: a kernel that launch_early() starts may begin before the ones before it have ended, and what they write is
+// there only after its wait. Here they have always ended, so what such a kernel does before its wait never shows in numbers: it may touch no
+// device memory there. And every thread must wait before it ends: a later kernel waits for this one alone, and through it for those before.
+#pragma once
+
+namespace kgen::emulator {
+
+void await_earlier_kernels() { this_thread().awaits_nothing = true; }
+
+// Reports a use of device memory before the wait.
+inline void check_earlier_kernels(const use& used) {
+    const device_thread& me = this_thread();
+    if (me.awaits_nothing || !self.violations.is_news("early", used, used)) return;
+    self.violations.tell(text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) +
+                         " before its await_earlier_kernels: kernels before this one may not have ended");
+}
+
+void check_earlier_kernels_at_end(const device_thread& t) {
+    const use nothing = {word::none, {"", 0}};
+    if (t.awaits_nothing || !self.violations.is_news("early", nothing, nothing)) return;
+    self.violations.tell("warp " + std::to_string(t.warp) + " lane " + std::to_string(t.lane) +
+                         " ends without await_earlier_kernels: a kernel after this one would not wait for those before it");
+}
+
+}  // namespace kgen::emulator
