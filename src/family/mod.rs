@@ -6,6 +6,7 @@
 
 pub mod attention;
 mod kind;
+pub mod transpose;
 pub mod vector_add;
 
 pub use kind::{Axis, Coordinates, Kind, KindInfo};
@@ -243,6 +244,8 @@ families! {
     Attention: attention,
     /// Sum of two vectors.
     VectorAdd: vector_add,
+    /// Transposition of a matrix.
+    Transpose: transpose,
 }
 
 impl Variant {

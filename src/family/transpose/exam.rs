@@ -1,0 +1,151 @@
+//! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes and rows that are
+//! not on either side, in place, and calls that must be refused. Every element has bits of its own.
+
+use super::Point;
+use crate::{
+    check::{Case, Comparison, Drawn, Level, Subject, Tally},
+    device::{Call, ERROR_INVALID_VALUE, Element, Field, Fields, Image, Outputs, Params},
+};
+
+/// Where `out` lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In memory of its own.
+    Apart,
+    /// Where `in` lies.
+    Same,
+    /// So many elements after the start of `in`; such a call is refused.
+    Overlapping(isize),
+}
+
+/// One call.
+#[derive(Debug)]
+struct TransposeCase {
+    element: Element,
+    rows: usize,
+    columns: usize,
+    /// Elements from an aligned place to the first element of `in` and of `out`.
+    offsets: [usize; 2],
+    place: Place,
+}
+
+/// The cases of a variant.
+pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let element = match subject.variant.dtype.bytes() {
+        1 => Element::Bits8,
+        2 => Element::Bits16,
+        _ => Element::Bits32,
+    };
+    let (side, piece) = (subject.tiling.n, 16 / element.bytes());
+    let plain = |rows, columns| TransposeCase { element, rows, columns, offsets: [0; 2], place: Place::Apart };
+    let square = |side, offset| TransposeCase { offsets: [offset; 2], place: Place::Same, ..plain(side, side) };
+    let mut cases = vec![
+        plain(0, 7),
+        plain(7, 0),
+        plain(1, 1),
+        plain(1, 2 * side + 3),
+        plain(2 * side + 3, 1),
+        plain(side, side),
+        // Whole pieces on both sides, on one, on the other, on neither.
+        plain(side + piece, 2 * side + 3 * piece),
+        plain(side + 1, 2 * side + piece),
+        plain(side + piece, side + 1),
+        plain(side - 1, side + 1),
+        // Starts that are no multiples of 16 bytes.
+        TransposeCase { offsets: [1, 0], ..plain(side + piece, piece) },
+        TransposeCase { offsets: [0, 1], ..plain(piece, side + piece) },
+        square(1, 0),
+        square(side, 0),
+        square(2 * side + piece, 0),
+        square(2 * side + 1, 0),
+        square(side + piece, 1),
+    ];
+    if level == Level::Thorough {
+        for extra in 1..2 * piece {
+            cases.push(plain(side + extra, piece + extra));
+            cases.push(plain(extra, 2 * side - extra));
+            cases.push(square(3 * side - extra, extra % piece));
+        }
+    }
+    for elements in [1, -1, 40] {
+        cases.push(TransposeCase { offsets: [256; 2], place: Place::Overlapping(elements), ..plain(7, 9) });
+    }
+    cases.push(TransposeCase { place: Place::Same, ..plain(7, 9) });
+    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+}
+
+impl TransposeCase {
+    /// The bits of element `index` of the input: different for neighbours in rows and in columns, whatever their width.
+    fn bits(&self, index: usize, seed: u64) -> u32 {
+        let mixed = (index as u64 ^ seed.rotate_left(17))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_right(29)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (mixed >> 32) as u32;
+        match self.element {
+            Element::Bits8 => bits & 0xff,
+            Element::Bits16 => bits & 0xffff,
+            Element::Bits32 => bits,
+        }
+    }
+
+    fn params(&self) -> Params {
+        let bytes = self.element.bytes().cast_signed();
+        let [input, out] = match self.place {
+            Place::Apart => [Field::Tensor("in"), Field::Tensor("out")],
+            Place::Same => [Field::Tensor("out"); 2],
+            Place::Overlapping(elements) => [Field::Tensor("in"), Field::TensorAt("in", elements * bytes)],
+        };
+        let sizes = [self.rows, self.columns].map(|size| Field::U64(size as u64));
+        let fields = [input, out].into_iter().chain(sizes).chain([Field::I32(bytes as i32), Field::I32(0)]);
+        Params::Fields(Fields { flags: 0, fields: fields.collect() })
+    }
+}
+
+impl Case for TransposeCase {
+    fn name(&self) -> String {
+        let place = match self.place {
+            Place::Apart => String::new(),
+            Place::Same => " in place".to_owned(),
+            Place::Overlapping(elements) => format!(" out in in{elements:+}"),
+        };
+        let [input, out] = self.offsets;
+        format!("{}x{} at {input},{out}{place}", self.rows, self.columns)
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let Self { element, rows, columns, .. } = *self;
+        let count = rows * columns;
+        let image = |offset| Image::poisoned(element, offset + count, offset);
+        let bits: Vec<u32> = (0..count).map(|index| self.bits(index, seed)).collect();
+        let mut input = image(self.offsets[0]);
+        bits.iter().enumerate().for_each(|(index, bits)| input.put(index as i64, *bits));
+        let mut out = image(self.offsets[1]);
+        (0..count).for_each(|index| {
+            out.mark(index as i64);
+        });
+        let (inputs, out) = if self.place == Place::Same { (vec![], input) } else { (vec![("in", input)], out) };
+        let call = Call { inputs, outputs: vec![("out", out)], scratch: false, multiprocessors: None, params: self.params() };
+        let judge = move |outputs: &Outputs| {
+            let Some(image) = outputs.get("out") else { unreachable!("every call has `out`") };
+            let mut tally = Tally::of_elements("out", 0.0);
+            for (index, (column, row)) in itertools::iproduct!(0..columns, 0..rows).enumerate() {
+                tally.see_element(index, f64::from(image.bits(index as i64)), f64::from(bits[row * columns + column]));
+            }
+            Comparison::of(&[tally], &[("out", image)])
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        match self.place {
+            Place::Overlapping(_) => Some("out overlaps in".to_owned()),
+            Place::Same if self.rows != self.columns => Some("only a square matrix".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn refusal_code(&self) -> i32 {
+        ERROR_INVALID_VALUE
+    }
+}

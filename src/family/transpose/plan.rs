@@ -1,0 +1,145 @@
+//! How a matrix is transposed: tiles whose rows are long runs of device memory on both sides, and which fill shared memory so that
+//! several blocks share a multiprocessor.
+
+use super::Point;
+use crate::{
+    family::{self, Point as _},
+    grid::{Dtype, Target, TileOverride},
+    plan::{Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore},
+};
+use serde::Serialize;
+use std::fmt;
+
+/// The tile keys that the kernel reads.
+const KEYS: &[&str] = &["m", "warps", "min_blocks_per_sm"];
+
+/// Sizes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// Elements of a row and of a column of the tile: the key `m`.
+    pub side: u32,
+    /// Warps of a block.
+    pub warps: u32,
+    /// Second argument of `__launch_bounds__`, out of place.
+    pub min_blocks_per_sm: u32,
+}
+
+impl fmt::Display for Tile {
+    /// As a cell of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{0}×{0}, {1} warps", self.side, self.warps)
+    }
+}
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Sizes of a block.
+    pub tile: Tile,
+    /// Bits of an element.
+    pub element_bits: u32,
+    /// Elements of a 32-bit word.
+    pub word_elements: u32,
+    /// Bytes of a tile's row.
+    pub row_bytes: u32,
+    /// Bytes of a tile in shared memory.
+    pub tile_bytes: u32,
+}
+
+/// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.
+fn default_tile(bytes: u32) -> Tile {
+    Tile { side: if bytes == 4 { 64 } else { 128 }, warps: 8, min_blocks_per_sm: if bytes == 2 { 3 } else { 4 } }
+}
+
+/// Registers of a thread beyond the words in flight: pointers, counts and places of 64 bits.
+const OTHER_REGISTERS: u32 = 30;
+
+/// Plans `point` with the default tile, changed by `change`.
+pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
+    if point.dtype == Dtype::Bf16 {
+        let reason = "it moves bits: the kernel of `fp16` serves every 16-bit type".to_owned();
+        return Err(PlanError::Unsupported { variant: point.name(), reason });
+    }
+    let mut tile = default_tile(point.dtype.bytes());
+    if let Some(change) = change {
+        if let Some(reason) = change.refusal(KEYS) {
+            return Err(bad(reason));
+        }
+        tile = Tile {
+            side: change.m.unwrap_or(tile.side),
+            warps: change.warps.unwrap_or(tile.warps),
+            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+        };
+    }
+    match broken_rule(point, &tile) {
+        Some(reason) => Err(bad(reason)),
+        None => resolve(point, None, tile),
+    }
+}
+
+fn broken_rule(point: Point, tile: &Tile) -> Option<String> {
+    let Tile { side, warps, min_blocks_per_sm } = *tile;
+    let bytes = point.dtype.bytes();
+    // Eight pieces of 16 bytes in a row, so that eight chunks of a column stand in different banks.
+    let step = 128 / bytes;
+    if side == 0 || !side.is_multiple_of(step) || side > 256 {
+        return Some(format!("`m` is {side}; it must be a multiple of {step} up to 256"));
+    }
+    // A warp takes eight pieces of four groups of rows at a time.
+    let parts = side * side * bytes * bytes / (16 * 4 * 32);
+    if warps == 0 || warps > 32 || !parts.is_multiple_of(warps) {
+        return Some(format!("`warps` is {warps}; it must divide {parts} and be at most 32"));
+    }
+    (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
+}
+
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let bytes = point.dtype.bytes();
+    let threads = tile.warps * 32;
+    let tile_bytes = tile.side * tile.side * bytes;
+    let registers = RegisterEstimate::sum(0, 0, tile_bytes / 4 / threads, OTHER_REGISTERS);
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: Region::lay_out([("tile", tile_bytes, None)].into_iter()),
+        registers,
+        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_launched_with: registers.total,
+        to_save_shared_memory: "lower `m`".to_owned(),
+        to_save_registers: "raise `warps`, or lower `m` or `min_blocks_per_sm`".to_owned(),
+    };
+    let design = Design { tile, element_bits: bytes * 8, word_elements: 4 / bytes, row_bytes: tile.side * bytes, tile_bytes };
+    let (template, design) = ("transpose/transpose.cu.tera", family::Design::Transpose(design));
+    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: Point = Point { kind: super::super::point::Kind::Transpose, dtype: Dtype::Fp16, target: Target::Sm90 };
+
+    #[test]
+    fn the_default_of_every_size_has_a_plan_whose_blocks_fit() {
+        for (dtype, bytes) in [(Dtype::Fp32, 64 * 64 * 4), (Dtype::Fp16, 128 * 128 * 2), (Dtype::Fp8, 128 * 128)] {
+            let plan = Plan::new(Point { dtype, ..POINT }, None).expect("it fits");
+            assert_eq!((plan.threads, plan.shared_memory_bytes), (256, bytes), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn one_kernel_serves_both_16_bit_types() {
+        let error = Plan::new(Point { dtype: Dtype::Bf16, ..POINT }, None).expect_err("no kernel of its own").to_string();
+        assert!(error.contains("`fp16` serves every 16-bit type"), "{error}");
+    }
+
+    #[test]
+    fn a_tile_that_warps_cannot_share_out_is_refused() {
+        let change = TileOverride { m: Some(96), ..TileOverride::default() };
+        assert!(Plan::new(POINT, Some(&change)).expect_err("no multiple").to_string().contains("multiple of 64"));
+        let change = TileOverride { warps: Some(5), ..TileOverride::default() };
+        assert!(Plan::new(POINT, Some(&change)).expect_err("no divisor").to_string().contains("must divide 32"));
+    }
+}

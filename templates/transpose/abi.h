@@ -1,0 +1,24 @@
+/* Transposition: out[j][i] = in[i][j], for elements of 1, 2 or 4 bytes, whatever they stand for.
+ *
+ * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in place, where
+ * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. A matrix whose start and whose rows
+ * are multiples of 16 bytes is moved in 16-byte pieces; any other element by element, correct but slower. */
+typedef struct kgen_transpose_params {
+    uint32_t struct_size; /* sizeof(kgen_transpose_params) */
+    uint32_t flags;       /* 0 */
+
+    const void* in;
+    void* out;
+    uint64_t rows;
+    uint64_t columns;
+    int32_t element_bytes; /* 1, 2 or 4 */
+    int32_t reserved;      /* 0 */
+} kgen_transpose_params;
+
+enum { KGEN_KIND_TRANSPOSE = 17 };
+
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_transpose_launcher)(const kgen_transpose_params* params, cudaStream_t stream);
+
+/* Picks the best transpose variant for the current device and the size of an element, and launches it. */
+int kgen_transpose(const kgen_transpose_params* params, cudaStream_t stream);
