@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn put(tensor: &mut [u8], index: usize, value: f64) {
-        tensor[index * 2..][..2].copy_from_slice(&Number::Fp16.round(value as f32).to_le_bytes());
+        tensor[index * 2..][..2].copy_from_slice(&Number::Fp16.round(value as f32).to_le_bytes()[..2]);
     }
 
     fn with<T>(tensors: &Tensors, causal: bool, then: impl FnOnce(&Sample<'_>) -> T) -> T {

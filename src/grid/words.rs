@@ -125,6 +125,6 @@ mod tests {
         let near = read::<Dtype>("bfloat61").expect_err("not a dtype");
         assert_eq!((near.title.as_str(), near.help.as_str()), ("unknown dtype `bfloat61`", "did you mean `bfloat16`?"));
         let far = read::<Dtype>("int4").expect_err("not a dtype");
-        assert_eq!(far.help, "known: `fp16`, `bf16`, `fp8`");
+        assert_eq!(far.help, "known: `fp16`, `bf16`, `fp8`, `fp32`");
     }
 }
