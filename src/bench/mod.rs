@@ -22,7 +22,7 @@ pub(crate) use layout::{Layout, splits};
 pub use measurement::{Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
-pub(crate) use sample::elements;
+pub(crate) use sample::{elements, fp32};
 pub use shape::{SEQLENS, Shape, TOKENS, WIDTH, Wanted};
 pub use size::{Matrix, Size};
 pub use statistics::Summary;

@@ -6,6 +6,7 @@
 
 pub mod attention;
 mod kind;
+pub mod reduce;
 pub mod transpose;
 pub mod vector_add;
 
@@ -246,6 +247,8 @@ families! {
     VectorAdd: vector_add,
     /// Transposition of a matrix.
     Transpose: transpose,
+    /// Reductions of rows to one number.
+    Reduce: reduce,
 }
 
 impl Variant {

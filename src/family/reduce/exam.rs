@@ -1,0 +1,196 @@
+//! What proves a reduction right: rows of every length at the borders of pieces, warps and chunks, with the elements that matter at
+//! every kind of place; results that are exact where arithmetic allows it; and calls that must be refused.
+
+use super::{Point, point::Kind};
+use crate::{
+    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Vector},
+    device::{Call, ERROR_INVALID_VALUE, Field, Fields, Outputs, Params},
+};
+
+/// What the matrix holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inputs {
+    /// -2 to 2: sums are exact.
+    Integers,
+    /// Standard normal.
+    Normal,
+    /// Normal, but for one element of each row that outweighs all others, at another place in each.
+    Spike,
+    /// Near -200, so that a maximum must begin at -infinity.
+    Low,
+    /// Rising along the row from -40 to 40: the maximum grows in every step.
+    Rising,
+    /// -infinity.
+    Nothing,
+}
+
+impl Inputs {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Integers => "integers",
+            Self::Normal => "normal",
+            Self::Spike => "spike",
+            Self::Low => "low",
+            Self::Rising => "rising",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// One call.
+#[derive(Debug)]
+struct ReduceCase {
+    kind: Kind,
+    number: Number,
+    rows: usize,
+    columns: usize,
+    /// Elements from an aligned place to the first one.
+    offset: usize,
+    inputs: Inputs,
+    /// `out` lies in `in`; such a call is refused.
+    shared: bool,
+}
+
+/// The cases of a variant.
+pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let Point { kind, dtype, .. } = subject.variant;
+    let number = Number::of(dtype);
+    let (short, chunk, piece) = (subject.tiling.m, subject.tiling.n, 16 / number.element().bytes());
+    let usual = if kind == Kind::Sum { Inputs::Integers } else { Inputs::Spike };
+    let plain = |rows, columns| ReduceCase { kind, number, rows, columns, offset: 0, inputs: usual, shared: false };
+    let of = |rows, columns, inputs| ReduceCase { inputs, ..plain(rows, columns) };
+    let mut cases = vec![
+        plain(0, 5),
+        plain(3, 0),
+        plain(1, 1),
+        // More rows than a block has warps; rows of which no, some and all start at multiples of 16 bytes.
+        plain(11, piece - 1),
+        plain(11, 2 * piece),
+        plain(3, 33 * piece + 1),
+        ReduceCase { offset: 1, ..plain(2, 5 * piece) },
+        // The longest row of a warp and the shortest of a block.
+        plain(9, short),
+        plain(3, short + 1),
+        plain(2, chunk),
+        // Several chunks, the last one of one element, and of an odd number.
+        plain(1, chunk + 1),
+        plain(3, 2 * chunk + piece + 3),
+        ReduceCase { offset: piece - 1, ..plain(1, chunk + 7) },
+        of(5, short - 3, Inputs::Normal),
+        of(1, chunk + chunk / 2, Inputs::Normal),
+        of(3, 100, Inputs::Low),
+        of(2, short + 77, Inputs::Low),
+        of(3, 77, Inputs::Rising),
+        of(2, chunk + 77, Inputs::Rising),
+    ];
+    if kind != Kind::Sum {
+        cases.extend([of(2, 40, Inputs::Nothing), of(1, chunk + 40, Inputs::Nothing)]);
+    }
+    if level == Level::Thorough {
+        for extra in 0..2 * piece {
+            cases.push(plain(9, short - extra));
+            cases.push(ReduceCase { offset: extra % piece, ..plain(2, short + extra) });
+            cases.push(plain(2, chunk - extra));
+        }
+        // More chunks than the block has threads that folds them.
+        cases.push(plain(1, 257 * chunk + 5));
+        cases.push(plain(1000, 3));
+    }
+    cases.push(ReduceCase { shared: true, ..plain(4, 64) });
+    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+}
+
+impl ReduceCase {
+    /// The place of the element of a row that matters most.
+    fn spike(&self, row: usize) -> usize {
+        let places = [self.columns - 1, 0, self.columns / 2, self.columns - self.columns.min(9), self.columns / 3];
+        places[row % places.len()]
+    }
+
+    fn draw_values(&self, seed: u64) -> Vec<f32> {
+        let normal = Vector::normal(self.number, self.rows * self.columns, 0, seed);
+        let value = |(index, normal): (usize, &f32)| {
+            let (row, column) = (index / self.columns, index % self.columns);
+            self.number.through(match self.inputs {
+                Inputs::Integers => normal.round().clamp(-2.0, 2.0),
+                Inputs::Normal => *normal,
+                Inputs::Spike if column == self.spike(row) => 20.0,
+                Inputs::Spike => *normal,
+                Inputs::Low => normal - 200.0,
+                Inputs::Rising => 80.0 * (column as f32 / self.columns as f32) - 40.0,
+                Inputs::Nothing => f32::NEG_INFINITY,
+            })
+        };
+        normal.values().iter().enumerate().map(value).collect()
+    }
+
+    /// The result of a row in float64, and how far from it a kernel may be.
+    fn expected(&self, row: &[f32]) -> (f64, f64) {
+        let wide = || row.iter().map(|value| f64::from(*value));
+        let largest = wide().fold(f64::NEG_INFINITY, f64::max);
+        match self.kind {
+            Kind::Max => (largest, 0.0),
+            Kind::Sum if self.inputs == Inputs::Integers => (wide().sum(), 0.0),
+            // A thread adds pieces one after the other, then lanes, warps and chunks are added: about a hundred roundings of sums that
+            // are no larger than the sum of magnitudes.
+            Kind::Sum => (wide().sum(), 100.0 * f64::from(f32::EPSILON) / 2.0 * wide().map(f64::abs).sum::<f64>()),
+            Kind::Logsumexp if largest == f64::NEG_INFINITY => (largest, 0.0),
+            Kind::Logsumexp => {
+                let sum: f64 = wide().map(|value| (value - largest).exp()).sum();
+                let expected = largest + sum.ln();
+                // ex2.approx errs by 2⁻²² of each weight, and a rescaled sum of each factor; lg2.approx by 2⁻²²; the result is rounded,
+                // as are differences of up to 100.
+                (expected, 2.0_f64.powi(-15) + expected.abs() * f64::from(f32::EPSILON))
+            }
+        }
+    }
+
+    fn params(&self) -> Params {
+        let out = if self.shared { Field::TensorAt("in", 32) } else { Field::Tensor("out") };
+        let tensors = [Field::Tensor("in"), out, Field::Tensor("workspace"), Field::WorkspaceBytes];
+        let sizes = [self.rows, self.columns].map(|size| Field::U64(size as u64));
+        let rest = [Field::I32(self.number.code()), Field::I32(self.kind.operation())];
+        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
+    }
+}
+
+impl Case for ReduceCase {
+    fn name(&self) -> String {
+        let shared = if self.shared { " out in in" } else { "" };
+        format!("{}x{} at {} {}{shared}", self.rows, self.columns, self.offset, self.inputs.word())
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let values = self.draw_values(seed);
+        let input = Vector::of(self.number, values, self.offset);
+        let out = Vector::unwritten(Number::Fp32, self.rows, 0);
+        let expected: Vec<(f64, f64)> = match self.columns {
+            0 => (0..self.rows).map(|_| self.expected(&[])).collect(),
+            columns => input.values().chunks_exact(columns).map(|row| self.expected(row)).collect(),
+        };
+        let call = Call {
+            inputs: vec![("in", input.image())],
+            outputs: vec![("out", out.image())],
+            scratch: true,
+            multiprocessors: None,
+            params: self.params(),
+        };
+        let judge = move |outputs: &Outputs| {
+            let Some(image) = outputs.get("out") else { unreachable!("every call has `out`") };
+            let mut tally = Tally::of_elements("out", expected.iter().map(|(_, allowed)| *allowed).fold(0.0, f64::max));
+            for (row, (expected, _)) in expected.iter().enumerate() {
+                tally.see_element(row, out.value(image, row), *expected);
+            }
+            Comparison::of(&[tally], &[("out", image)])
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.shared.then(|| "out overlaps in".to_owned())
+    }
+
+    fn refusal_code(&self) -> i32 {
+        ERROR_INVALID_VALUE
+    }
+}

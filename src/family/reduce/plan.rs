@@ -1,0 +1,144 @@
+//! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads depends on the
+//! length of a row alone.
+
+use super::Point;
+use crate::{
+    family::{self, Point as _},
+    grid::{Dtype, Target, TileOverride},
+    plan::{Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore},
+};
+use serde::Serialize;
+use std::fmt;
+
+/// Bytes of a piece: what one instruction moves.
+const PIECE_BYTES: u32 = 16;
+
+/// The tile keys that the kernel reads.
+const KEYS: &[&str] = &["warps", "stages", "min_blocks_per_sm"];
+
+/// Sizes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// Warps of a block.
+    pub warps: u32,
+    /// 16-byte pieces that a thread has in flight: the key `stages`.
+    pub pieces: u32,
+    /// Second argument of `__launch_bounds__`.
+    pub min_blocks_per_sm: u32,
+}
+
+/// 4 pieces are 64 bytes per thread in flight, and 1024 threads a multiprocessor 64 KB: more than Little's law asks of HBM3
+/// (3.35 TB/s × 0.7 µs / 132 = 18 KB).
+const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
+
+/// Bytes of the largest state: a maximum and a sum.
+const STATE_BYTES: u32 = 8;
+
+/// Registers of a thread beyond the values in flight: 64-bit pointers and counts, the state.
+const OTHER_REGISTERS: u32 = 24;
+
+/// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU.
+const ROUNDS: u32 = 8;
+
+/// Longest row that a warp reduces by itself.
+const SHORT_ROW: u32 = 1024;
+
+impl fmt::Display for Tile {
+    /// As a cell of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pieces, {} warps", self.pieces, self.warps)
+    }
+}
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Sizes of a block.
+    pub tile: Tile,
+    /// Elements of a row that a block reads.
+    pub chunk: u32,
+    /// Elements of a row, at most, that a warp reads by itself.
+    pub short_row: u32,
+}
+
+/// Plans `point` with the default tile, changed by `change`.
+pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
+    if point.dtype == Dtype::Fp8 {
+        let reason = "rows are reduced of `fp32`, `fp16` or `bf16`".to_owned();
+        return Err(PlanError::Unsupported { variant: point.name(), reason });
+    }
+    let mut tile = DEFAULT;
+    if let Some(change) = change {
+        if let Some(reason) = change.refusal(KEYS) {
+            return Err(bad(reason));
+        }
+        tile = Tile {
+            warps: change.warps.unwrap_or(tile.warps),
+            pieces: change.stages.unwrap_or(tile.pieces),
+            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+        };
+    }
+    match broken_rule(&tile) {
+        Some(reason) => Err(bad(reason)),
+        None => resolve(point, None, tile),
+    }
+}
+
+fn broken_rule(tile: &Tile) -> Option<String> {
+    let Tile { warps, pieces, min_blocks_per_sm } = *tile;
+    if !(1..=32).contains(&warps) {
+        return Some(format!("`warps` is {warps}; it must be 1 to 32"));
+    }
+    if !(1..=16).contains(&pieces) {
+        return Some(format!("`stages` is {pieces}; it must be 1 to 16"));
+    }
+    (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
+}
+
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let threads = tile.warps * 32;
+    let registers = RegisterEstimate::sum(0, 0, tile.pieces * PIECE_BYTES / point.dtype.bytes(), OTHER_REGISTERS);
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: Region::lay_out([("states of warps", tile.warps * STATE_BYTES, None)].into_iter()),
+        registers,
+        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_launched_with: registers.total,
+        to_save_shared_memory: "lower `warps`".to_owned(),
+        to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
+    };
+    let chunk = threads * tile.pieces * PIECE_BYTES / point.dtype.bytes() * ROUNDS;
+    let design = Design { tile, chunk, short_row: SHORT_ROW };
+    let (template, design) = ("reduce/reduce.cu.tera", family::Design::Reduce(design));
+    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: Point = Point { kind: super::super::point::Kind::Sum, dtype: Dtype::Bf16, target: Target::Sm90 };
+
+    #[test]
+    fn a_chunk_is_eight_rounds_of_loads() {
+        let plan = Plan::new(POINT, None).expect("it fits");
+        assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 4 * 8 * 8));
+        assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
+    }
+
+    #[test]
+    fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
+        let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
+        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
+    }
+
+    #[test]
+    fn fp8_is_refused() {
+        let point = Point { dtype: Dtype::Fp8, ..POINT };
+        assert!(Plan::new(point, None).expect_err("no such kernel").to_string().contains("`fp32`, `fp16` or `bf16`"));
+    }
+}

@@ -1,0 +1,89 @@
+//! A reduction, to be timed.
+
+use super::{Point, point::Kind};
+use crate::{
+    bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements, fp32},
+    check::Number,
+    device::{Field, Fields, Params},
+};
+
+/// Rows that are compared, spread over the matrix.
+const SAMPLES: usize = 64;
+
+/// Relative error of a result, by the sum of magnitudes of its row or 1, that rounding may make.
+const LARGEST_ERROR: f64 = 1e-4;
+
+struct ReduceTrial<'a> {
+    kind: Kind,
+    number: Number,
+    matrix: Matrix,
+    bench: Bench<'a>,
+}
+
+/// The kernel at a size.
+pub(super) fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+    let Size::Matrix(matrix) = size else { return None };
+    Some(Box::new(ReduceTrial { kind: point.kind, number: Number::of(point.dtype), matrix, bench }))
+}
+
+impl ReduceTrial<'_> {
+    fn bytes(&self) -> usize {
+        self.matrix.elements() as usize * self.number.element().bytes()
+    }
+}
+
+impl Trial for ReduceTrial<'_> {
+    fn work(&self) -> Work {
+        Work { flops: self.matrix.elements() as f64, bytes: Some(self.bytes() as f64) }
+    }
+
+    fn copies(&self, l2_bytes: u32) -> usize {
+        copies_beyond(l2_bytes, self.bytes())
+    }
+
+    fn is_cold(&self, copies: usize, l2_bytes: u32) -> bool {
+        copies * self.bytes() > 2 * l2_bytes as usize
+    }
+
+    fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
+        let seed = self.bench.seed.wrapping_add((copy as u64) << 20);
+        vec![("in", self.bench.normals.tensor(self.matrix.elements() as usize, seed))]
+    }
+
+    fn has_workspace(&self) -> bool {
+        true
+    }
+
+    fn outputs(&self, workspace_bytes: usize) -> Vec<Output> {
+        let floats = |name, bytes| Output { name, bytes, number: None, may_differ: false };
+        vec![floats("out", self.matrix.rows as usize * 4), floats("workspace", workspace_bytes)]
+    }
+
+    fn params(&self) -> Params {
+        let tensors = [Field::Tensor("in"), Field::Tensor("out"), Field::Tensor("workspace"), Field::WorkspaceBytes];
+        let sizes = [self.matrix.rows, self.matrix.columns].map(Field::U64);
+        let rest = [Field::I32(self.number.code()), Field::I32(self.kind.operation())];
+        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
+    }
+
+    fn judge(&self, host: &[(&'static str, Vec<u8>)], _outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
+        let [rows, columns] = [self.matrix.rows, self.matrix.columns].map(|size| size as usize);
+        let mut worst = 0.0_f64;
+        for row in (0..rows).step_by(rows.div_ceil(SAMPLES).max(1)).chain(rows.checked_sub(1)) {
+            let values = elements(&host[0].1, self.number, row * columns, columns);
+            let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let (expected, scale) = match self.kind {
+                Kind::Max => (largest, 1.0),
+                Kind::Sum => (values.iter().sum(), values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)),
+                Kind::Logsumexp => (largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln(), 1.0),
+            };
+            let got = fp32(&written[0], row);
+            let error = (got - expected).abs() / scale;
+            if got != expected && (error.is_nan() || error > LARGEST_ERROR) {
+                return Err(format!("out is wrong: row {row} gives {got}, expected {expected}"));
+            }
+            worst = worst.max(error);
+        }
+        Ok(worst)
+    }
+}
