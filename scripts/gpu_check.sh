@@ -64,7 +64,7 @@ build_for_racecheck() {
         sed -i 's/"bar\.arrive /"bar.sync /' "$folder/templates/include/kgen/sync.cuh" &&
         sed -i 's/^\( *\)const words4 said = \(.*\);$/\1words4 said = {};\n\1if (lane_index() == 0) said = \2;/
             s/^\( *\)warp_sync();  \/\/ one lane will say.*$/\1said = {__shfl_sync(~0u, said.x, 0), __shfl_sync(~0u, said.y, 0), __shfl_sync(~0u, said.z, 0), __shfl_sync(~0u, said.w, 0)};/' \
-            "$folder/templates/flash/hopper/walk.tera" &&
+            "$folder/templates/attention/hopper/walk.tera" &&
         "$kgen" --templates "$folder/templates" build --filter "name == $variant" --build-dir "$folder" \
             --generated "$folder/generated" --offline --allow-spills "$@" &>"$folder.log"
 }
@@ -75,7 +75,7 @@ sanitize() {
     shift 2
     for tool in memcheck racecheck initcheck synccheck; do
         check=("$@")
-        if [[ $tool == racecheck ]] && grep -qE 'barrier_arrive|hopper/walk' "templates/flash/${template%%-*}.cu.tera"; then
+        if [[ $tool == racecheck ]] && grep -qE 'barrier_arrive|hopper/walk' "templates/attention/${template%%-*}.cu.tera"; then
             build_for_racecheck "$variant" "$out/racecheck-$template" || true  # a missing library fails the step
             check+=(--templates "$out/racecheck-$template/templates" --library "$out/racecheck-$template/lib/libkgen.so")
         fi

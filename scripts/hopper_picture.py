@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pipeline of templates/flash/fwd_sm90.cu.tera as an SVG picture, for docs/hopper.md.
+"""Draws the pipeline of templates/attention/fwd_sm90.cu.tera as an SVG picture, for docs/hopper.md.
 
     scripts/hopper_picture.py docs/images/hopper-pipeline.svg
 

@@ -151,10 +151,10 @@ class Laboratory:
 
     def files(self):
         """What is mutated, below the templates' folder: kernels, their parts, and headers that have no twin in the emulator."""
-        flash = sorted(self.templates.glob("flash/**/*.tera"))
+        kernels = sorted(path for path in self.templates.glob("**/*.tera") if path.relative_to(self.templates).parts[0] != "bindings")
         headers = sorted(self.templates.glob("include/kgen/*.cuh"))
         used = [h for h in headers if not (self.templates / "emulator/kgen" / h.name).exists()]
-        return [str(path.relative_to(self.templates)) for path in flash + used]
+        return [str(path.relative_to(self.templates)) for path in kernels + used]
 
     @staticmethod
     def included(text):
@@ -172,7 +172,7 @@ class Laboratory:
         return {Kernel(grid, path.stem): path.read_text() for path in sorted(folder.glob("*.cu"))}
 
     def features_of(self, kernel, text):
-        template = re.search(r"from templates/(flash/[\w./]+)", text).group(1)
+        template = re.search(r"from templates/([\w./]+)", text).group(1)
         headers = set(self.included(text))
         todo = list(headers)
         while todo:

@@ -3,7 +3,7 @@
     python3 scripts/mutate.py --seed 20261122 --count 400 --jobs 16 --out mutants.jsonl
     python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # goes on where that ended
     python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or rules
-    python3 scripts/mutate.py --try flash/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # a mutant of one's own
+    python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # a mutant of one's own
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
     python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # a survivor that means the same
 

@@ -161,7 +161,7 @@ fn a_tail_that_is_not_masked_is_found_and_shrunk() {
     let folder = tempfile::tempdir().expect("a folder");
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(ROOT).join("templates"), &templates);
-    let kernel = templates.join("flash/fwd_sm80.cu.tera");
+    let kernel = templates.join("attention/fwd_sm80.cu.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replace("mask(s, keys.rows - tile * BLOCK_N", "mask(s, keys.rows + 1 - tile * BLOCK_N");
     assert_ne!(text, broken, "the template no longer holds what this test breaks");

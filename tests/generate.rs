@@ -199,7 +199,7 @@ fn two_runs_at_once_leave_a_whole_folder_of_both() {
 fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     let place = Place::new();
     copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &place.path("templates"));
-    let template = place.path("templates/flash/fwd_sm80.cu.tera");
+    let template = place.path("templates/attention/fwd_sm80.cu.tera");
     let text = fs::read_to_string(&template).expect("readable");
 
     fs::write(&template, format!("// changed by me\n{text}")).expect("written");
@@ -209,7 +209,7 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     fs::write(&template, format!("{{{{ no_such_word }}}}\n{text}")).expect("written");
     let refused =
         place.kgen("--templates templates generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --output b.cu").code(2);
-    refused.stderr(contains("template `flash/fwd_sm80.cu.tera`").and(contains("no_such_word")));
+    refused.stderr(contains("template `attention/fwd_sm80.cu.tera`").and(contains("no_such_word")));
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));
 }

@@ -71,7 +71,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
     pipe(&place.path().join("grid.toml"));
     kgen(place.path()).args(["--variants", "grid.toml", "list"]).assert().code(2).stderr(contains("it is a pipe, and no file"));
 
-    pipe(&place.path().join("templates/flash/a.tera"));
+    pipe(&place.path().join("templates/attention/a.tera"));
     for needed in ["include/kgen.h", "bindings/kgen_dispatch.cpp.tera"] {
         let path = place.path().join("templates").join(needed);
         fs::create_dir_all(path.parent().expect("it has a folder")).expect("made");

@@ -33,7 +33,7 @@ fn tried(mutant: [&str; 3], listed: &Path) -> (Value, String) {
 #[test]
 fn a_mutant_that_waits_for_one_copy_too_few_is_killed_at_smoke_level() {
     let listed = root().join("tests/emulator/equivalent_mutants.toml");
-    let (report, said) = tried(["flash/fwd_sm80.cu.tera", "cp_async_wait<1>();", "cp_async_wait<2>();"], &listed);
+    let (report, said) = tried(["attention/fwd_sm80.cu.tera", "cp_async_wait<1>();", "cp_async_wait<2>();"], &listed);
     assert_eq!(report["files"]["all"]["smoke"], 1, "{report:#}");
     assert_eq!(said, "", "every entry of the list is about a line that is there");
 }
@@ -42,12 +42,12 @@ fn a_mutant_that_waits_for_one_copy_too_few_is_killed_at_smoke_level() {
 fn a_listed_mutant_is_left_out_and_an_entry_whose_line_is_gone_is_refused() {
     let listed = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("listed.toml");
     let own = std::fs::read_to_string(root().join("tests/emulator/equivalent_mutants.toml")).expect("the list is there");
-    let gone = "[[mutant]]\nid = \"770e214e414b\"\nfile = \"flash/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
+    let gone = "[[mutant]]\nid = \"770e214e414b\"\nfile = \"attention/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
     std::fs::write(&listed, format!("{own}\n{gone}reason = \"none\"\n")).expect("it can be written");
-    let mutant = ["flash/fwd_sm80.cu.tera", "max(0, min(keys.rows, diagonal))", "min(0, min(keys.rows, diagonal))"];
+    let mutant = ["attention/fwd_sm80.cu.tera", "max(0, min(keys.rows, diagonal))", "min(0, min(keys.rows, diagonal))"];
     let (report, said) = tried(mutant, &listed);
     assert_eq!((&report["files"]["all"]["mutants"], &report["left_out"]["equivalent"]), (&0.into(), &1.into()), "{report:#}");
-    assert!(said.contains("the line of `770e214e414b` is no longer in `flash/fwd_sm80.cu.tera`: refused"), "{said}");
+    assert!(said.contains("the line of `770e214e414b` is no longer in `attention/fwd_sm80.cu.tera`: refused"), "{said}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ mod tests {
         Plan {
             variant: VARIANT,
             run_as: None,
-            template: "flash/fwd_sm80.cu.tera",
+            template: "attention/fwd_sm80.cu.tera",
             design: Design::Attention(attention::Design {
                 tile,
                 rows_per_warp: 32,

@@ -243,7 +243,7 @@ mod tests {
         for (path, text) in [
             ("include/kgen.h", ""),
             ("bindings/kgen_dispatch.cpp.tera", ""),
-            ("flash/fwd_sm80.cu.tera", "fine\n{{ plan.no_such_number }}\n"),
+            ("attention/fwd_sm80.cu.tera", "fine\n{{ plan.no_such_number }}\n"),
         ] {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().expect("has one")).expect("created");

@@ -119,7 +119,7 @@ mod tests {
         let templates = Templates::embedded();
         let includes: Vec<&str> = templates.include_files().map(|(path, _)| path).collect();
         assert!(includes.contains(&"kgen.h") && includes.contains(&"kgen/mma.cuh"), "{includes:?}");
-        assert!(templates.get("flash/fwd_sm80.cu.tera").is_some());
+        assert!(templates.get("attention/fwd_sm80.cu.tera").is_some());
         assert!(includes.is_sorted());
     }
 

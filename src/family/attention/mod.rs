@@ -24,7 +24,7 @@ impl Family for Attention {
     type Point = Point;
     type Design = Design;
 
-    const TEMPLATES: &'static str = "flash";
+    const TEMPLATES: &'static str = "attention";
     const PREFIX: &'static str = "flash_";
     const KINDS: &'static [KindInfo] = point::KINDS;
 

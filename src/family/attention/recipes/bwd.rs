@@ -6,7 +6,7 @@ use super::{
 };
 use crate::grid::{CopyPath, Dtype, Target};
 
-/// The family of `templates/flash/bwd_sm80.cu.tera`.
+/// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
 
 /// Eight warps, which stand in pairs: four pairs of 16 or 32 keys each.
@@ -75,7 +75,7 @@ fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
 
 impl Recipe for PortableBackward {
     fn template(&self) -> &'static str {
-        "flash/bwd_sm80.cu.tera"
+        "attention/bwd_sm80.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {

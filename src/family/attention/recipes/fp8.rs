@@ -6,7 +6,7 @@ use super::{
 };
 use crate::grid::{CopyPath, Fp8Mma, Target};
 
-/// The family of `templates/flash/fwd_fp8.cu.tera`.
+/// The family of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
 
 /// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
@@ -45,7 +45,7 @@ fn has_block_scale(target: Target) -> bool {
 
 impl Recipe for Fp8Forward {
     fn template(&self) -> &'static str {
-        "flash/fwd_fp8.cu.tera"
+        "attention/fwd_fp8.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {

@@ -3,7 +3,7 @@
 use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
 use crate::grid::{CopyPath, Dtype, Target};
 
-/// The family of `templates/flash/fwd_sm80.cu.tera`.
+/// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
 
 /// Registers of a thread beyond accumulators and kept Q: the operand fragments in flight (4 of A for each 16-row tile,
@@ -18,7 +18,7 @@ const MBARRIER_BYTES: u32 = 8;
 
 impl Recipe for PortableForward {
     fn template(&self) -> &'static str {
-        "flash/fwd_sm80.cu.tera"
+        "attention/fwd_sm80.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::grid::{Dtype, Target};
 
-/// The family of `templates/flash/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
+/// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
 
 /// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on Turing.
@@ -29,7 +29,7 @@ const OTHER_REGISTERS: u32 = 64;
 
 impl Recipe for TuringForward {
     fn template(&self) -> &'static str {
-        "flash/fwd_sm75.cu.tera"
+        "attention/fwd_sm75.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
@@ -95,7 +95,7 @@ mod tests {
         for head_dim in (16..=128).step_by(8) {
             let plan = Plan::new(Point { head_dim, ..D64 }, None).expect("a default fits");
             assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
-            assert_eq!(plan.template, "flash/fwd_sm75.cu.tera");
+            assert_eq!(plan.template, "attention/fwd_sm75.cu.tera");
         }
     }
 

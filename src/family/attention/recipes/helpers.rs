@@ -15,11 +15,11 @@ pub(super) struct Helper {
 
 /// Merges partial results: each of 128 threads hands over eight columns of fp32.
 pub(super) static COMBINE: Helper =
-    Helper { template: "flash/fwd_combine.cu.tera", warps: 4, shared: ("sums of O", 128 * 8 * 4), registers: 78 };
+    Helper { template: "attention/fwd_combine.cu.tera", warps: 4, shared: ("sums of O", 128 * 8 * 4), registers: 78 };
 
 /// Chooses split counts: a flag a warp, for two rounds.
 pub(super) static PREPARE: Helper =
-    Helper { template: "flash/prepare_scheduler.cu.tera", warps: 8, shared: ("flags", 2 * 8 * 4), registers: 40 };
+    Helper { template: "attention/prepare_scheduler.cu.tera", warps: 8, shared: ("flags", 2 * 8 * 4), registers: 40 };
 
 impl Recipe for Helper {
     fn template(&self) -> &'static str {

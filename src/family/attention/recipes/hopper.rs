@@ -7,7 +7,7 @@ use super::{
 use crate::family::attention::design::panels;
 use crate::grid::{CopyPath, Dtype, Target, Turns};
 
-/// The family of `templates/flash/fwd_sm90.cu.tera`.
+/// The family of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
 
 /// Rows of one `wgmma`.
@@ -54,7 +54,7 @@ const DEFAULTS: &[DefaultTiles] = &[
 
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
-        "flash/fwd_sm90.cu.tera"
+        "attention/fwd_sm90.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
@@ -284,7 +284,7 @@ mod tests {
         for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
             let variant = Point { head_dim, dtype, causal, ..D128 };
             let plan = Plan::new(variant, None).expect("a default fits");
-            assert_eq!((plan.template, plan.tensor_core), ("flash/fwd_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!((plan.template, plan.tensor_core), ("attention/fwd_sm90.cu.tera", TensorCore::Hgmma));
             assert_eq!(plan.threads, 128 * (1 + hopper(&plan).consumers), "{variant}");
             assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{variant}: {:?}", plan.occupancy);
             assert!(plan.registers.total <= hopper(&plan).consumer_registers, "{variant}");

@@ -10,7 +10,7 @@ use super::{
 use crate::grid::{StorePath, Target, Turns};
 use std::iter::once;
 
-/// The family of `templates/flash/fwd_fp8_sm90.cu.tera`.
+/// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
 pub(super) struct HopperFp8Forward;
 
 /// Registers of a consumer thread beyond O, S or a part of P V, and P: what ptxas gets by with at head dim 256.
@@ -119,7 +119,7 @@ fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
 
 impl Recipe for HopperFp8Forward {
     fn template(&self) -> &'static str {
-        "flash/fwd_fp8_sm90.cu.tera"
+        "attention/fwd_fp8_sm90.cu.tera"
     }
 
     fn head_dim_step(&self) -> u32 {

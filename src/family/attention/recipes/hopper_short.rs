@@ -7,7 +7,7 @@ use super::{
 };
 use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns};
 
-/// The family of `templates/flash/fwd_short_sm90.cu.tera`.
+/// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
 
 /// Registers of a thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
@@ -39,7 +39,7 @@ fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
 
 impl Recipe for HopperShort {
     fn template(&self) -> &'static str {
-        "flash/fwd_short_sm90.cu.tera"
+        "attention/fwd_short_sm90.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
@@ -197,7 +197,7 @@ mod tests {
             let variant = Point { head_dim, dtype, causal, ..D64 };
             let plan = Plan::new(variant, None).expect("a default fits");
             let hopper = plan.attention().hopper.as_ref().expect("the kernel has `wgmma`");
-            assert_eq!((plan.template, plan.tensor_core), ("flash/fwd_short_sm90.cu.tera", TensorCore::Hgmma));
+            assert_eq!((plan.template, plan.tensor_core), ("attention/fwd_short_sm90.cu.tera", TensorCore::Hgmma));
             assert_eq!(
                 (plan.attention().tile.m, plan.threads),
                 (64, 128 * hopper.consumers),

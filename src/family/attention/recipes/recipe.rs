@@ -6,7 +6,7 @@ use crate::grid::Target;
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {
-    /// Its template, a file below `templates/flash/`.
+    /// Its template, a file below `templates/attention/`.
     fn template(&self) -> &'static str;
 
     /// The tile of a variant that `variants.toml` says nothing about; or why the family cannot make it and what to ask

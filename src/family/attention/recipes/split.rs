@@ -6,7 +6,7 @@ use super::{
 };
 use crate::grid::{CopyPath, Dtype, Target};
 
-/// The family of `templates/flash/fwd_split_sm80.cu.tera`.
+/// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
 
 /// Default tiles where a block may have 163 KB of shared memory or more: the first row whose head dim is not below the
@@ -45,7 +45,7 @@ const OTHER_REGISTERS: u32 = 52;
 
 impl Recipe for SplitForward {
     fn template(&self) -> &'static str {
-        "flash/fwd_split_sm80.cu.tera"
+        "attention/fwd_split_sm80.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
