@@ -54,6 +54,13 @@ def report_of(folder):
     return {artifact["name"]: artifact for artifact in report["artifacts"]}
 
 
+def opcodes(text):
+    """How often each occurs, without the NOPs that fill a function's last line of code."""
+    counts = Counter(INSTRUCTION.findall(text))
+    del counts["NOP"]
+    return counts
+
+
 def functions(folder, artifact, program):
     """For each kernel function of an object: opcode counts, registers and spilled bytes."""
     command = [program, "-sass", str(Path(folder) / artifact["object"])]
@@ -62,7 +69,7 @@ def functions(folder, artifact, program):
     if done.returncode != 0:
         sys.exit(f"compare_sass.py: `{' '.join(command)}` fails: {done.stderr.strip()}")
     pieces = FUNCTION.split(done.stdout)
-    found = {short(name): [Counter(INSTRUCTION.findall(text)), 0, 0] for name, text in zip(pieces[1::2], pieces[2::2])}
+    found = {short(name): [opcodes(text), 0, 0] for name, text in zip(pieces[1::2], pieces[2::2])}
     for resources in artifact["resources"]:
         entry = found.setdefault(short(resources["kernel"]), [Counter(), 0, 0])
         entry[1] = resources["registers"]
