@@ -1,4 +1,4 @@
-//! Plants each fault of `tests/emulator/*faults.toml` in a generated kernel and asserts that `kgen check` on the emulator
+//! Plants each fault of `tests/emulator/*faults.toml` in generated kernels and asserts that `kgen check` on the emulator
 //! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
 
 use kgen::{
@@ -12,6 +12,7 @@ use kgen::{
 };
 use serde::Deserialize;
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
@@ -23,13 +24,29 @@ use std::{
 #[serde(deny_unknown_fields)]
 struct Fault {
     name: String,
-    file: String,
+    file: Files,
     find: String,
     replace: String,
     expect: String,
     layout: Option<String>,
     kernel: Option<String>,
     also: Option<[String; 2]>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Files {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Files {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(file) => std::slice::from_ref(file),
+            Self::Several(files) => files,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -43,6 +60,8 @@ struct Laboratory {
     /// One kernel of each shape of the template that `kernels.toml` declares.
     kernels: Vec<(Plan, String)>,
     faults: Vec<Fault>,
+    /// The same kernels with what a part renders between marks, for each part that a fault names.
+    marked: BTreeMap<String, Vec<String>>,
     kit: EmulatorKit,
     cache: PathBuf,
 }
@@ -51,13 +70,7 @@ fn laboratory() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-        let list = |file: &str| {
-            let text = std::fs::read_to_string(folder.join(file)).expect("the list of faults is there");
-            toml::from_str::<Faults>(&text).expect("the list of faults reads as its header says").fault
-        };
-        let faults =
-            ["faults", "hopper_faults", "fp8_overlap_faults", "short_faults", "cluster_faults", "split_faults", "bwd_faults"];
-        let faults = faults.map(|name| list(&format!("{name}.toml"))).concat();
+        let faults = fault_lists(&folder);
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
@@ -68,20 +81,74 @@ fn laboratory() -> &'static Laboratory {
             let text = renderer.kernel(&plan).expect("it renders").text;
             (plan, text)
         });
-        let kernels = kernels.collect();
+        let kernels: Vec<(Plan, String)> = kernels.collect();
+        let named = faults.iter().flat_map(|fault| fault.file.all()).filter(|file| is_part(file)).cloned();
+        let marked = named.collect::<BTreeSet<_>>().into_iter().map(|part| {
+            let renderer = Renderer::new(&with_marks(&part)).expect("the templates parse");
+            let texts = kernels.iter().map(|(plan, _)| renderer.kernel(plan).expect("it renders").text);
+            (part, texts.collect())
+        });
+        let marked = marked.collect();
         let host = host_compiler().expect("a host compiler");
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, &Cancel::default())
             .expect("the emulator compiles");
-        Laboratory { templates, kernels, faults, kit, cache }
+        Laboratory { templates, kernels, faults, marked, kit, cache }
     })
 }
 
-/// The text with `find` replaced; `None` unless it occurs once.
+/// The faults of every list, in the order of the lists' names.
+fn fault_lists(folder: &Path) -> Vec<Fault> {
+    let files = std::fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("it can be read").path());
+    let is_list = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with("faults.toml"));
+    let lists: BTreeSet<PathBuf> = files.filter(is_list).collect();
+    let faults = lists.iter().flat_map(|list| {
+        let text = std::fs::read_to_string(list).expect("the list of faults is there");
+        toml::from_str::<Faults>(&text).expect("the list of faults reads as the header of faults.toml says").fault
+    });
+    faults.collect()
+}
+
+/// Whether a file of `templates/` is included by templates of kernels: it is none of them, nor a header.
+fn is_part(file: &str) -> bool {
+    file.ends_with(".tera") && !file.ends_with(".cu.tera")
+}
+
+/// What encloses the text that a part renders. Templates and C++ know neither.
+const MARKS: [char; 2] = ['\u{1}', '\u{2}'];
+
+/// The templates, with marks around what `part` renders.
+fn with_marks(part: &str) -> Templates {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let mut todo = vec![PathBuf::new()];
+    while let Some(path) = todo.pop() {
+        std::fs::create_dir_all(folder.path().join(&path)).expect("created");
+        for entry in std::fs::read_dir(own.join(&path)).expect("the templates are there") {
+            let path = path.join(entry.expect("it can be read").file_name());
+            if own.join(&path).is_dir() {
+                todo.push(path);
+            } else {
+                std::fs::copy(own.join(&path), folder.path().join(&path)).expect("copied");
+            }
+        }
+    }
+    let path = folder.path().join(part);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("a fault names `{part}`: {error}"));
+    std::fs::write(&path, format!("{}{text}{}", MARKS[0], MARKS[1])).expect("written");
+    Templates::from_dir(folder.path()).expect("complete")
+}
+
+/// The text with `find` replaced, wherever white space stands in either; `None` unless it occurs once.
 fn replace_once(text: &str, [find, replace]: &[String; 2]) -> Option<String> {
-    (text.matches(find.as_str()).count() == 1).then(|| text.replace(find.as_str(), replace))
+    let kept: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !c.is_whitespace()).collect();
+    let wanted: Vec<char> = find.chars().filter(|c| !c.is_whitespace()).collect();
+    let starts = kept.windows(wanted.len()).enumerate().filter(|(_, window)| window.iter().map(|(_, c)| c).eq(&wanted));
+    let [(first, _)] = starts.collect::<Vec<_>>()[..] else { return None };
+    let (last, c) = kept[first + wanted.len() - 1];
+    Some(format!("{}{replace}{}", &text[..kept[first].0], &text[last + c.len_utf8()..]))
 }
 
 impl Laboratory {
@@ -109,28 +176,61 @@ impl Laboratory {
         run(&[request], &options, &()).pop().expect("one verdict")
     }
 
-    /// The kernel with the fault in it; `None` where the fault does not concern it. A fault in a header is planted in
-    /// a copy that takes the place of its `#include`.
-    fn plant(&self, fault: &Fault, kernel: &str) -> Option<String> {
-        let kernel = match &fault.also {
-            Some(also) => &replace_once(kernel, also)?,
-            None => kernel,
-        };
+    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is planted in a
+    /// copy that takes the place of its `#include`.
+    fn plant(&self, fault: &Fault, file: &str, place: usize) -> Option<String> {
+        let (plan, kernel) = &self.kernels[place];
         let once = |text: &str| replace_once(text, &[fault.find.clone(), fault.replace.clone()]);
-        let Some(header) = fault.file.strip_prefix("include/") else { return once(kernel) };
-        let (_, text) = self.templates.include_files().find(|(path, _)| *path == header).expect("the header is there");
-        let line = format!("#include \"{header}\"\n");
-        kernel.contains(&line).then_some(())?;
-        Some(kernel.replace(&line, &once(text)?))
+        let planted = if let Some(header) = file.strip_prefix("include/") {
+            let (_, text) = self.templates.include_files().find(|(path, _)| *path == header).expect("the header is there");
+            let line = format!("#include \"{header}\"\n");
+            kernel.contains(&line).then_some(())?;
+            kernel.replace(&line, &once(text)?)
+        } else if is_part(file) {
+            // Of several texts that a part renders in a kernel one must hold it.
+            let pieces: Vec<&str> = self.marked[file][place].split(MARKS).collect();
+            let planted = pieces.iter().enumerate().skip(1).step_by(2).filter_map(|(at, piece)| Some((at, once(piece)?)));
+            let [(at, piece)] = &planted.collect::<Vec<_>>()[..] else { return None };
+            let piece_at = |place: usize| if place == *at { piece.as_str() } else { pieces[place] };
+            (0..pieces.len()).map(piece_at).collect()
+        } else {
+            (plan.template == file).then(|| once(kernel))??
+        };
+        match &fault.also {
+            Some(also) => replace_once(&planted, also),
+            None => Some(planted),
+        }
     }
 
-    /// Asserts that the check rejects the first kernel that the fault concerns, and rejects it as expected.
+    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at all.
+    fn planted(&self, fault: &Fault) -> Vec<(&Plan, String)> {
+        let mut planted: Vec<(&Plan, String)> = Vec::new();
+        for file in fault.file.all() {
+            let mut concerned = BTreeSet::new();
+            for (place, (plan, _)) in self.kernels.iter().enumerate() {
+                let template = if file.starts_with("include/") { "" } else { plan.template };
+                let is_asked = fault.kernel.as_ref().is_none_or(|part| plan.variant.name().contains(part));
+                if is_asked && !concerned.contains(template) {
+                    if let Some(text) = self.plant(fault, file, place) {
+                        concerned.insert(template);
+                        planted.push((plan, text));
+                    }
+                }
+            }
+            assert!(!concerned.is_empty(), "the fault concerns a kernel that has `{file}`: its `find` occurs once");
+        }
+        planted
+    }
+
+    /// Asserts that the check rejects the kernels that the fault concerns, and rejects them as expected.
     fn assert_caught(&self, name: &str) {
-        let fault = self.faults.iter().find(|fault| fault.name == name).expect("faults.toml holds it");
-        let asked = |plan: &Plan| fault.kernel.as_ref().is_none_or(|part| plan.variant.name().contains(part));
-        let kernels = self.kernels.iter().filter(|(plan, _)| asked(plan));
-        let concerned = kernels.into_iter().find_map(|(plan, text)| Some((plan, self.plant(fault, text)?)));
-        let (plan, text) = concerned.expect("the fault concerns a kernel: its `find` occurs once");
+        let fault = self.faults.iter().find(|fault| fault.name == name).expect("a list holds it");
+        for (plan, text) in self.planted(fault) {
+            self.assert_rejected(fault, plan, text);
+        }
+    }
+
+    fn assert_rejected(&self, fault: &Fault, plan: &Plan, text: String) {
         // "steep" asks for logits whose maximum grows with every tile, "low" for such far below zero.
         let case = fault.layout.as_ref().map(|layout| if layout == "low" { " low" } else { "falling" });
         let verdict = self.check(plan, text, case);
@@ -316,7 +416,6 @@ faults! {
     fp8_two_of_ps_four_bytes_change_places: "FP8: two of P's four bytes change places",
     fp8_the_rows_of_ps_registers_change_places: "FP8: the rows of P's registers change places",
     fp8_the_factor_of_q_is_forgotten: "FP8: the factor of Q is forgotten",
-    fp8_the_factor_of_k_is_read_by_query_head: "FP8: the factor of K is read by query head",
     fp8_the_factor_of_k_is_read_with_the_strides_of_qs: "FP8: the factor of K is read with the strides of Q's",
     fp8_the_factor_of_v_is_forgotten: "FP8: the factor of V is forgotten",
     fp8_the_factor_of_v_is_the_first_batch_entrys: "FP8: the factor of V is the first batch entry's",
@@ -331,9 +430,6 @@ faults! {
     fp8_os_even_and_odd_columns_change_places: "FP8: O's even and odd columns change places",
     fp8_nobody_waits_for_v: "FP8: nobody waits for V",
     fp8_no_barrier_behind_the_wait_for_v: "FP8: no barrier behind the wait for V",
-    fp8_two_stages_no_barrier_behind_the_wait: "FP8: two stages: no barrier behind the wait",
-    fp8_the_mask_shows_one_key_too_many: "FP8: the mask shows one key too many",
-    fp8_the_row_sum_is_not_rescaled: "FP8: the row sum is not rescaled",
     split_nobody_waits_for_k: "split: nobody waits for K",
     split_nobody_waits_for_v: "split: nobody waits for V",
     split_k_is_waited_for_with_one_group_too_many_in_flight: "split: K is waited for with one group too many in flight",
@@ -347,8 +443,6 @@ faults! {
     split_no_barrier_before_the_warps_o_are_added: "split: no barrier before the warps' O are added",
     split_causal_the_mask_shows_one_key_too_many: "split: causal: the mask shows one key too many",
     split_full_keys_behind_the_end_of_the_split_are_not_hidden: "split: full: keys behind the end of the split are not hidden",
-    split_o_is_not_rescaled: "split: O is not rescaled",
-    split_the_row_sum_is_not_rescaled: "split: the row sum is not rescaled",
     split_the_warps_sums_are_added_without_their_factors: "split: the warps' sums are added without their factors",
     split_a_warps_o_is_not_brought_to_the_largest_maximum: "split: a warp's O is not brought to the largest maximum",
     split_a_warps_o_is_left_out: "split: a warp's O is left out",
@@ -438,9 +532,6 @@ faults! {
     wgmma_the_second_row_of_a_lane_has_no_vote: "wgmma: the second row of a lane has no vote",
     wgmma_each_lane_votes_for_itself: "wgmma: each lane votes for itself",
     wgmma_the_row_sum_is_not_rescaled: "wgmma: the row sum is not rescaled",
-    wgmma_the_diagonal_is_one_off: "wgmma: the diagonal is one off",
-    wgmma_rows_before_the_sequence_are_not_hidden: "wgmma: rows before the sequence are not hidden",
-    wgmma_one_row_before_the_sequence_is_not_hidden: "wgmma: one row before the sequence is not hidden",
     wgmma_rows_of_v_before_the_sequence_are_not_zeros: "wgmma: rows of V before the sequence are not zeros",
     wgmma_a_tile_too_many_is_taken_for_hidden: "wgmma: a tile too many is taken for hidden",
     wgmma_two_of_ps_registers_change_places: "wgmma: two of P's registers change places",
@@ -483,8 +574,6 @@ faults! {
     wgmma_packed_keys_start_at_the_batch_entrys_own_row: "wgmma: packed keys start at the batch entry's own row",
     wgmma_rows_of_o_before_the_sequence_are_written: "wgmma: rows of O before the sequence are written",
     wgmma_log_sum_exps_before_the_sequence_are_written: "wgmma: log-sum-exps before the sequence are written",
-    wgmma_a_row_that_sees_no_key_divides_by_zero: "wgmma: a row that sees no key divides by zero",
-    wgmma_the_log_sum_exp_of_a_row_that_sees_no_key: "wgmma: the log-sum-exp of a row that sees no key",
     wgmma_an_unaligned_o_is_written_in_16_byte_pieces: "wgmma: an unaligned O is written in 16-byte pieces",
     wgmma_words_of_a_quad_change_places: "wgmma: words of a quad change places",
     wgmma_neighbours_of_a_quad_store_each_others_words: "wgmma: neighbours of a quad store each other's words",
@@ -507,9 +596,6 @@ faults! {
     fp8_wgmma_even_and_odd_columns_of_o_change_places: "FP8 wgmma: even and odd columns of O change places",
     fp8_wgmma_columns_of_o_behind_the_head_dim_are_written: "FP8 wgmma: columns of O behind the head dim are written",
     fp8_wgmma_rows_of_o_before_the_sequence_are_written: "FP8 wgmma: rows of O before the sequence are written",
-    fp8_wgmma_an_unaligned_o_is_written_in_8_byte_pieces: "FP8 wgmma: an unaligned O is written in 8-byte pieces",
-    fp8_wgmma_the_log_sum_exp_keeps_ps_factor: "FP8 wgmma: the log-sum-exp keeps P's factor",
-    fp8_wgmma_ks_factor_is_qs: "FP8 wgmma: K's factor is Q's",
     fp8_wgmma_ks_factor_is_left_out: "FP8 wgmma: K's factor is left out",
     fp8_wgmma_the_last_step_of_q_k_t_is_left_out: "FP8 wgmma: the last step of Q K^T is left out",
     fp8_wgmma_o_keeps_the_old_maximum: "FP8 wgmma: O keeps the old maximum",
@@ -549,7 +635,6 @@ faults! {
     short_a_warpgroup_takes_another_ones_factor_for_its_own_part: "short: a warpgroup takes another one's factor for its own part",
     short_sums_are_added_without_their_factors: "short: sums are added without their factors",
     short_the_log_sum_exp_is_relative_to_a_warpgroups_own_maximum: "short: the log-sum-exp is relative to a warpgroup's own maximum",
-    short_lanes_of_a_row_keep_sums_of_their_own: "short: lanes of a row keep sums of their own",
     short_warpgroups_without_keys_are_counted: "short: warpgroups without keys are counted",
     short_infinity_is_taken_from_infinity: "short: infinity is taken from infinity",
     short_the_wrong_phase_of_k: "short: the wrong phase of K",
@@ -588,9 +673,7 @@ faults! {
     fp8_overlap_v_is_not_released: "FP8 overlap: V is not released",
     fp8_overlap_v_is_transposed_from_as_many_stages_as_k_has: "FP8 overlap: V is transposed from as many stages as K has",
     fp8_overlap_v_is_fetched_into_as_many_stages_as_k_has: "FP8 overlap: V is fetched into as many stages as K has",
-    fp8_overlap_v_goes_where_the_last_tile_is_still_transposed: "FP8 overlap: V goes where the last tile is still transposed",
     fp8_overlap_a_warpgroup_keeps_its_turn_at_the_products: "FP8 overlap: a warpgroup keeps its turn at the products",
-    fp8_overlap_a_warpgroup_keeps_its_turn_at_the_exponentials: "FP8 overlap: a warpgroup keeps its turn at the exponentials",
     wgmma_the_barrier_of_cleared_rows_counts_the_warpgroups_with_rows_in_the_piece_at_hand: "wgmma: the barrier of cleared rows counts the warpgroups with rows in the piece at hand",
     wgmma_a_lane_passes_v_on_before_the_others_have_seen_it: "wgmma: a lane passes V on before the others have seen it",
     wgmma_nobody_waits_for_k_that_is_only_passed_on: "wgmma: nobody waits for K that is only passed on",
@@ -607,4 +690,15 @@ faults! {
     split_o_is_not_cleared: "split: O is not cleared",
     short_nobody_waits_for_the_kernels_before: "short: nobody waits for the kernels before",
     two_blocks_write_the_same_rows: "two blocks write the same rows",
+    fp8_the_factor_of_k_is_another_key_heads: "FP8: the factor of K is another key head's",
+    the_diagonal_is_one_off: "the diagonal is one off",
+    tiles_from_the_end_the_diagonal_is_one_off: "tiles from the end: the diagonal is one off",
+    tiles_from_the_end_rows_before_the_sequence_are_not_hidden: "tiles from the end: rows before the sequence are not hidden",
+    tiles_from_the_end_one_row_before_the_sequence_is_not_hidden: "tiles from the end: one row before the sequence is not hidden",
+    a_row_that_sees_no_key_divides_by_zero: "a row that sees no key divides by zero",
+    the_log_sum_exp_of_a_row_that_sees_no_key: "the log-sum-exp of a row that sees no key",
+    fp8_ks_factor_is_qs_with_the_strides_of_ks: "FP8: K's factor is Q's, with the strides of K's",
+    lanes_of_a_row_keep_sums_of_their_own: "lanes of a row keep sums of their own",
+    split_o_is_not_rescaled: "split: O is not rescaled",
+    split_the_row_sum_is_not_rescaled: "split: the row sum is not rescaled",
 }

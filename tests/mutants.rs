@@ -42,7 +42,8 @@ fn a_mutant_that_waits_for_one_copy_too_few_is_killed_at_smoke_level() {
 fn a_listed_mutant_is_left_out_and_an_entry_whose_line_is_gone_is_refused() {
     let listed = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("listed.toml");
     let own = std::fs::read_to_string(root().join("tests/emulator/equivalent_mutants.toml")).expect("the list is there");
-    let gone = "[[mutant]]\nid = \"770e214e414b\"\nfile = \"attention/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
+    let gone =
+        "[[mutant]]\nid = \"770e214e414b\"\nfile = \"attention/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
     std::fs::write(&listed, format!("{own}\n{gone}reason = \"none\"\n")).expect("it can be written");
     let mutant = ["attention/fwd_sm80.cu.tera", "max(0, min(keys.rows, diagonal))", "min(0, min(keys.rows, diagonal))"];
     let (report, said) = tried(mutant, &listed);

@@ -14,6 +14,8 @@ pub struct Design {
     pub head_dim_padded: u32,
     /// Column panels of every tile in shared memory.
     pub panels: Vec<Panel>,
+    /// Where K and V come from.
+    pub kv: Kv,
     /// FP8 kernels only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Choices>,
@@ -41,6 +43,42 @@ pub struct Panel {
     pub first_column: u32,
     /// Width in elements: 64, 32 or 16.
     pub columns: u32,
+}
+
+/// Where K and V come from, and what that takes besides the threads that multiply and their other registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kv {
+    /// The part of the template that brings them.
+    pub from: KvSource,
+    /// Threads that do nothing else.
+    pub threads: u32,
+    /// Registers of each thread that brings them: of those threads all, where they do nothing else; otherwise what the tile on its way takes.
+    pub registers: u32,
+}
+
+impl Kv {
+    /// By the threads that multiply, with no register held meanwhile.
+    pub(in crate::family::attention) const fn aside(from: KvSource) -> Self {
+        Self { from, threads: 0, registers: 0 }
+    }
+}
+
+/// A part below `templates/attention/parts/kv/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KvSource {
+    /// Through registers.
+    Staged,
+    /// Asynchronous copies of all threads.
+    CpAsync,
+    /// Asynchronous copies of each warp, for itself.
+    WarpRing,
+    /// TMA where it takes the tensors, otherwise asynchronous copies.
+    Tma,
+    /// TMA, a thread of each warpgroup that multiplies.
+    TmaByWarpgroup,
+    /// TMA, a warpgroup of its own.
+    TmaProducer,
 }
 
 /// What only FP8 kernels have to decide.
@@ -101,6 +139,11 @@ pub struct Hopper {
     /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its rows: K and V of each
     /// by turns, where such tiles may be more than there are stages, instead of all K first, which lets it begin sooner.
     pub passes_by_turns: bool,
+    /// Pieces of V that a warp has on the way which transposes it: FP8 only, elsewhere 0.
+    pub transposed_at_once: u32,
+    /// Whether the next kernel may start before this one has waited for those before it: where a multiprocessor holds one block, the next
+    /// kernel's blocks begin where this one's end, as early as can be.
+    pub next_starts_first: bool,
 }
 
 /// Cuts a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, as `kgen/tile.cuh`

@@ -4,7 +4,7 @@ mod design;
 mod point;
 mod recipes;
 
-pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Panel};
+pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use point::{Kind, Point};
 pub use recipes::Tile;
 

@@ -1,7 +1,7 @@
 //! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
 
 use super::{
-    Point, Recipe, Region, RegisterEstimate, TensorCore,
+    Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore,
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
@@ -64,9 +64,12 @@ impl Recipe for TuringForward {
     /// Those of sm80, and the thread's share of K or V on its way.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let RegisterEstimate { output, scores, query, .. } = PortableForward.registers(variant, tile);
+        RegisterEstimate::sum(output, scores, query, self.kv(variant, tile).registers + OTHER_REGISTERS)
+    }
+
+    fn kv(&self, variant: Point, tile: &Tile) -> Kv {
         let tile_bytes = tile.n * variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
-        let staged = tile_bytes.div_ceil(tile.warps * 32 * 4);
-        RegisterEstimate::sum(output, scores, query, staged + OTHER_REGISTERS)
+        Kv { from: KvSource::Staged, threads: 0, registers: tile_bytes.div_ceil(tile.warps * 32 * 4) }
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {

@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Hopper, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
 use crate::family::attention::design::panels;
@@ -160,6 +160,11 @@ impl Recipe for HopperForward {
         true
     }
 
+    fn kv(&self, variant: Point, tile: &Tile) -> Kv {
+        let registers = self.hopper(variant, tile).map_or(0, |hopper| hopper.producer_registers);
+        Kv { from: KvSource::TmaProducer, threads: 128, registers }
+    }
+
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
         // Multiples of 8 that share 64 K registers: 512 a row of 128 threads.
@@ -180,6 +185,8 @@ impl Recipe for HopperForward {
             widths: widths(variant.head_dim, tile.n),
             part_columns: variant.head_dim,
             passes_by_turns: passes_by_turns(tile),
+            transposed_at_once: 0,
+            next_starts_first: false,
         })
     }
 }
@@ -336,6 +343,8 @@ mod tests {
             widths: vec![128],
             part_columns: 128,
             passes_by_turns: false,
+            transposed_at_once: 0,
+            next_starts_first: false,
         };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });

@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types where there is little work: TMA and `wgmma`, sm90 alone.
 
 use super::{
-    Hopper, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
@@ -131,9 +131,15 @@ impl Recipe for HopperShort {
         true
     }
 
+    fn kv(&self, _variant: Point, _tile: &Tile) -> Kv {
+        Kv::aside(KvSource::TmaByWarpgroup)
+    }
+
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
+        let limits = Limits::of(variant.target);
+        let bytes = self.shared_memory(variant, tile).last().map_or(0, |region| region.offset + region.bytes);
         // Threads keep what they start with: all multiply.
-        let registers = Limits::of(variant.target).register_cap(tile.warps * 32, tile.min_blocks_per_sm);
+        let registers = limits.register_cap(tile.warps * 32, tile.min_blocks_per_sm);
         Some(Hopper {
             consumers: tile.warps / 4,
             producer_registers: registers,
@@ -142,6 +148,8 @@ impl Recipe for HopperShort {
             widths: widths(variant.head_dim, tile.n),
             part_columns: variant.head_dim,
             passes_by_turns: false,
+            transposed_at_once: 0,
+            next_starts_first: 2 * bytes > limits.shared_memory_per_sm,
         })
     }
 }
@@ -226,6 +234,8 @@ mod tests {
             widths: vec![64],
             part_columns: 64,
             passes_by_turns: false,
+            transposed_at_once: 0,
+            next_starts_first: true,
         };
         assert_eq!(plan.attention().hopper.as_ref(), Some(&expected));
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 16, limited_by: "registers" });

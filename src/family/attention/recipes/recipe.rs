@@ -1,8 +1,8 @@
 //! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
 //! which tiles, and what those cost.
 
-use super::{Backward, Fp8Choices, Hopper, Point, Region, RegisterEstimate, TensorCore, Tile};
-use crate::grid::Target;
+use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
+use crate::grid::{CopyPath, Target};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {
@@ -31,6 +31,11 @@ pub(super) trait Recipe: Sync {
     /// The K of the family's MMA in elements: rows of shared-memory tiles are rounded up to it.
     fn head_dim_step(&self) -> u32 {
         16
+    }
+
+    /// Where K and V come from.
+    fn kv(&self, _variant: Point, tile: &Tile) -> Kv {
+        Kv::aside(if tile.copy == CopyPath::Tma { KvSource::Tma } else { KvSource::CpAsync })
     }
 
     /// What FP8 kernels decide besides; `None` for others.

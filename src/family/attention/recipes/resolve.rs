@@ -53,6 +53,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         rows_per_warp: if hopper.is_some() { 16 } else { tile.m / tile.warps },
         head_dim_padded,
         panels: panels(head_dim_padded),
+        kv: recipe.kv(point, &tile),
         fp8: recipe.fp8(&tile, compiled_for),
         backward: recipe.backward(point, &tile),
         hopper,

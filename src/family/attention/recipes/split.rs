@@ -1,7 +1,7 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
 use crate::grid::{CopyPath, Dtype, Target};
@@ -126,6 +126,10 @@ impl Recipe for SplitForward {
         let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
         let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(16) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
+    }
+
+    fn kv(&self, _variant: Point, _tile: &Tile) -> Kv {
+        Kv::aside(KvSource::WarpRing)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
