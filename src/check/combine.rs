@@ -37,6 +37,12 @@ struct CombineCase {
     head_dim: usize,
 }
 
+/// A small one.
+pub(super) fn plain() -> impl Case + use<> {
+    let problem = Problem::new(&[(1, 7)], 4, 1);
+    CombineCase { problem, splits: 2, counts: None, spread: Spread::Near, number: Number::Bf16, head_dim: 64 }
+}
+
 /// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
 pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
     use Number::{Bf16, Fp16};

@@ -35,18 +35,27 @@ struct ForwardCase {
 
 /// The cases of a forward variant.
 pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let Point { head_dim, dtype, causal, .. } = subject.variant;
-    let arithmetic = Arithmetic::of(subject.variant);
     let needs_tma = attention::needs_tma(subject.variant);
-    let problems = match (dtype == Dtype::Fp8, needs_tma) {
+    let problems = match (subject.variant.dtype == Dtype::Fp8, needs_tma) {
         (true, true) => cases::forward_fp8_tma(subject, level),
         (true, false) => cases::forward_fp8(subject, level),
         (false, true) => cases::forward_tma(subject, level),
         (false, false) => cases::forward(subject, level),
     };
-    let case =
-        |problem| ForwardCase { problem, arithmetic, head_dim: head_dim as usize, causal, needs_tma, tiling: subject.tiling };
-    problems.into_iter().map(|problem| Box::new(case(problem)) as Box<dyn Case>).collect()
+    problems.into_iter().map(|problem| Box::new(case(subject, problem)) as Box<dyn Case>).collect()
+}
+
+/// One problem.
+pub(super) fn case(subject: &Subject<Point>, problem: Problem) -> impl Case + use<> {
+    let Point { head_dim, causal, .. } = subject.variant;
+    ForwardCase {
+        problem,
+        arithmetic: Arithmetic::of(subject.variant),
+        head_dim: head_dim as usize,
+        causal,
+        needs_tma: attention::needs_tma(subject.variant),
+        tiling: subject.tiling,
+    }
 }
 
 impl Case for ForwardCase {

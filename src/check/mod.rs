@@ -18,6 +18,7 @@ mod numbers;
 mod place;
 mod problem;
 mod reference;
+mod refusals;
 mod run;
 mod scheduler;
 mod schedules;
@@ -46,13 +47,15 @@ pub use worker::serve as serve_worker;
 
 /// The cases of an attention kernel at a level, in order.
 pub fn attention_cases(subject: &Subject<attention::Point>, level: Level) -> Vec<Box<dyn Case>> {
-    match subject.variant.kind {
+    let mut cases = match subject.variant.kind {
         Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
         Kind::FwdSplit => split::cases(subject.variant, level),
         Kind::FwdCombine => combine::cases(level),
         Kind::PrepareScheduler => scheduler::cases(subject, level),
         Kind::Bwd => backward::cases(subject, level),
-    }
+    };
+    cases.extend(refusals::cases(subject));
+    cases
 }
 
 /// Seed of inputs and thread order where none is asked for: fixed, so that a failure seen once is seen again.

@@ -32,6 +32,11 @@ struct ScheduleCase {
     most: u64,
 }
 
+/// A small one.
+pub(super) fn plain() -> impl Case + use<> {
+    ScheduleCase { problem: Problem::new(&[(1, 300)], 4, 2), blocks: Some(8), most: 4 }
+}
+
 /// The cases.
 pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
     let decode = |keys: &[usize], heads: (usize, usize)| {

@@ -78,15 +78,18 @@ struct SplitCase {
 
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
-    let Point { head_dim, dtype, causal, .. } = variant;
-    let number = Number::of(dtype);
-    let case = |(problem, splits, counts)| SplitCase { problem, splits, counts, number, head_dim: head_dim as usize, causal };
     let list = if level == Level::Smoke { smoke() } else { thorough() };
-    list.into_iter().map(|listed| Box::new(case(listed)) as Box<dyn Case>).collect()
+    list.into_iter().map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
+}
+
+/// One problem.
+pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Case + use<> {
+    let Point { head_dim, dtype, causal, .. } = variant;
+    SplitCase { problem, splits, counts, number: Number::of(dtype), head_dim: head_dim as usize, causal }
 }
 
 /// A problem, `num_splits` and `split_counts`.
-type Listed = (Problem, usize, Option<Vec<usize>>);
+pub(super) type Listed = (Problem, usize, Option<Vec<usize>>);
 
 fn smoke() -> Vec<Listed> {
     let unequal = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];

@@ -18,8 +18,8 @@ mod stopwatch;
 
 pub(crate) use abi::code_word;
 pub use abi::{
-    BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, Field, Fields,
-    FwdParams, Params, Strides,
+    BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Field,
+    Fields, FwdParams, Header, Params, Strides,
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;

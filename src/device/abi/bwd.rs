@@ -1,6 +1,6 @@
 //! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
 
-use super::{Address, FLAG_CAUSAL, FLAG_DETERMINISTIC, Strides};
+use super::{Address, FLAG_CAUSAL, FLAG_DETERMINISTIC, Header, Strides};
 use std::ffi::c_void;
 
 /// What a backward launcher is told besides tensors.
@@ -79,6 +79,14 @@ pub(in crate::device) struct Structure {
     head_dim: i32,
     dtype: i32,
     softmax_scale: f32,
+}
+
+impl Structure {
+    /// The same with another beginning. There has been one version so far.
+    pub(super) fn headed(mut self, header: Header) -> Self {
+        (self.struct_size, self.flags) = header.of(self.struct_size, size_of::<Self>() as u32, self.flags);
+        self
+    }
 }
 
 /// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.

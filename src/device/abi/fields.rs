@@ -1,6 +1,6 @@
 //! A structure of `kgen.h` that a family writes down field by field, laid out as C lays it out.
 
-use super::Address;
+use super::{Address, Header};
 use std::ffi::c_void;
 
 /// One field, in the order of the structure in C.
@@ -79,6 +79,14 @@ impl Fields {
 }
 
 impl Structure {
+    /// The same with another beginning. There has been one version so far.
+    pub(super) fn headed(mut self, header: Header) -> Self {
+        let (size, flags) = (self.0[0] as u32, (self.0[0] >> 32) as u32);
+        let (size, flags) = header.of(size, size, flags);
+        self.0[0] = u64::from(flags) << 32 | u64::from(size);
+        self
+    }
+
     pub(super) fn as_ptr(&self) -> *const c_void {
         self.0.as_ptr().cast()
     }

@@ -1,7 +1,7 @@
 //! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
 
-use super::{Address, FLAG_CAUSAL, Strides};
-use std::ffi::c_void;
+use super::{Address, FLAG_CAUSAL, Header, Strides};
+use std::{ffi::c_void, mem::offset_of, ptr::without_provenance_mut};
 
 /// What a forward launcher is told besides tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,6 +109,26 @@ pub(in crate::device) struct Structure {
     split_counts: *mut c_void,
     workspace: *mut c_void,
     workspace_bytes: usize,
+}
+
+/// A number that is no sensible size, stride, count or address.
+const GARBAGE: i32 = 0x7fa5_7fa5;
+
+impl Structure {
+    /// The same with another beginning; where that is the first version's, what it does not have is garbage.
+    pub(super) fn headed(mut self, header: Header) -> Self {
+        let first_version = offset_of!(Self, descales) as u32;
+        (self.struct_size, self.flags) = header.of(self.struct_size, first_version, self.flags);
+        if header == Header::FirstVersion {
+            let nowhere = without_provenance_mut(GARBAGE as usize);
+            self.descales = [nowhere; 3].map(<*mut c_void>::cast_const);
+            self.descale_strides = [[GARBAGE.into(); 2]; 3];
+            self.total_rows = [GARBAGE; 2];
+            (self.num_splits, self.concurrent_blocks) = (GARBAGE, GARBAGE);
+            (self.split_counts, self.workspace, self.workspace_bytes) = (nowhere, nowhere, GARBAGE as usize);
+        }
+        self
+    }
 }
 
 /// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.

@@ -48,6 +48,44 @@ pub enum Params {
     Bwd(BwdParams),
     /// The structure of another family, field by field.
     Fields(Fields),
+    /// Any of them, as a caller passes it that does not keep to `kgen.h`, or that knows another version of it.
+    Headed {
+        /// What is different.
+        header: Header,
+        /// The rest.
+        params: Box<Params>,
+    },
+}
+
+/// How a structure begins, if not as this version's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// The pointer to it is NULL.
+    Null,
+    /// `struct_size` is a byte less than the first version's.
+    TooShort,
+    /// `struct_size` is the first version's; what later ones have besides holds garbage.
+    FirstVersion,
+    /// `struct_size` is a later version's, which this one does not know.
+    LaterVersion,
+    /// More `flags`.
+    Flags(u32),
+}
+
+/// Bytes that a later version of a structure has besides.
+const LATER_BYTES: u32 = 64;
+
+impl Header {
+    /// `struct_size` and `flags` of a structure, given what they would be and the first version's size.
+    fn of(self, size: u32, first_version: u32, flags: u32) -> (u32, u32) {
+        match self {
+            Self::Null => (size, flags),
+            Self::TooShort => (first_version - 1, flags),
+            Self::FirstVersion => (first_version, flags),
+            Self::LaterVersion => (size + LATER_BYTES, flags),
+            Self::Flags(more) => (size, flags | more),
+        }
+    }
 }
 
 /// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
@@ -58,6 +96,8 @@ pub(super) enum Structure {
     Fwd(fwd::Structure),
     Bwd(bwd::Structure),
     Fields(fields::Structure),
+    /// NULL.
+    None,
 }
 
 impl Params {
@@ -67,17 +107,29 @@ impl Params {
             Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes)),
             Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes)),
             Self::Fields(fields) => Structure::Fields(fields.structure(address, workspace_bytes)),
+            Self::Headed { header: Header::Null, .. } => Structure::None,
+            Self::Headed { header, params } => params.structure(address, workspace_bytes).headed(*header),
         }
     }
 }
 
 impl Structure {
+    fn headed(self, header: Header) -> Self {
+        match self {
+            Self::Fwd(structure) => Self::Fwd(structure.headed(header)),
+            Self::Bwd(structure) => Self::Bwd(structure.headed(header)),
+            Self::Fields(structure) => Self::Fields(structure.headed(header)),
+            Self::None => Self::None,
+        }
+    }
+
     /// What a launcher takes.
     pub(super) fn as_ptr(&self) -> *const c_void {
         match self {
             Self::Fwd(structure) => std::ptr::from_ref(structure).cast(),
             Self::Bwd(structure) => std::ptr::from_ref(structure).cast(),
             Self::Fields(structure) => structure.as_ptr(),
+            Self::None => std::ptr::null(),
         }
     }
 }
@@ -94,6 +146,9 @@ pub(super) type LastError = unsafe extern "C" fn() -> *const c_char;
 /// `KGEN_ERROR_INVALID_VALUE`: a parameter is outside its documented range.
 pub const ERROR_INVALID_VALUE: i32 = 1;
 
+/// `KGEN_ERROR_MISMATCH`: the kernel was built for something else.
+pub const ERROR_MISMATCH: i32 = 2;
+
 /// `KGEN_ERROR_UNSUPPORTED`: the kernel cannot read tensors that lie so in memory.
 pub const ERROR_UNSUPPORTED: i32 = 5;
 
@@ -102,7 +157,7 @@ pub(crate) fn code_word(code: i32) -> &'static str {
     match code {
         0 => "KGEN_SUCCESS",
         ERROR_INVALID_VALUE => "KGEN_ERROR_INVALID_VALUE",
-        2 => "KGEN_ERROR_MISMATCH",
+        ERROR_MISMATCH => "KGEN_ERROR_MISMATCH",
         3 => "KGEN_ERROR_NO_VARIANT",
         4 => "KGEN_ERROR_LAUNCH",
         ERROR_UNSUPPORTED => "KGEN_ERROR_UNSUPPORTED",

@@ -1,0 +1,325 @@
+//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not refuse because of
+//! how their structure begins or how large they might be. They are ordinary calls, changed.
+
+use super::{
+    backward::{BackwardCase, BackwardProblem},
+    combine,
+    compare::{Comparison, Distance},
+    descale::Descales,
+    exam::{Case, Drawn, Subject},
+    forward,
+    numbers::Number,
+    problem::Problem,
+    scheduler, split,
+};
+use crate::{
+    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Outputs, Params},
+    family::attention::{Kind, Point},
+    grid::Dtype,
+};
+use std::rc::Rc;
+
+/// What must come of a changed call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// The launcher returns the code, and says the words.
+    Refused(i32, &'static str),
+    /// What comes of the call as it was.
+    Same,
+    /// Nothing: the outputs are as they were.
+    Nothing,
+}
+
+use Expected::{Nothing, Refused, Same};
+
+/// What is changed, in words, how, and what comes of that.
+type Change = (&'static str, fn(&mut Call), Expected);
+
+/// An ordinary case with something changed.
+#[derive(Debug)]
+struct Changed {
+    base: Rc<dyn Case>,
+    change: Change,
+}
+
+impl Case for Changed {
+    fn name(&self) -> String {
+        format!("{} with {}", self.base.name(), self.change.0)
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let mut drawn = self.base.draw(seed);
+        self.change.1(&mut drawn.call);
+        if self.change.2 == Nothing {
+            let before = Outputs(drawn.call.outputs.clone());
+            drawn.judge = Box::new(move |after| untouched(&before, after));
+        }
+        drawn
+    }
+
+    fn refusal(&self) -> Option<String> {
+        match self.change.2 {
+            Refused(_, words) => Some(words.to_owned()),
+            Same | Nothing => None,
+        }
+    }
+
+    fn refusal_code(&self) -> i32 {
+        match self.change.2 {
+            Refused(code, _) => code,
+            Same | Nothing => 0,
+        }
+    }
+}
+
+fn untouched(before: &Outputs, after: &Outputs) -> Comparison {
+    let complaint = (before != after).then(|| "outputs were written, and there is nothing to compute".to_owned());
+    Comparison { worst: Distance { output: "nothing", error: 0.0, tolerance: 0.0 }, complaint }
+}
+
+/// The numbers that the structures of both passes have.
+struct Numbers<'a> {
+    batch: &'a mut i32,
+    num_heads: &'a mut i32,
+    num_heads_k: &'a mut i32,
+    seqlen_q: &'a mut i32,
+    seqlen_k: &'a mut i32,
+    head_dim: &'a mut i32,
+    dtype: &'a mut i32,
+    causal: &'a mut bool,
+    softmax_scale: &'a mut f32,
+}
+
+macro_rules! numbers_of {
+    ($params:expr) => {{
+        let p = $params;
+        Numbers {
+            batch: &mut p.batch,
+            num_heads: &mut p.num_heads,
+            num_heads_k: &mut p.num_heads_k,
+            seqlen_q: &mut p.seqlen_q,
+            seqlen_k: &mut p.seqlen_k,
+            head_dim: &mut p.head_dim,
+            dtype: &mut p.dtype,
+            causal: &mut p.causal,
+            softmax_scale: &mut p.softmax_scale,
+        }
+    }};
+}
+
+fn numbers(call: &mut Call) -> Numbers<'_> {
+    match &mut call.params {
+        Params::Fwd(params) => numbers_of!(params),
+        Params::Bwd(params) => numbers_of!(params),
+        Params::Fields(_) | Params::Headed { .. } => unreachable!("a call of attention"),
+    }
+}
+
+fn fwd(call: &mut Call) -> &mut FwdParams {
+    let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+    params
+}
+
+fn bwd(call: &mut Call) -> &mut BwdParams {
+    let Params::Bwd(params) = &mut call.params else { unreachable!("a backward call") };
+    params
+}
+
+fn begin(call: &mut Call, header: Header) {
+    let params = Box::new(call.params.clone());
+    call.params = Params::Headed { header, params };
+}
+
+/// Its pointer is NULL.
+fn drop_tensor(call: &mut Call, name: &str) {
+    call.inputs.retain(|(known, _)| *known != name);
+    call.outputs.retain(|(known, _)| *known != name);
+}
+
+/// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room behind the last one.
+const TOO_LONG: i32 = i32::MAX - 1023;
+
+/// What every launcher does.
+const EVERYWHERE: &[Change] = &[
+    ("no structure", |c| begin(c, Header::Null), Refused(ERROR_INVALID_VALUE, "params is NULL")),
+    ("a structure that is too short", |c| begin(c, Header::TooShort), Refused(ERROR_INVALID_VALUE, "params.struct_size is")),
+    ("a structure of a later version", |c| begin(c, Header::LaterVersion), Same),
+    ("an unknown flag", |c| begin(c, Header::Flags(4)), Refused(ERROR_INVALID_VALUE, "unknown flags 0x4")),
+    ("batch -1", |c| *numbers(c).batch = -1, Refused(ERROR_INVALID_VALUE, "batch -1")),
+    ("seqlen_q -1", |c| *numbers(c).seqlen_q = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
+    ("seqlen_k -1", |c| *numbers(c).seqlen_k = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
+    ("seqlen_q too long", |c| *numbers(c).seqlen_q = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
+    ("seqlen_k too long", |c| *numbers(c).seqlen_k = TOO_LONG, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
+    ("no batch and the longest sequences", longest_of_nobody, Nothing),
+    (
+        "no key heads",
+        |c| *numbers(c).num_heads_k = 0,
+        Refused(ERROR_INVALID_VALUE, "must be a positive multiple of num_heads_k 0"),
+    ),
+    ("no heads", |c| *numbers(c).num_heads = 0, Refused(ERROR_INVALID_VALUE, "num_heads 0 must be a positive multiple")),
+    (
+        "heads that key heads do not divide",
+        |c| *numbers(c).num_heads_k = 3,
+        Refused(ERROR_INVALID_VALUE, "must be a positive multiple of num_heads_k 3"),
+    ),
+    ("a negative scale", |c| *numbers(c).softmax_scale = -1.0, Refused(ERROR_INVALID_VALUE, "softmax_scale -1 must be finite")),
+    (
+        "an infinite scale",
+        |c| *numbers(c).softmax_scale = f32::INFINITY,
+        Refused(ERROR_INVALID_VALUE, "softmax_scale inf must be finite"),
+    ),
+    ("a scale that is no number", |c| *numbers(c).softmax_scale = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
+];
+
+fn longest_of_nobody(call: &mut Call) {
+    let numbers = numbers(call);
+    (*numbers.batch, *numbers.seqlen_q, *numbers.seqlen_k) = (0, TOO_LONG - 1, TOO_LONG - 1);
+}
+
+/// What a launcher does that is built for one head dim, dtype and mask.
+const SPECIALISED: &[Change] = &[
+    ("another head dim", |c| *numbers(c).head_dim += 8, Refused(ERROR_MISMATCH, "built for head_dim")),
+    ("another dtype", |c| *numbers(c).dtype += 1, Refused(ERROR_MISMATCH, "built for dtype")),
+    ("another mask", |c| *numbers(c).causal ^= true, Refused(ERROR_MISMATCH, "KGEN_FLAG_CAUSAL")),
+    ("no q", |c| drop_tensor(c, "q"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no k", |c| drop_tensor(c, "k"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no v", |c| drop_tensor(c, "v"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+];
+
+/// What the kernels of one launch do.
+const FORWARD: &[Change] = &[
+    ("a structure of the first version", |c| begin(c, Header::FirstVersion), Same),
+    (
+        "a block more than a grid has",
+        |c| blocks(c, 1 << 30, 2, 1),
+        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
+    ),
+    (
+        "blocks whose number wraps",
+        |c| blocks(c, 1 << 23, 1 << 23, 1 << 30),
+        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
+    ),
+];
+
+fn blocks(call: &mut Call, batch: i32, heads: i32, seqlen_q: i32) {
+    let numbers = numbers(call);
+    (*numbers.batch, *numbers.num_heads, *numbers.num_heads_k, *numbers.seqlen_q) = (batch, heads, 1, seqlen_q);
+}
+
+const BACKWARD: &[Change] = &[
+    ("no dout", |c| drop_tensor(c, "dout"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no lse", |c| drop_tensor(c, "lse"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no dq", |c| drop_tensor(c, "dq"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no dk", |c| drop_tensor(c, "dk"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no dv", |c| drop_tensor(c, "dv"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    ("no workspace", |c| c.scratch = false, Refused(ERROR_INVALID_VALUE, "workspace must be 16-byte aligned")),
+    (
+        "more tiles than the workspace can have",
+        |c| blocks(c, 1 << 23, 1 << 23, 1 << 20),
+        Refused(ERROR_INVALID_VALUE, "are too many"),
+    ),
+    ("a block of keys more than a grid has", too_many_keys, Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has")),
+    ("a negative total_q", negative_total, Refused(ERROR_INVALID_VALUE, "total_q is -1")),
+];
+
+fn negative_total(call: &mut Call) {
+    call.inputs.push(("cu_seqlens_q", Image::of_integers(&[0, 17])));
+    bwd(call).total_q = -1;
+}
+
+fn too_many_keys(call: &mut Call) {
+    blocks(call, 1 << 16, 1 << 15, 0);
+    *numbers(call).num_heads_k = 1 << 15;
+    *numbers(call).seqlen_k = 1;
+}
+
+/// What all three kernels of split-KV do.
+const SPLITTING: &[Change] = &[
+    ("no splits", |c| fwd(c).num_splits = 0, Refused(ERROR_INVALID_VALUE, "num_splits 0 must lie in 1 .. 256")),
+    (
+        "more splits than there may be",
+        |c| fwd(c).num_splits = 257,
+        Refused(ERROR_INVALID_VALUE, "num_splits 257 must lie in 1 .. 256"),
+    ),
+    ("a negative total_q", |c| fwd(c).total_rows[0] = -1, Refused(ERROR_INVALID_VALUE, "total_q -1 must not be negative")),
+    ("queries of nobody, not counted", uncounted, Refused(ERROR_INVALID_VALUE, "total_q is 0")),
+];
+
+fn uncounted(call: &mut Call) {
+    for name in ["cu_seqlens_q", "seqused_q"] {
+        call.inputs.push((name, Image::of_integers(&[0, 1])));
+    }
+    fwd(call).total_rows = [0; 2];
+}
+
+/// What those two do that have partial results.
+const PARTIAL: &[Change] = &[
+    ("no workspace", |c| drop_tensor(c, "workspace"), Refused(ERROR_INVALID_VALUE, "the workspace has 0 bytes")),
+    ("too small a workspace", small_workspace, Refused(ERROR_INVALID_VALUE, "the workspace has 16 bytes")),
+];
+
+fn small_workspace(call: &mut Call) {
+    drop_tensor(call, "workspace");
+    call.outputs.push(("workspace", Image::poisoned(Element::Bits32, 4, 0)));
+}
+
+const SPLIT: &[Change] = &[
+    (
+        "a block more than a grid has",
+        |c| blocks(c, 1 << 30, 2, 1 << 4),
+        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
+    ),
+    ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
+];
+
+const COMBINE: &[Change] = &[
+    ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "o must not be NULL")),
+    ("no head dim", |c| fwd(c).head_dim = 0, Refused(ERROR_INVALID_VALUE, "head_dim 0 must be a multiple of 8")),
+    ("a head dim of 12", |c| fwd(c).head_dim = 12, Refused(ERROR_INVALID_VALUE, "head_dim 12 must be a multiple of 8")),
+    ("a head dim of 264", |c| fwd(c).head_dim = 264, Refused(ERROR_INVALID_VALUE, "head_dim 264 must be a multiple of 8")),
+    ("a negative dtype", |c| fwd(c).dtype = -1, Refused(ERROR_INVALID_VALUE, "unknown dtype -1")),
+    ("an unknown dtype", |c| fwd(c).dtype = 3, Refused(ERROR_INVALID_VALUE, "unknown dtype 3")),
+    (
+        "a block more than a grid has",
+        |c| blocks(c, 1 << 30, 2, 1),
+        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
+    ),
+];
+
+const SCHEDULER: &[Change] = &[
+    ("no split_counts", |c| drop_tensor(c, "split_counts"), Refused(ERROR_INVALID_VALUE, "split_counts must not be NULL")),
+    (
+        "negative concurrent_blocks",
+        |c| fwd(c).concurrent_blocks = -1,
+        Refused(ERROR_INVALID_VALUE, "concurrent_blocks -1 must not be negative"),
+    ),
+];
+
+/// The cases of a kernel.
+pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
+    let variant = subject.variant;
+    let (base, lists): (Rc<dyn Case>, &[&[Change]]) = match variant.kind {
+        Kind::Fwd | Kind::FwdShort => (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD]),
+        Kind::Bwd => {
+            let asked = BackwardProblem { problem: problem(variant), deterministic: false, total_q: false };
+            let number = Number::of(variant.dtype);
+            let base = BackwardCase { asked, number, head_dim: variant.head_dim as usize, causal: variant.causal };
+            (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])
+        }
+        Kind::FwdSplit => {
+            let listed = (Problem::new(&[(2, 40)], 4, 2), 2, None);
+            (Rc::new(split::case(variant, listed)), &[EVERYWHERE, SPECIALISED, SPLITTING, PARTIAL, SPLIT])
+        }
+        Kind::FwdCombine => (Rc::new(combine::plain()), &[EVERYWHERE, SPLITTING, PARTIAL, COMBINE]),
+        Kind::PrepareScheduler => (Rc::new(scheduler::plain()), &[EVERYWHERE, SPLITTING, SCHEDULER]),
+    };
+    let changes = lists.iter().flat_map(|list| list.iter());
+    changes.map(|change| Box::new(Changed { base: Rc::clone(&base), change: *change }) as Box<dyn Case>).collect()
+}
+
+/// Small, and such that every kernel takes it.
+fn problem(variant: Point) -> Problem {
+    let plain = Problem::new(&[(17, 40)], 2, 1);
+    if variant.dtype == Dtype::Fp8 { plain.in_fp8(Descales::Absent) } else { plain }
+}
