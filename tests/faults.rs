@@ -238,6 +238,7 @@ impl Laboratory {
         let (status, sign) = match fault.expect.as_str() {
             "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
             "trap" => (Status::Crash, "an index lies beyond the bounds of one of the kernel's arrays".to_owned()),
+            "refusal" => (Status::Fail, "the launcher must refuse this and say `".to_owned()),
             kind => (Status::Fail, format!("{kind}: ")),
         };
         assert_eq!(verdict.status, status, "{variant}: {}", verdict.message);
@@ -689,6 +690,11 @@ faults! {
     fp8_wgmma_o_is_not_cleared: "FP8 wgmma: O is not cleared",
     split_o_is_not_cleared: "split: O is not cleared",
     short_nobody_waits_for_the_kernels_before: "short: nobody waits for the kernels before",
+    the_number_of_blocks_wraps: "the number of blocks wraps",
+    the_launcher_takes_a_block_more_than_a_grid_has: "the launcher takes a block more than a grid has",
+    the_launcher_takes_a_sequence_that_is_a_row_too_long: "the launcher takes a sequence that is a row too long",
+    the_launcher_does_not_look_for_q: "the launcher does not look for Q",
+    the_launcher_forgets_a_flag_that_it_does_not_know: "the launcher forgets a flag that it does not know",
     two_blocks_write_the_same_rows: "two blocks write the same rows",
     fp8_the_factor_of_k_is_another_key_heads: "FP8: the factor of K is another key head's",
     the_diagonal_is_one_off: "the diagonal is one off",

@@ -187,8 +187,8 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     if let Some(words) = case.refusal() {
         outcome.failure = match device.run(&call, shuffled) {
             Err(DeviceError::Launcher { code, message, .. }) if code == case.refusal_code() && message.contains(&words) => None,
-            Err(error) => blame(shuffled, format!("the launcher must say `{words}`, but {error}")),
-            Ok(_) => blame(shuffled, "the launcher took tensors that it must refuse".to_owned()),
+            Err(error) => blame(shuffled, format!("the launcher must refuse this and say `{words}`, but {error}")),
+            Ok(_) => blame(shuffled, format!("the launcher must refuse this and say `{words}`, but takes it")),
         };
         return outcome;
     }
