@@ -4,7 +4,11 @@
 //! All tensors are contiguous (batch, seqlen, heads, `head_dim`); LSE is (batch, heads, `seqlen_q`).
 
 use super::Shape;
-use crate::{check::Number, family::attention::Point};
+use crate::{
+    check::Number,
+    family::attention::{Mask, Point, Score},
+};
+use std::ops::Range;
 
 /// The inputs of a launch on the host, of which rows are taken.
 pub struct Sample<'a> {
@@ -36,8 +40,8 @@ impl Sample<'_> {
         self.variant.head_dim as usize
     }
 
-    fn scale(&self) -> f64 {
-        f64::from(softmax_scale(self.variant.head_dim))
+    fn score(&self) -> Score {
+        Score::scaled(f64::from(softmax_scale(self.variant.head_dim)))
     }
 
     /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last row on.
@@ -70,17 +74,17 @@ impl Sample<'_> {
     }
 
     /// Keys that a query sees.
-    pub fn visible(&self, row: usize) -> usize {
-        let (queries, keys) = (self.shape.seqlen_q as usize, self.shape.seqlen_k as usize);
-        if self.variant.causal { (row + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
+    pub fn visible(&self, row: usize) -> Range<usize> {
+        Mask::new(self.variant.causal, self.shape.seqlen_q as usize, self.shape.seqlen_k as usize).keys(row)
     }
 
     /// What the forward pass gives for a query that sees a key.
     pub fn forward(&self, place: [usize; 3]) -> ForwardRow {
         let [sequence, head, row] = place;
         let q = self.query("q", place);
-        let keys = 0..self.visible(row);
-        let scores: Vec<f64> = keys.clone().map(|key| self.scale() * dot(&q, &self.key("k", [sequence, head, key]))).collect();
+        let keys = self.visible(row);
+        let scores: Vec<f64> =
+            keys.clone().map(|key| self.score().of(dot(&q, &self.key("k", [sequence, head, key])), row, key)).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
         let mut o = vec![0.0; self.head_dim()];
@@ -94,9 +98,9 @@ impl Sample<'_> {
     pub fn query_gradient(&self, place: [usize; 3]) -> Vec<f64> {
         let [sequence, head, row] = place;
         let mut dq = vec![0.0; self.head_dim()];
-        for key in 0..self.visible(row) {
+        for key in self.visible(row) {
             let (_, ds) = self.pair(place, key);
-            add(&mut dq, self.scale() * ds, &self.key("k", [sequence, head, key]));
+            add(&mut dq, ds, &self.key("k", [sequence, head, key]));
         }
         dq
     }
@@ -106,23 +110,29 @@ impl Sample<'_> {
         let group = (self.shape.heads / self.shape.heads_k) as usize;
         let mut gradients = [vec![0.0; self.head_dim()], vec![0.0; self.head_dim()]];
         for (head, row) in itertools::iproduct!(head_k * group..(head_k + 1) * group, 0..self.shape.seqlen_q as usize) {
-            if key < self.visible(row) {
+            if self.visible(row).contains(&key) {
                 let place = [sequence, head, row];
                 let (p, ds) = self.pair(place, key);
-                add(&mut gradients[0], self.scale() * ds, &self.query("q", place));
+                add(&mut gradients[0], ds, &self.query("q", place));
                 add(&mut gradients[1], p, &self.query("dout", place));
             }
         }
         gradients
     }
 
-    /// P and dS of a query and a key that it sees.
+    /// P of a query and a key that it sees, and the gradient of their product.
     fn pair(&self, place: [usize; 3], key: usize) -> (f64, f64) {
         let [sequence, head, row] = place;
         let at_key = [sequence, head, key];
         let (dout, lse) = (self.query("dout", place), self.lse(sequence, head, row));
-        let p = (self.scale() * dot(&self.query("q", place), &self.key("k", at_key)) - lse).exp();
-        (p, p * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))))
+        let product = dot(&self.query("q", place), &self.key("k", at_key));
+        let p = (self.score().of(product, row, key) - lse).exp();
+        (
+            p,
+            self.score().slope(product, row, key)
+                * p
+                * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))),
+        )
     }
 
     fn lse(&self, sequence: usize, head: usize, row: usize) -> f64 {

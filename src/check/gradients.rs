@@ -11,7 +11,9 @@
 //!   relative to the largest term), and K or Q carry that to dQ or dK.
 
 use super::{numbers::Number, problem::Problem, reference::dot, reference::dot32, tensors::Values};
+use crate::family::attention::{Mask, Score};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Q, K, V and dO of one case.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +167,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
-    let scale64 = f64::from(scale);
+    let (mask, score) = (Mask::new(causal, queries, keys), Score::scaled(f64::from(scale)));
+    let mut products = vec![0.0_f64; keys];
     let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![f64::NEG_INFINITY; queries], dq: vec![0.0; q.len()] };
     let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; k.len()] };
     let nothing = || [vec![0.0_f32; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]];
@@ -175,30 +178,32 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let mut weight = vec![0.0_f64; keys];
     let mut largest_ds = 0.0_f64;
     for row in 0..queries {
-        // Aligned to the bottom right: the last row sees every key.
-        let seen = if causal { (row + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
-        if seen == 0 {
+        let seen = mask.keys(row);
+        if seen.is_empty() {
             continue;
         }
+        let elements = seen.start * dim..seen.end * dim;
         let range = row * dim..(row + 1) * dim;
         let (q_row, dout_row) = (&q64[range.clone()], &dout64[range.clone()]);
-        for (p, k_row) in p[..seen].iter_mut().zip(k64.chunks_exact(dim)) {
-            *p = scale64 * dot(q_row, k_row);
+        for ((j, p), k_row) in seen.clone().zip(&mut p[seen.clone()]).zip(k64[elements.clone()].chunks_exact(dim)) {
+            products[j] = dot(q_row, k_row);
+            *p = score.of(products[j], row, j);
         }
-        naive_probabilities(&p[..seen], number, &mut p16[..seen]);
-        query.lse[row] = super::reference::softmax_in_place(&mut p[..seen]);
+        naive_probabilities(&p[seen.clone()], number, &mut p16[seen.clone()]);
+        query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()]);
         let mut delta = 0.0;
-        for ((ds, &p), v_row) in ds[..seen].iter_mut().zip(&p).zip(v64.chunks_exact(dim)) {
+        for ((ds, &p), v_row) in ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements.clone()].chunks_exact(dim)) {
             *ds = dot(dout_row, v_row);
             delta += p * *ds;
         }
-        for (&p, v_row) in p[..seen].iter().zip(v64.chunks_exact(dim)) {
+        for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements].chunks_exact(dim)) {
             add(&mut query.o[range.clone()], p, v_row);
         }
-        naive_score_gradients(rows, range.clone(), &query.o[range.clone()], &p16[..seen], &mut ds16);
-        for j in 0..seen {
+        let slopes = |j: usize| score.slope(products[j], row, j) as f32;
+        naive_score_gradients(rows, row, seen.clone(), &query.o[range.clone()], &p16, &slopes, &mut ds16);
+        for j in seen {
             let other = j * dim..(j + 1) * dim;
-            ds[j] = scale64 * p[j] * (ds[j] - delta);
+            ds[j] = score.slope(products[j], row, j) * p[j] * (ds[j] - delta);
             largest_ds = largest_ds.max(ds[j].abs());
             weight[j] += p[j];
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
@@ -216,7 +221,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let of_ds = 2.0_f64.powi(-20) * scale64 * longest(&dout64) * longest(&v64);
+    let of_ds = 2.0_f64.powi(-20) * score.bound(longest(&dout64) * longest(&v64));
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     Pass { query, key, naive, sum_error }
@@ -237,18 +242,26 @@ fn naive_probabilities(scores: &[f64], number: Number, p: &mut [f32]) {
 
 /// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta from
 /// P and dP, then from the rounded row `o` of the output.
-fn naive_score_gradients(rows: Rows<'_>, row: std::ops::Range<usize>, o: &[f64], p: &[f32], ds: &mut [Vec<f32>; 2]) {
-    let Rows { v, dout, dim, number, scale, .. } = rows;
+fn naive_score_gradients(
+    rows: Rows<'_>,
+    row: usize,
+    seen: Range<usize>,
+    o: &[f64],
+    p: &[f32],
+    slope: &dyn Fn(usize) -> f32,
+    ds: &mut [Vec<f32>; 2],
+) {
+    let Rows { v, dout, dim, number, .. } = rows;
     let [ds, other] = ds;
-    let dout = &dout[row];
-    for (ds, v_row) in ds.iter_mut().zip(v.chunks_exact(dim)) {
-        *ds = number.through(dot32(dout, v_row));
+    let dout = &dout[row * dim..(row + 1) * dim];
+    for j in seen.clone() {
+        ds[j] = number.through(dot32(dout, &v[j * dim..(j + 1) * dim]));
     }
-    let delta: f32 = p.iter().zip(ds.iter()).map(|(p, dp)| p * dp).sum();
+    let delta: f32 = seen.clone().map(|j| p[j] * ds[j]).sum();
     let other_delta: f32 = o.iter().zip(dout).map(|(&o, &dout)| number.through(o as f32) * dout).sum();
-    for ((&p, ds), other) in p.iter().zip(ds.iter_mut()).zip(other) {
-        *other = number.through(scale * p * (*ds - other_delta));
-        *ds = number.through(scale * p * (*ds - delta));
+    for j in seen {
+        other[j] = number.through(slope(j) * p[j] * (ds[j] - other_delta));
+        ds[j] = number.through(slope(j) * p[j] * (ds[j] - delta));
     }
 }
 

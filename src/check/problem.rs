@@ -2,6 +2,7 @@
 //! in them.
 
 use super::descale::Descales;
+use crate::family::attention::Mask;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -282,7 +283,8 @@ impl Problem {
         };
         let times = if self.times > 1 { format!(" x{}", self.times) } else { String::new() };
         let mut name = format!("b{} h{}/{} {lengths}{times}", self.sequences.len(), self.heads, self.heads_k);
-        name += if causal { " causal" } else { " full" };
+        name += " ";
+        name += Mask::word(causal);
         name += self.lengths.word();
         name = format!("{name} {} {}{}", self.layout, self.inputs.word(), self.scale);
         if !self.lse {

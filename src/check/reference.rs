@@ -8,6 +8,7 @@ use super::{
     tensors::Tensors,
     tolerance::{Tolerance, Yardstick},
 };
+use crate::family::attention::{Mask, Score};
 use rayon::prelude::*;
 
 /// The right answer to one case, and how far from it a kernel may be.
@@ -154,47 +155,50 @@ fn attend_rows(
 ) -> (Head, Yardstick) {
     let Arithmetic { number, sums } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
+    let (mask, rule) = (Mask::new(causal, rows, keys), Score::scaled(scale));
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
     let mut head = Head { o: vec![0.0; rows * dim], lse: vec![f64::NEG_INFINITY; rows] };
-    let mut yardstick = Yardstick { score_bound: scale * longest_row(q64, dim) * longest_row(k64, dim), ..Yardstick::default() };
+    let mut yardstick =
+        Yardstick { score_bound: rule.bound(longest_row(q64, dim) * longest_row(k64, dim)), ..Yardstick::default() };
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
     let mut naive_o = vec![0.0_f32; dim];
     for row in chosen {
-        // Aligned to the bottom right: the last row sees every key.
-        let visible = if causal { (row + 1 + keys).saturating_sub(rows).min(keys) } else { keys };
-        if visible == 0 {
+        let seen = mask.keys(row);
+        if seen.is_empty() {
             continue;
         }
-        let range = row * dim..(row + 1) * dim;
-        for (score, key) in scores[..visible].iter_mut().zip(k64.chunks_exact(dim)) {
-            *score = scale * dot(&q64[range.clone()], key);
+        let (range, elements) = (row * dim..(row + 1) * dim, seen.start * dim..seen.end * dim);
+        let (k, v) = (&k[elements.clone()], &v[elements.clone()]);
+        let (scores, naive_scores) = (&mut scores[seen.clone()], &mut naive_scores[seen.clone()]);
+        for ((key, score), k_row) in seen.clone().zip(scores.iter_mut()).zip(k64[elements.clone()].chunks_exact(dim)) {
+            *score = rule.of(dot(&q64[range.clone()], k_row), row, key);
         }
-        let naive = naive_scores[..visible].iter_mut();
+        let naive = seen.clone().zip(naive_scores.iter_mut());
         match sums {
             Sums::Fp32 => {
-                for (score, key) in naive.zip(k.chunks_exact(dim)) {
-                    *score = scale as f32 * dot32(&q[range.clone()], key);
+                for ((key, score), k_row) in naive.zip(k.chunks_exact(dim)) {
+                    *score = rule.naive(dot32(&q[range.clone()], k_row), row, key);
                 }
             }
             Sums::Truncated => {
                 let query = Row::new(&q[range.clone()]);
-                for (score, key) in naive.zip(&truncated_keys) {
-                    *score = scale as f32 * query.dot(key);
+                for ((key, score), k_row) in naive.zip(&truncated_keys[seen.clone()]) {
+                    *score = rule.naive(query.dot(k_row), row, key);
                 }
             }
         }
         let o = &mut head.o[range];
         match number {
-            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(&scores[..visible], v, dim, number, &mut naive_o),
-            Number::E4m3 => naive_output_fp8(&naive_scores[..visible], v, dim, &mut naive_o),
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, v, dim, number, &mut naive_o),
+            Number::E4m3 => naive_output_fp8(naive_scores, v, dim, &mut naive_o),
         }
-        head.lse[row] = softmax_in_place(&mut scores[..visible]);
-        for (p, value) in scores[..visible].iter().zip(v64.chunks_exact(dim)) {
+        head.lse[row] = softmax_in_place(scores);
+        for (p, value) in scores.iter().zip(v64[elements].chunks_exact(dim)) {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }
-        yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(&naive_scores[..visible]));
+        yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores));
     }
     (head, yardstick)
 }

@@ -1,12 +1,16 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
 mod design;
+mod mask;
 mod point;
 mod recipes;
+mod score;
 
 pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
+pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
+pub use score::Score;
 
 use super::{Coordinates, Family, KindInfo};
 use crate::{

@@ -113,9 +113,8 @@ impl ReduceCase {
             let (row, column) = (index / self.columns, index % self.columns);
             self.number.through(match self.inputs {
                 Inputs::Integers => normal.round().clamp(-2.0, 2.0),
-                Inputs::Normal => *normal,
                 Inputs::Spike if column == self.spike(row) => 20.0,
-                Inputs::Spike => *normal,
+                Inputs::Normal | Inputs::Spike => *normal,
                 Inputs::Low => normal - 200.0,
                 Inputs::Rising => 80.0 * (column as f32 / self.columns as f32) - 40.0,
                 Inputs::Nothing => f32::NEG_INFINITY,

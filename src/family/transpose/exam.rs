@@ -119,10 +119,10 @@ impl Case for TransposeCase {
         let image = |offset| Image::poisoned(element, offset + count, offset);
         let bits: Vec<u32> = (0..count).map(|index| self.bits(index, seed)).collect();
         let mut input = image(self.offsets[0]);
-        bits.iter().enumerate().for_each(|(index, bits)| input.put(index as i64, *bits));
+        bits.iter().enumerate().for_each(|(index, bits)| input.put(index.cast_signed() as i64, *bits));
         let mut out = image(self.offsets[1]);
         (0..count).for_each(|index| {
-            out.mark(index as i64);
+            out.mark(index.cast_signed() as i64);
         });
         let (inputs, out) = if self.place == Place::Same { (vec![], input) } else { (vec![("in", input)], out) };
         let call = Call { inputs, outputs: vec![("out", out)], scratch: false, multiprocessors: None, params: self.params() };
@@ -130,7 +130,11 @@ impl Case for TransposeCase {
             let Some(image) = outputs.get("out") else { unreachable!("every call has `out`") };
             let mut tally = Tally::of_elements("out", 0.0);
             for (index, (column, row)) in itertools::iproduct!(0..columns, 0..rows).enumerate() {
-                tally.see_element(index, f64::from(image.bits(index as i64)), f64::from(bits[row * columns + column]));
+                tally.see_element(
+                    index,
+                    f64::from(image.bits(index.cast_signed() as i64)),
+                    f64::from(bits[row * columns + column]),
+                );
             }
             Comparison::of(&[tally], &[("out", image)])
         };

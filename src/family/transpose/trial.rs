@@ -53,7 +53,7 @@ impl Trial for TransposeTrial<'_> {
     fn params(&self) -> Params {
         let tensors = ["in", "out"].map(Field::Tensor);
         let sizes = [self.matrix.rows, self.matrix.columns].map(Field::U64);
-        let rest = [Field::I32(self.number.element().bytes() as i32), Field::I32(0)];
+        let rest = [Field::I32((self.number.element().bytes() as u32).cast_signed()), Field::I32(0)];
         Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
     }
 

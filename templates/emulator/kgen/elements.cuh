@@ -1,16 +1,20 @@
-// Single elements and 16-byte pieces of device memory that the same launch writes, on the emulator.
+// Single elements of 8, 16 and 32 bits in device memory that the same launch writes, on the emulator.
 #pragma once
 
+#include "kgen/atomics.cuh"
 #include "kgen/platform.cuh"
-#include "kgen/types.cuh"
 
 namespace kgen {
 
-// A plain load of any width: reads what this launch writes.
-template <class T>
-KGEN_DEVICE T load_mutable(const T* pointer, KGEN_AT) {
-    T value;
-    emulator::load_global(pointer, &value, sizeof value, at);
+KGEN_DEVICE uint8_t load_written(const uint8_t* pointer, KGEN_AT) {
+    uint8_t value;
+    emulator::load_written(pointer, &value, sizeof value, at);
+    return value;
+}
+
+KGEN_DEVICE uint16_t load_written(const uint16_t* pointer, KGEN_AT) {
+    uint16_t value;
+    emulator::load_written(pointer, &value, sizeof value, at);
     return value;
 }
 
