@@ -206,3 +206,15 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
     assert_eq!(note("ampere"), "", "newer GPUs compile its PTX");
     assert_eq!(json(&["--head-dim", "64", "--target", "blackwell"])[0]["runs_on"], serde_json::json!(["12.0", "12.1"]));
 }
+
+#[test]
+fn the_gpu_of_a_machine_without_one_is_missing_and_a_gpu_without_kernels_bad_usage() {
+    // The driver shows no device at all where it is told to show none.
+    let native = kgen().args(["list", "--target", "native"]).env("CUDA_VISIBLE_DEVICES", "").assert().code(3);
+    native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")));
+    kgen().args(["list", "--target", "v100"]).assert().code(2).stderr(contains("older than 7.5"));
+    let thor = kgen().args(["list", "--target", "sm110", "--kind", "fwd", "--hdim", "64"]).assert().success();
+    thor.stdout(contains("flash_fwd_hdim64_bf16_sm80").and(contains("sm100").not()))
+        .stderr(contains("`sm110` is compute capability 11.0: the files of `sm80` run there, from the PTX in them"));
+    kgen().args(["list", "--filter", "target == rtx3090"]).assert().code(2).stderr(contains("`--target rtx3090` says"));
+}

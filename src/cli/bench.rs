@@ -4,7 +4,8 @@ use super::{
     CliError, Format, Global,
     build::output_folder,
     escape::plain,
-    select::{SelectionArgs, words},
+    select::SelectionArgs,
+    target::{TargetParser, TargetWord},
     ui::{self, Progress},
     workshop::Workshop,
 };
@@ -61,8 +62,8 @@ pub struct Args {
 
     /// Time kernels as `kgen build --run-as` makes them for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
-    #[arg(value_parser = words::<Target>())]
-    run_as: Option<Target>,
+    #[arg(value_parser = TargetParser)]
+    run_as: Option<TargetWord>,
 
     /// Also write the JSON document to this file.
     #[arg(long, value_name = "FILE")]
@@ -169,6 +170,7 @@ impl TimingArgs {
 /// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, shape, timing, library, run_as, out } = args;
+    let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     let cancel = ui::cancel_on_ctrl_c();
     let workshop = Workshop::new(global)?;
@@ -217,7 +219,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Json => ui::print_json(&report)?,
     }
     if cancel.requested() {
-        return Err(CliError::Interrupted);
+        return Err(CliError::INTERRUPTED);
     }
     judge(&report.measurements)
 }

@@ -84,7 +84,7 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
         };
         Some(CheckRequest { variant: plan.variant, tiling: Tiling::of(plan), compiled_for: plan.compiled_for(), kernel })
     };
-    let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).filter_map(compiled).collect();
+    let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).take(made.selected).filter_map(compiled).collect();
     let how = How {
         level: Level::Smoke,
         filter: None,

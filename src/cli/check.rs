@@ -6,7 +6,8 @@ use super::{
     checking::{self, How, Place},
     escape::plain,
     fuzz::{self, Fuzz, FuzzArgs},
-    select::{SelectionArgs, words},
+    select::SelectionArgs,
+    target::{TargetParser, TargetWord},
     ui,
     workshop::Workshop,
 };
@@ -70,8 +71,8 @@ pub struct Args {
 
     /// Check kernels as `kgen build --run-as` makes them for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
-    #[arg(value_parser = words::<Target>())]
-    run_as: Option<Target>,
+    #[arg(value_parser = TargetParser)]
+    run_as: Option<TargetWord>,
 }
 
 /// What to check and where.
@@ -172,6 +173,7 @@ impl CheckArgs {
 /// [`CliError::VariantFailed`] when a variant did not pass, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
+    let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     if fuzz.is_asked() {
         let place = check.place(&library, None)?;

@@ -97,7 +97,7 @@ pub(super) fn run(
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, cancel);
         kit = Some(made.map_err(|error| match error {
-            KitError::Interrupted => CliError::Interrupted,
+            KitError::Interrupted => CliError::INTERRUPTED,
             other => CliError::Environment(other.to_string()),
         })?);
     }
@@ -120,7 +120,7 @@ pub(super) fn run(
     let progress = Progress::new(format, "checking");
     progress.expect(requests.len());
     let verdicts = check::run(requests, &options, &Watch { progress, cancel });
-    if cancel.requested() { Err(CliError::Interrupted) } else { Ok(verdicts) }
+    if cancel.requested() { Err(CliError::INTERRUPTED) } else { Ok(verdicts) }
 }
 
 /// Exit code 1 unless every verdict is a pass.

@@ -110,7 +110,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
     let report = {
         let watch = Watch::new(&options, global.format, &cancel);
         fuzz::run(&options, &watch).map_err(|error| match error {
-            _ if cancel.requested() => CliError::Interrupted,
+            _ if cancel.requested() => CliError::INTERRUPTED,
             FuzzError::Nothing => CliError::Usage(error.to_string()),
             FuzzError::NoWorker(_) => CliError::Environment(error.to_string()),
         })?
@@ -120,7 +120,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
         Format::Json => ui::print_json(&report)?,
     }
     if cancel.requested() {
-        return Err(CliError::Interrupted);
+        return Err(CliError::INTERRUPTED);
     }
     match report.failures.len() {
         0 => Ok(()),
@@ -215,7 +215,7 @@ fn emulator_library(
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
     let host = host_compiler()?;
     let made = |error| match error {
-        KitError::Interrupted => CliError::Interrupted,
+        KitError::Interrupted => CliError::INTERRUPTED,
         other => CliError::Environment(other.to_string()),
     };
     let (include, emulator) = (workshop.templates.include_files(), workshop.templates.emulator_files());

@@ -2,6 +2,7 @@
 
 use super::{
     CliError, Format, Global,
+    helpers::HelperArgs,
     select::SelectionArgs,
     ui,
     workshop::{Workshop, unwritable},
@@ -23,7 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   kgen generate                 the whole grid into ./generated
   kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
-                                one kernel, added to ./generated
+                                its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
                                 one file, with include/ beside it
   kgen generate --all --check   is ./generated what the templates give?
@@ -41,6 +42,9 @@ const FLAG: &str = "--output";
 pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
+
+    #[command(flatten)]
+    helpers: HelperArgs,
 
     /// Folder to write, or a file ending in .cu where one variant is selected.
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
@@ -78,13 +82,13 @@ struct CheckReport<'a> {
 /// `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let start = Instant::now();
-    let Args { selection, output, check } = args;
+    let Args { selection, helpers, output, check } = args;
     let output = output.as_path();
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_notes(&workshop.grid);
+    selection.tell_notes(&workshop.grid, &variants);
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
-    let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
+    let variants = if is_file { vec![only_one(&variants, output)?] } else { helpers.complete(&workshop.grid, variants) };
 
     if check {
         return if is_file { check_file(&workshop, output, variants[0]) } else { check_folder(&workshop, output, &variants) }

@@ -67,7 +67,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Human => ui::print(&table(&entries, with_plan))?,
         Format::Json => ui::print_json(&entries)?,
     }
-    selection.tell_notes(&grid);
+    selection.tell_notes(&grid, &variants);
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
         let message = match entries.len() {

@@ -39,7 +39,7 @@ enum Action {
 impl From<ToolchainError> for CliError {
     fn from(error: ToolchainError) -> Self {
         match error {
-            ToolchainError::Cancelled => Self::Interrupted,
+            ToolchainError::Cancelled => Self::INTERRUPTED,
             other => Self::Environment(other.to_string()),
         }
     }

@@ -35,7 +35,7 @@ pub fn cancel_on_ctrl_c() -> Cancel {
         let flag = cancel.clone();
         let handler = move || {
             if flag.requested() {
-                std::process::exit(CliError::Interrupted.code().into());
+                std::process::exit(CliError::INTERRUPTED.code().into());
             }
             flag.request();
         };
