@@ -96,12 +96,11 @@ pub fn capability_text(capability: u32) -> String {
 
 /// What to write where files and filters name a target by the GPU it is for, or by a number that looks like another's.
 pub(super) fn hint(word: &str) -> Option<String> {
-    if let Some(capability) =
-        by_product(word).or_else(|| GPUS.iter().map(|gpu| gpu.capability).find(|c| by_number(word) == Some(*c)))
-    {
-        let capability = capability_text(capability);
+    let of_today = capability_of(word).filter(|capability| GPUS.iter().any(|gpu| gpu.capability == *capability));
+    if let Some(capability) = of_today {
         return Some(format!(
-            "that is compute capability {capability}, no target of its own; `--target {word}` says which files run there"
+            "that is compute capability {}, no target of its own; `--target {word}` says which files run there",
+            capability_text(capability)
         ));
     }
     let names: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
