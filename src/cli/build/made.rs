@@ -7,6 +7,7 @@ use crate::{
         CliError, Global,
         escape::plain,
         select::SelectionArgs,
+        table::{self, Column, Row},
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
@@ -19,7 +20,7 @@ use crate::{
 use console::style;
 use itertools::Itertools;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -172,8 +173,10 @@ fn plan_all(workshop: &Workshop, variants: &[Variant], run_as: Option<Target>) -
 /// Columns a command adds to the table of variants.
 #[derive(Default)]
 pub(in crate::cli) struct Extra<'a> {
-    /// Their headings.
-    pub header: &'a [&'a str],
+    /// What they are.
+    pub columns: &'a [Column<'a>],
+    /// Names of variants that a reader has to look at.
+    pub notable: HashSet<&'a str>,
     /// Their cells by variant name; a variant that is not in it has dashes.
     pub cells: HashMap<&'a str, Vec<String>>,
 }
@@ -196,18 +199,30 @@ impl Made {
 
     /// Table, failures and totals, for people.
     pub fn describe(&self, extra: &Extra<'_>) -> String {
-        let mut header = vec!["variant", "registers", "spills", "tensor cores", "shared", "CPU s", "peak", "build"];
-        header.extend(extra.header);
-        let dashes = vec!["-".to_owned(); extra.header.len()];
+        let mut columns = vec![
+            Column::text("variant").needed(),
+            Column::number("registers"),
+            Column::number("spills"),
+            Column::number("tensor cores"),
+            Column::number("shared"),
+            Column::number("CPU s"),
+            Column::number("peak"),
+            Column::text("build").needed(),
+        ];
+        columns.extend(extra.columns);
+        let dashes = vec!["-".to_owned(); extra.columns.len()];
         let cells = |name: &str| extra.cells.get(name).unwrap_or(&dashes).clone();
-        let built = self.artifacts().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
+        let built = self.artifacts().map(|artifact| Row {
+            cells: [self.row(artifact), cells(&artifact.name)].concat(),
+            notable: artifact.spill_bytes() > 0 || artifact.stack_bytes() > 0 || extra.notable.contains(artifact.name.as_str()),
+        });
         let failed = self.report.failures.iter().map(|failure| {
             let mut row = vec![failure.name.clone()];
             row.resize(7, "-".to_owned());
             row.push(style("FAILED").red().to_string());
-            [row, cells(&failure.name)].concat()
+            Row { cells: [row, cells(&failure.name)].concat(), notable: true }
         });
-        let mut text = ui::table(&header, &[1, 2, 3, 4, 5, 6], built.chain(failed));
+        let mut text = table::of_results(&columns, built.chain(failed).collect());
         for failure in &self.report.failures {
             // Writing into a string cannot fail.
             write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, plain(&failure.message)).ok();
@@ -218,7 +233,10 @@ impl Made {
         if !self.report.failures.is_empty() {
             text.push('\n');
         }
-        text + "\n" + &totals::totals(self)
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text + &totals::totals(self)
     }
 
     fn row(&self, artifact: &Artifact) -> Vec<String> {
