@@ -120,6 +120,68 @@ fn build_all_flagged_all_leaves_exactly_the_grid_as_generate_does() {
     bench.kgen(&["generate", "--all", "--check"]).assert().success();
 }
 
+fn held(bench: &Bench) -> Vec<String> {
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("build/lib/manifest.json")).expect("a manifest")).expect("JSON");
+    let variants = manifest["variants"].as_array().expect("a list").iter();
+    variants.map(|variant| variant["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn a_library_keeps_its_kernels_when_one_more_is_built() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    bench.take_log();
+    let more = "flash_fwd_hdim72_fp16_sm80";
+    let build = bench.kgen(&["build", more]).assert().success();
+    build.stderr(contains("`build/lib/libkgen.so` holds 4 more kernels, kept and brought up to date; `--only` links"));
+    assert_eq!(starts(&bench.take_log()), 2, "the new kernel and the dispatcher");
+    assert_eq!(held(&bench).len(), 5);
+    bench.kgen(&["build", ONE]).assert().success();
+    assert!(held(&bench).contains(&more.to_owned()) && held(&bench).len() == 5);
+    bench.kgen(&["build", ONE, "--only"]).assert().success();
+    assert_eq!(held(&bench), [ONE]);
+}
+
+#[test]
+fn a_library_whose_kernels_nobody_can_name_is_not_replaced() {
+    let bench = Bench::new();
+    bench.build(&[]).assert().success();
+    let library = fs::read(bench.path("build/lib/libkgen.so")).expect("a library");
+    let manifest = bench.path("build/lib/manifest.json");
+    let text = fs::read_to_string(&manifest).expect("a manifest");
+    for (damaged, says) in [
+        (text.replace(OTHER, "flash_other"), "holds `flash_other`, which neither the grid nor `--generated` knows"),
+        ("{".to_owned(), "cannot tell what the library beside"),
+    ] {
+        fs::write(&manifest, damaged).expect("written");
+        bench.kgen(&["build", "flash_fwd_hdim72_fp16_sm80"]).assert().code(2).stderr(contains(says).and(contains("`--only`")));
+        assert_eq!(fs::read(bench.path("build/lib/libkgen.so")).expect("a library"), library);
+    }
+    bench.kgen(&["build", ONE, "--only"]).assert().success();
+    assert_eq!(held(&bench), [ONE]);
+}
+
+#[test]
+fn helpers_come_along_with_the_kernels_that_need_them() {
+    let bench = Bench::new();
+    let split = ["--kind", "fwd_split", "--head-dim", "64", "--dtype", "bf16", "--causal", "--target", "sm80"];
+    let with = bench.kgen(&[&["build"], &split[..]].concat()).assert().success();
+    with.stderr(contains("`flash_fwd_combine_sm80`, `flash_prepare_scheduler_sm80` come along"));
+    let split_kernel = "flash_fwd_split_hdim64_bf16_causal_sm80";
+    assert_eq!(held(&bench), [split_kernel, "flash_fwd_combine_sm80", "flash_prepare_scheduler_sm80"]);
+    let without = bench.kgen(&[&["build", "--no-helpers", "--only"], &split[..]].concat()).assert().success();
+    without.stderr(contains("come along").not());
+    assert_eq!(held(&bench), [split_kernel]);
+    bench.kgen(&[&["generate", "--output", "out"], &split[..]].concat()).assert().success();
+    assert!(bench.path("out/flash_fwd_combine_sm80.cu").is_file());
+    bench
+        .kgen(&[&["generate", "--output", "one.cu"], &split[..]].concat())
+        .assert()
+        .success()
+        .stderr(contains("come along").not());
+}
+
 #[test]
 fn a_tile_that_cannot_be_is_told_with_its_line() {
     let bench = Bench::new();

@@ -111,7 +111,7 @@ fn a_folder_keeps_what_it_held_until_the_whole_grid_is_asked_for() {
         .stdout(contains("2 kernels"));
     assert_eq!(place.kernels("generated"), ["flash_fwd_hdim128_bf16_causal_sm80.cu", "flash_fwd_hdim72_fp16_sm80.cu"]);
     let dispatcher = place.read("generated/kgen_dispatch.cpp");
-    assert!(dispatcher.contains("\"flash_fwd_hdim72_fp16_sm80\"") && dispatcher.contains("hdim128_bf16_causal_sm80\""));
+    assert!(dispatcher.contains("KERNEL(flash_fwd_hdim72_fp16_sm80,") && dispatcher.contains("hdim128_bf16_causal_sm80,"));
 
     fs::write(place.path("generated/notes.txt"), "mine").expect("written");
     place.kgen("generate --all").success().stdout(contains(format!("{} kernels", grid_size())).and(contains("1 removed")));

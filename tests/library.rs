@@ -150,7 +150,25 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
         lines[expected.len()].starts_with("1 kgen_fwd: params.struct_size is 8; version 1 of kgen_fwd_params has "),
         "{said}"
     );
-    assert_eq!(lines[expected.len() + 1..], ["1 kgen_fwd: params is NULL"]);
+    assert_eq!(lines[expected.len() + 1..expected.len() + 3], ["1 kgen_fwd: params is NULL", "0"]);
+    // What a caller of a later version may not ask for, through the dispatcher and of a launcher itself.
+    let refused = &lines[expected.len() + 3..];
+    let size =
+        refused[0].split_whitespace().find_map(|word| word.parse::<usize>().ok().filter(|size| *size > 100)).expect("a size");
+    let tail = |caller: &str, code: u8| {
+        let (last, known) = (size - 1, size - 16);
+        format!(
+            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 3 and knows the first {known} bytes"
+        )
+    };
+    let flags = |caller: &str| format!("5 {caller}: unknown flags 0x40; version 3 of the library knows 0x1 here");
+    let launcher = "flash_fwd_hdim40_fp16_sm80";
+    assert_eq!(
+        refused[..5],
+        [tail("kgen_fwd", 5), tail(launcher, 5), tail("kgen_fwd_workspace", 0), flags("kgen_fwd"), flags(launcher)]
+    );
+    assert!(refused[5].starts_with("1 kgen_fwd: params.struct_size is 1073741824; version 1 of"), "{said}");
+    assert_eq!(refused.len(), 6);
 }
 
 #[test]

@@ -206,3 +206,67 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
     assert_eq!(note("ampere"), "", "newer GPUs compile its PTX");
     assert_eq!(json(&["--head-dim", "64", "--target", "blackwell"])[0]["runs_on"], serde_json::json!(["12.0", "12.1"]));
 }
+
+#[test]
+fn the_gpu_of_a_machine_without_one_is_missing_and_a_gpu_without_kernels_bad_usage() {
+    // The driver shows no device at all where it is told to show none.
+    let native = kgen().args(["list", "--target", "native"]).env("CUDA_VISIBLE_DEVICES", "").assert().code(3);
+    native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")));
+    kgen().args(["list", "--target", "v100"]).assert().code(2).stderr(contains("older than 7.5"));
+    let thor = kgen().args(["list", "--target", "sm110", "--kind", "fwd", "--hdim", "64"]).assert().success();
+    thor.stdout(contains("flash_fwd_hdim64_bf16_sm80").and(contains("sm100").not()))
+        .stderr(contains("`sm110` is compute capability 11.0: the files of `sm80` run there, from the PTX in them"));
+    kgen().args(["list", "--filter", "target == rtx3090"]).assert().code(2).stderr(contains("`--target rtx3090` says"));
+}
+
+#[test]
+fn completions_offer_the_sets_of_the_grid() {
+    kgen().args(["completions", "bash"]).assert().success().stdout(contains("standard-74"));
+}
+
+#[test]
+fn a_man_page_is_that_of_its_command() {
+    kgen().args(["man", "build"]).assert().success().stdout(contains(".TH kgen-build 1").and(contains("\\-\\-no\\-ptx")));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    kgen().args(["man", "--output"]).arg(folder.path()).assert().success();
+    assert!(folder.path().join("kgen.1").is_file() && folder.path().join("kgen-cache-prune.1").is_file());
+    kgen().args(["man", "biuld"]).assert().code(2).stderr(contains("kgen has no command `biuld`"));
+}
+
+#[test]
+fn quiet_says_nothing_but_results_and_a_file_gives_defaults() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let list = |args: &[&str]| {
+        let mut command = kgen();
+        command.arg("list").args(args).args(["--target", "sm90", "--hdim", "64"]).current_dir(folder.path());
+        command.assert()
+    };
+    list(&[]).success().stderr(contains("files run on"));
+    list(&["-q"]).success().stderr("").stdout(contains("_sm90"));
+    list(&["-q", "-v"]).code(2);
+    list(&["--color", "always", "--variants", "none.toml"]).code(2).stderr(contains("\u{1b}["));
+    fs::write(folder.path().join("kgen.toml"), "variants = 'none.toml'\n").expect("written");
+    list(&[]).code(2).stderr(contains("none.toml"));
+    fs::write(folder.path().join("other.toml"), "jobs = 2\n").expect("written");
+    list(&["--config", "other.toml"]).success();
+    list(&["--config", "missing.toml"]).code(2).stderr(contains("cannot read `missing.toml`"));
+    fs::write(folder.path().join("kgen.toml"), "job = 2\n").expect("written");
+    list(&[]).code(2).stderr(contains("unknown field `job`").and(contains("docs/config.md")));
+    list(&["--format", "json"]).code(2).stdout(contains("\"exit_code\": 2"));
+}
+
+#[test]
+fn the_cache_is_shown_and_pruned_but_for_the_compiler() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for file in ["objects/key/output", "verdicts/one.json", "toolchain/cuda/bin/nvcc"] {
+        let file = folder.path().join("kgen").join(file);
+        fs::create_dir_all(file.parent().expect("has one")).expect("made");
+        fs::write(file, "something").expect("written");
+    }
+    let cache = |args: &[&str]| kgen().arg("cache").args(args).env("XDG_CACHE_HOME", folder.path()).assert().success();
+    cache(&["show"]).stdout(contains("objects: compiled kernels"));
+    cache(&["prune"]).stdout(contains("0 items not used for 30 days removed"));
+    cache(&["prune", "--days", "0"]).stdout(contains("2 items not used for 0 days removed, 18 B freed"));
+    assert!(folder.path().join("kgen/toolchain/cuda/bin/nvcc").is_file());
+    assert!(!folder.path().join("kgen/objects/key").exists());
+}

@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn every_gpu_that_kgen_knows_has_a_ceiling() {
-        assert!(crate::plan::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
+        assert!(crate::grid::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
     }
 }

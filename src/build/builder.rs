@@ -101,20 +101,22 @@ impl<'a> Builder<'a> {
         let peaks = Peaks::load(&self.options.cache_dir);
         let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks };
 
-        self.observer.planned(units.len());
+        let kernels = || units.iter().filter(|unit| unit.kind.is_some());
+        let known = kernels().filter(|unit| self.cache.seems_to_hold(&shared.keys.unit(unit))).count();
+        self.observer.planned(kernels().count(), known);
         let jobs = jobs::useful(self.options.jobs, units.len());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
         let pool = pool.map_err(|e| BuildError::Threads { jobs, reason: e.to_string() })?;
         let first: Vec<Attempt> = pool.install(|| {
-            let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(self.attempt(unit, &shared, false)));
+            let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(unit, self.attempt(unit, &shared, false)));
             attempts.collect()
         });
         let again = |(unit, attempt): (&Unit, Attempt)| match attempt {
             Attempt::OutOfMemory(_) => {
                 self.observer.note(&format!("`{}` ran out of memory; compiling it again, alone", unit.name));
                 match self.attempt(unit, &shared, true) {
-                    Attempt::OutOfMemory(failure) => self.tell(Attempt::Failed(failure)),
-                    other => self.tell(other),
+                    Attempt::OutOfMemory(failure) => self.tell(unit, Attempt::Failed(failure)),
+                    other => self.tell(unit, other),
                 }
             }
             other => other,
@@ -175,9 +177,10 @@ impl<'a> Builder<'a> {
         std::path::absolute(&path).map_err(BuildError::output("resolve", &path))
     }
 
-    /// Tells the observer of an attempt's end, where it is one.
-    fn tell(&self, attempt: Attempt) -> Attempt {
+    /// Tells the observer of an attempt's end, where it is one of a kernel's; of host code the report tells.
+    fn tell(&self, unit: &Unit, attempt: Attempt) -> Attempt {
         match &attempt {
+            _ if unit.kind.is_none() => {}
             Attempt::Built(artifact) => self.observer.finished(Outcome::Built(artifact)),
             Attempt::Failed(failure) => self.observer.finished(Outcome::Failed(failure)),
             Attempt::OutOfMemory(_) | Attempt::Interrupted => {}

@@ -4,7 +4,7 @@
 
 use super::{BuildError, KernelResources, MachineCode};
 use crate::{
-    files::{content_hash, seal, unseal, write_atomic},
+    files::{content_hash, seal, touch, unseal, write_atomic},
     toolchain::process::Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,11 @@ impl Cache {
         Ok(Self { objects })
     }
 
+    /// Whether there seems to be an entry of `key`, without reading it.
+    pub fn seems_to_hold(&self, key: &str) -> bool {
+        self.objects.join(key).join("entry.json").is_file()
+    }
+
     /// The entry of `key`; `None` where there is none or it is damaged.
     pub fn lookup(&self, key: &str) -> Option<Stored> {
         let folder = self.objects.join(key);
@@ -93,6 +98,7 @@ impl Cache {
         let entry: Entry = unseal(&fs::read(folder.join("entry.json")).ok()?, &[key.as_bytes(), &log])?;
         let output = fs::read(folder.join("output")).ok()?;
         let whole = entry.version == ENTRY_VERSION && content_hash(&output) == entry.output_hash;
+        touch(&folder);
         whole.then_some(Stored { entry, output, log })
     }
 

@@ -67,7 +67,9 @@ impl Builder<'_> {
         }
         let need = if alone { u64::MAX } else { shared.peaks.estimate(&unit.name) };
         let Some(permit) = shared.gate.acquire(need, &self.cancel) else { return Ok(Attempt::Interrupted) };
-        self.observer.started(&unit.name);
+        if unit.kind.is_some() {
+            self.observer.started(&unit.name);
+        }
 
         let scratch = self.cache.scratch()?;
         let object = scratch.path().join(OUTPUT);

@@ -50,6 +50,14 @@ pub enum BuildError {
         /// What to do, as the beginning of a phrase that goes on with the characters to avoid.
         remedy: &'static str,
     },
+    /// What the library of an earlier build holds cannot be read.
+    #[error("cannot tell what the library beside `{}` holds: {reason}; `--only` links the selected kernels alone", .path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The linker failed.
     #[error("`libkgen.so` did not link: {message}; log: `{}`", .log.display())]
     Link {

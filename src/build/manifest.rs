@@ -3,11 +3,11 @@
 
 use super::{BuildError, BuildReport, Builder, Share};
 use crate::{
-    files::write_atomic,
+    files::{self, write_atomic},
     grid::{Kind, Target},
 };
 use itertools::Itertools;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io};
 
 /// Version of the file's format: raised when a reader of the old one would misread the new one.
@@ -64,7 +64,38 @@ struct Entry<'a> {
     tensor_cores: Option<&'a BTreeMap<String, u32>>,
 }
 
+/// What is read of the manifest of an earlier build.
+#[derive(Deserialize)]
+struct Earlier {
+    format: u32,
+    variants: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
 impl Builder<'_> {
+    /// Names of the kernels that the library in the output folder holds; none where there is no library.
+    ///
+    /// # Errors
+    /// [`BuildError::Manifest`] where there is a library and what it holds cannot be read.
+    pub fn held(&self) -> Result<Vec<String>, BuildError> {
+        let folder = self.options.out_dir.join("lib");
+        if !folder.join("libkgen.so").exists() {
+            return Ok(Vec::new());
+        }
+        let path = folder.join("manifest.json");
+        let error = |reason: String| BuildError::Manifest { path: path.clone(), reason };
+        let text = files::read(&path).map_err(|e| error(e.to_string()))?;
+        let earlier: Earlier = serde_json::from_slice(&text).map_err(|e| error(e.to_string()))?;
+        if earlier.format > FORMAT {
+            return Err(error(format!("its format is {} and this kgen knows {FORMAT}; a newer kgen wrote it", earlier.format)));
+        }
+        Ok(earlier.variants.into_iter().map(|variant| variant.name).collect())
+    }
+
     /// Writes the manifest of the library that `report` tells of. Does nothing where none was linked.
     ///
     /// # Errors

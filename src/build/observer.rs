@@ -15,10 +15,10 @@ pub enum Outcome<'a> {
 pub trait Observer: Sync {
     /// One sentence about something unusual or long.
     fn note(&self, _message: &str) {}
-    /// That many units will be compiled or found in the cache.
-    fn planned(&self, _units: usize) {}
-    /// A compiler has been started for this unit; `finished` follows.
+    /// That many kernels will be made, of which `known` seem to be in the cache. Host code is not counted.
+    fn planned(&self, _kernels: usize, _known: usize) {}
+    /// A compiler has been started for this kernel; `finished` follows.
     fn started(&self, _name: &str) {}
-    /// This unit is done, whether it was started or found in the cache.
+    /// This kernel is done, whether it was started or found in the cache.
     fn finished(&self, _outcome: Outcome<'_>) {}
 }

@@ -13,7 +13,10 @@ use super::{
     scheduler, split,
 };
 use crate::{
-    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Outputs, Params},
+    device::{
+        BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Outputs,
+        Params,
+    },
     family::attention::{Kind, Point},
     grid::Dtype,
 };
@@ -144,7 +147,12 @@ const EVERYWHERE: &[Change] = &[
     ("no structure", |c| begin(c, Header::Null), Refused(ERROR_INVALID_VALUE, "params is NULL")),
     ("a structure that is too short", |c| begin(c, Header::TooShort), Refused(ERROR_INVALID_VALUE, "params.struct_size is")),
     ("a structure of a later version", |c| begin(c, Header::LaterVersion), Same),
-    ("an unknown flag", |c| begin(c, Header::Flags(4)), Refused(ERROR_INVALID_VALUE, "unknown flags 0x4")),
+    (
+        "a later version's field in use",
+        |c| begin(c, Header::LaterUse),
+        Refused(ERROR_UNSUPPORTED, "is not zero; this library is of version"),
+    ),
+    ("an unknown flag", |c| begin(c, Header::Flags(1 << 30)), Refused(ERROR_UNSUPPORTED, "unknown flags 0x40000000")),
     ("batch -1", |c| *numbers(c).batch = -1, Refused(ERROR_INVALID_VALUE, "batch -1")),
     ("seqlen_q -1", |c| *numbers(c).seqlen_q = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_k -1", |c| *numbers(c).seqlen_k = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),

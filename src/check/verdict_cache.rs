@@ -2,7 +2,7 @@
 //! Only passes are kept; a failure is always shown by running it.
 
 use super::{Verdict, selected_cases, worker};
-use crate::files::{self, FieldHasher, seal, unseal, write_atomic};
+use crate::files::{self, FieldHasher, seal, touch, unseal, write_atomic};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -45,6 +45,7 @@ impl VerdictCache {
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
         let text = files::read(&self.path(key)).ok()?;
         let verdict: Verdict = unseal(&text, &[key.as_bytes()])?;
+        touch(&self.path(key));
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }
 

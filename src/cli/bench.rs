@@ -4,7 +4,9 @@ use super::{
     CliError, Format, Global,
     build::output_folder,
     escape::plain,
-    select::{SelectionArgs, words},
+    select::SelectionArgs,
+    table::{self, Column},
+    target::{TargetParser, TargetWord},
     ui::{self, Progress},
     workshop::Workshop,
 };
@@ -61,8 +63,8 @@ pub struct Args {
 
     /// Time kernels as `kgen build --run-as` makes them for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
-    #[arg(value_parser = words::<Target>())]
-    run_as: Option<Target>,
+    #[arg(value_parser = TargetParser)]
+    run_as: Option<TargetWord>,
 
     /// Also write the JSON document to this file.
     #[arg(long, value_name = "FILE")]
@@ -169,6 +171,7 @@ impl TimingArgs {
 /// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, shape, timing, library, run_as, out } = args;
+    let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     let cancel = ui::cancel_on_ctrl_c();
     let workshop = Workshop::new(global)?;
@@ -193,7 +196,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let state = || nvml.as_ref().map(Nvml::state).unwrap_or_default();
     let (date, card_before) = (bench::now(), state());
     let progress = Progress::new(global.format, "timing");
-    progress.expect(requests.iter().map(|request| request.shapes.len()).sum());
+    progress.expect(requests.iter().map(|request| request.shapes.len()).sum(), 0);
     let measurements = bench::run(&requests, &options, &Watch { progress, cancel: &cancel });
     let report = Report {
         format: bench::FORMAT,
@@ -217,7 +220,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Json => ui::print_json(&report)?,
     }
     if cancel.requested() {
-        return Err(CliError::Interrupted);
+        return Err(CliError::INTERRUPTED);
     }
     judge(&report.measurements)
 }
@@ -361,7 +364,18 @@ fn rate(numbers: &bench::Numbers) -> String {
 
 /// The table, what failed, and under what circumstances.
 fn describe(report: &Report) -> String {
-    let header = ["variant", "shape", "µs", "±", "TFLOP/s", "95 %", "GB/s", "error", "MHz", "result"];
+    let columns = [
+        Column::text("variant").needed(),
+        Column::text("shape").needed(),
+        Column::number("µs").needed(),
+        Column::number("±"),
+        Column::number("TFLOP/s"),
+        Column::text("95 %"),
+        Column::number("GB/s"),
+        Column::number("error"),
+        Column::number("MHz"),
+        Column::text("result").needed(),
+    ];
     let rows = report.measurements.iter().map(|measurement| {
         let mut row = vec![measurement.name.clone(), measurement.shape.to_string()];
         row.extend(measurement.numbers.as_ref().map_or_else(Default::default, number_cells));
@@ -369,7 +383,7 @@ fn describe(report: &Report) -> String {
         row.push(result_cell(measurement.status));
         row
     });
-    let mut text = ui::table(&header, &[2, 3, 4, 6, 7, 8], rows);
+    let mut text = table::of(&columns, rows);
     let failed = report.measurements.iter().filter(|measurement| measurement.status != Status::Ok);
     for Measurement { name, shape, status, message, .. } in failed {
         // Writing to a string cannot fail.

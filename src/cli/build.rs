@@ -5,8 +5,10 @@ mod totals;
 
 use super::{
     CliError, Format, Global,
-    select::{SelectionArgs, words},
-    ui::{self, ByteSize, Progress},
+    helpers::HelperArgs,
+    select::SelectionArgs,
+    target::{TargetParser, TargetWord},
+    ui::{self, ByteSize, Installing, Progress},
 };
 use crate::{
     build::{BuildError, BuildOptions},
@@ -26,12 +28,19 @@ Examples:
   kgen build                     the whole grid
   kgen build --head-dim 128 --dtype bf16 --target ampere
                                  a slice of it
+  kgen build flash_fwd_hdim128_bf16_causal_sm80
+                                 one kernel
   kgen build --filter 'hdim >= 128 and dtype == bf16' -j 8
+  kgen build --target native     for the GPU of this machine
   kgen build --target sm120 --run-as sm90
                                  sm120's kernels, as a Hopper GPU can run them
   kgen build --launcher ccache   with a compiler cache in front of nvcc
   kgen build --nvcc /usr/local/cuda/bin/nvcc --offline
-                                 with this nvcc, and no network";
+                                 with this nvcc, and no network
+
+The library keeps the kernels it holds: those selected are added, and all are
+brought up to date. When the selection is the whole grid, or with `--only`, the
+library becomes exactly that.";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -48,6 +57,13 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Build")]
 pub(super) struct BuildArgs {
+    #[command(flatten)]
+    pub helpers: HelperArgs,
+
+    /// Link the selected kernels alone: what the library of an earlier build holds beside them leaves it.
+    #[arg(long)]
+    pub only: bool,
+
     /// Compilers at once [default: one for each core].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
@@ -79,8 +95,8 @@ pub(super) struct BuildArgs {
     /// Build with the portable instructions alone for the GPUs of this target, to try kernels made for others on them. Goes
     /// into run-as-TARGET below the build folder.
     #[arg(long, value_name = "TARGET", conflicts_with = "generated", ignore_case = true, hide_possible_values = true)]
-    #[arg(value_parser = words::<Target>())]
-    run_as: Option<Target>,
+    #[arg(value_parser = TargetParser)]
+    run_as: Option<TargetWord>,
 
     /// Where kernels are written.
     #[arg(long, value_name = "DIR", default_value = "generated")]
@@ -113,12 +129,17 @@ impl BuildArgs {
     pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
         let host = host_compiler()?;
         let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };
-        Ok(Tools { nvcc: find_nvcc(&request, &ui::note)?, host })
+        Ok(Tools { nvcc: find_nvcc(&request, &Installing::default())?, host })
     }
 
     /// Whether objects carry PTX.
     pub fn ptx(&self) -> bool {
         !self.no_ptx
+    }
+
+    /// The target whose GPUs the kernels are to run on instead of their own.
+    pub fn run_as(&self) -> Result<Option<Target>, CliError> {
+        self.run_as.as_ref().map(TargetWord::target).transpose()
     }
 
     /// The number of things to do at once.
@@ -128,18 +149,19 @@ impl BuildArgs {
 
     /// The options of the build room.
     pub fn options(&self) -> Result<BuildOptions, CliError> {
-        let out_dir = output_folder(&self.build_dir, self.run_as);
+        let run_as = self.run_as()?;
+        let out_dir = output_folder(&self.build_dir, run_as);
         Ok(BuildOptions {
             jobs: self.jobs(),
             memory_limit: self.memory.map(|m| m.0),
             launcher: self.launcher.clone(),
-            generated_dir: if self.run_as.is_some() { out_dir.join("generated") } else { self.generated.clone() },
+            generated_dir: if run_as.is_some() { out_dir.join("generated") } else { self.generated.clone() },
             out_dir,
             cache_dir: cache_dir()?,
             time_limit: Duration::from_secs(self.time_limit),
             offline: self.offline,
             // Tiles are chosen for a kernel's own target; what is tried on another need not be its best.
-            allow_spills: self.allow_spills || self.run_as.is_some(),
+            allow_spills: self.allow_spills || run_as.is_some(),
         })
     }
 }
@@ -148,8 +170,8 @@ impl From<BuildError> for CliError {
     fn from(error: BuildError) -> Self {
         let message = error.to_string();
         match error {
-            BuildError::Cancelled => Self::Interrupted,
-            BuildError::Output { .. } | BuildError::Generated { .. } => Self::Usage(message),
+            BuildError::Cancelled => Self::INTERRUPTED,
+            BuildError::Output { .. } | BuildError::Generated { .. } | BuildError::Manifest { .. } => Self::Usage(message),
             BuildError::Link { .. } => Self::VariantFailed(message),
             BuildError::Cache { .. }
             | BuildError::NoLauncher { .. }

@@ -10,6 +10,7 @@ use super::{
     checking::{self, How, Place, judge},
     escape::plain,
     select::SelectionArgs,
+    table::Column,
     ui::{self, Progress},
 };
 use crate::{
@@ -84,7 +85,7 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
         };
         Some(CheckRequest { variant: plan.variant, tiling: Tiling::of(plan), compiled_for: plan.compiled_for(), kernel })
     };
-    let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).filter_map(compiled).collect();
+    let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).take(made.selected).filter_map(compiled).collect();
     let how = How {
         level: Level::Smoke,
         filter: None,
@@ -106,8 +107,11 @@ fn describe(made: &Made, verdicts: &[Verdict], seconds: f64) -> String {
         let worst = verdict.worst.as_ref().map_or_else(|| "-".to_owned(), |w| format!("{:.1e} of {:.1e}", w.error, w.tolerance));
         vec![word.to_string(), worst]
     };
-    let extra =
-        Extra { header: &["smoke", "worst error"], cells: verdicts.iter().map(|v| (v.name.as_str(), cells(v))).collect() };
+    let extra = Extra {
+        columns: &[Column::text("smoke").needed(), Column::text("worst error")],
+        notable: verdicts.iter().filter(|v| !v.passed()).map(|v| v.name.as_str()).collect(),
+        cells: verdicts.iter().map(|v| (v.name.as_str(), cells(v))).collect(),
+    };
     let mut text = made.describe(&extra);
     let passed = verdicts.iter().filter(|v| v.passed()).count();
     let cached = verdicts.iter().filter(|v| v.cached).count();

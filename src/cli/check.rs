@@ -6,7 +6,10 @@ use super::{
     checking::{self, How, Place},
     escape::plain,
     fuzz::{self, Fuzz, FuzzArgs},
-    select::{SelectionArgs, words},
+    junit,
+    select::SelectionArgs,
+    table::{self, Column, Row},
+    target::{TargetParser, TargetWord},
     ui,
     workshop::Workshop,
 };
@@ -70,8 +73,8 @@ pub struct Args {
 
     /// Check kernels as `kgen build --run-as` makes them for the GPUs of this target.
     #[arg(long, value_name = "TARGET", ignore_case = true, hide_possible_values = true)]
-    #[arg(value_parser = words::<Target>())]
-    run_as: Option<Target>,
+    #[arg(value_parser = TargetParser)]
+    run_as: Option<TargetWord>,
 }
 
 /// What to check and where.
@@ -102,6 +105,10 @@ struct CheckArgs {
     /// Longest one variant may take, in seconds [default: 60, thorough 600]; with `--fuzz` one call [default: 120].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: Option<u64>,
+
+    /// Write the result to this file as JUnit XML too.
+    #[arg(long, value_name = "FILE", conflicts_with = "fuzz")]
+    junit: Option<PathBuf>,
 
     /// Run also what passed before unchanged.
     #[arg(long, visible_alias = "no-cache")]
@@ -172,6 +179,7 @@ impl CheckArgs {
 /// [`CliError::VariantFailed`] when a variant did not pass, after the report; [`CliError`] for what stops all of it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
+    let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     if fuzz.is_asked() {
         let place = check.place(&library, None)?;
@@ -210,6 +218,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let how = check.how(jobs, gpu_jobs, place.gpu);
     let host = || Ok(host_compiler()?);
     let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
+    if let Some(file) = &check.junit {
+        junit::write(file, &verdicts)?;
+    }
     match global.format {
         Format::Human => ui::print(&describe(&verdicts))?,
         Format::Json => ui::print_json(&verdicts)?,
@@ -219,15 +230,24 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 
 /// The table, what failed, and totals.
 fn describe(verdicts: &[Verdict]) -> String {
-    let header = ["variant", "device", "cases", "worst error", "allowed", "ratio", "seconds", "result"];
+    let columns = [
+        Column::text("variant").needed(),
+        Column::text("device"),
+        Column::number("cases"),
+        Column::number("worst error"),
+        Column::number("allowed"),
+        Column::number("ratio"),
+        Column::number("seconds"),
+        Column::text("result").needed(),
+    ];
     let rows = verdicts.iter().map(|verdict| {
         let mut row = vec![verdict.name.clone(), verdict.kind.to_string(), verdict.cases_run.to_string()];
         row.extend(worst_cells(verdict));
         row.push(format!("{:.2}", verdict.seconds));
         row.push(result_cell(verdict));
-        row
+        Row { cells: row, notable: !verdict.passed() }
     });
-    let mut text = ui::table(&header, &[2, 3, 4, 5, 6], rows);
+    let mut text = table::of_results(&columns, rows.collect());
     for verdict in verdicts.iter().filter(|verdict| !verdict.passed()) {
         let head = style(format!("{} {}", verdict.name, verdict.status.word())).red().bold();
         // Writing to a string cannot fail.

@@ -97,7 +97,7 @@ pub(super) fn run(
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, cancel);
         kit = Some(made.map_err(|error| match error {
-            KitError::Interrupted => CliError::Interrupted,
+            KitError::Interrupted => CliError::INTERRUPTED,
             other => CliError::Environment(other.to_string()),
         })?);
     }
@@ -118,9 +118,15 @@ pub(super) fn run(
         program: own.map_err(|error| CliError::Environment(format!("cannot find kgen's own executable: {error}")))?,
     };
     let progress = Progress::new(format, "checking");
-    progress.expect(requests.len());
+    progress.expect(requests.len(), 0);
     let verdicts = check::run(requests, &options, &Watch { progress, cancel });
-    if cancel.requested() { Err(CliError::Interrupted) } else { Ok(verdicts) }
+    if !cancel.requested() {
+        return Ok(verdicts);
+    }
+    let (passed, all) = (verdicts.iter().filter(|verdict| verdict.passed()).count(), requests.len());
+    Err(CliError::Interrupted(format!(
+        "{passed} of {all} variants have passed, which is kept: the same command goes on from there"
+    )))
 }
 
 /// Exit code 1 unless every verdict is a pass.

@@ -53,7 +53,7 @@ struct Finding {
 /// [`CliError::Environment`] when something `kgen build` needs is missing and cannot be installed by kgen.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let pip = Pip::find(&Cancel::default());
-    let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_| ());
+    let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_: &str| ());
     let disassembler = disassembler(found.as_ref().ok(), pip.is_ok())?;
     let findings = [nvcc(found, pip.is_ok()), disassembler, host_compiler(), pip_finding(pip), gpu(), cache()];
     match global.format {
@@ -97,7 +97,7 @@ fn nvcc(found: Result<Nvcc, ToolchainError>, can_install: bool) -> Finding {
 /// What reads machine code. Builds work without it, so its lack is never an error.
 fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CliError> {
     let found = match nvcc {
-        Some(nvcc) => toolchain::find_disassembler(nvcc, true, &Cancel::default(), &|_| ()).map(Some),
+        Some(nvcc) => toolchain::find_disassembler(nvcc, true, &Cancel::default(), &|_: &str| ()).map(Some),
         // Its place is beside an nvcc that is not there either; what can be there is kgen's own.
         None => Ok(None),
     };

@@ -13,18 +13,21 @@ pub enum CliError {
     Usage(String),
     /// Exit code 3: something the machine lacks; the message holds the command that mends it.
     Environment(String),
-    /// Exit code 130: interrupted.
-    Interrupted,
+    /// Exit code 130: interrupted. What of the work is kept, where there is something to say of it.
+    Interrupted(String),
 }
 
 impl CliError {
+    /// Interrupted, with nothing to say of what is kept.
+    pub const INTERRUPTED: Self = Self::Interrupted(String::new());
+
     /// The process exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::VariantFailed(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
-            Self::Interrupted => 130,
+            Self::Interrupted(_) => 130,
         }
     }
 
@@ -34,7 +37,7 @@ impl CliError {
             Self::VariantFailed(_) => "failed",
             Self::Usage(_) => "usage",
             Self::Environment(_) => "environment",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted(_) => "interrupted",
         }
     }
 
@@ -75,7 +78,8 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::VariantFailed(m) | Self::Usage(m) | Self::Environment(m) => f.write_str(m.trim_end()),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted(kept) if kept.is_empty() => f.write_str("interrupted"),
+            Self::Interrupted(kept) => write!(f, "interrupted; {kept}"),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::{
     checking::Place,
     escape::plain,
     select::SelectionArgs,
+    table::{self, Column},
     ui::{self, Progress},
     workshop::Workshop,
 };
@@ -110,7 +111,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
     let report = {
         let watch = Watch::new(&options, global.format, &cancel);
         fuzz::run(&options, &watch).map_err(|error| match error {
-            _ if cancel.requested() => CliError::Interrupted,
+            _ if cancel.requested() => CliError::INTERRUPTED,
             FuzzError::Nothing => CliError::Usage(error.to_string()),
             FuzzError::NoWorker(_) => CliError::Environment(error.to_string()),
         })?
@@ -120,7 +121,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
         Format::Json => ui::print_json(&report)?,
     }
     if cancel.requested() {
-        return Err(CliError::Interrupted);
+        return Err(CliError::INTERRUPTED);
     }
     match report.failures.len() {
         0 => Ok(()),
@@ -215,13 +216,13 @@ fn emulator_library(
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
     let host = host_compiler()?;
     let made = |error| match error {
-        KitError::Interrupted => CliError::Interrupted,
+        KitError::Interrupted => CliError::INTERRUPTED,
         other => CliError::Environment(other.to_string()),
     };
     let (include, emulator) = (workshop.templates.include_files(), workshop.templates.emulator_files());
     let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host.path, &host.version, cancel).map_err(made)?;
     let progress = Progress::new(format, "compiling for the emulator");
-    progress.expect(kernels.len() + 1);
+    progress.expect(kernels.len() + 1, 0);
     let compiled = |name: &str| progress.finish(name, None, false);
     let pool = ThreadPoolBuilder::new()
         .num_threads(jobs::useful(jobs, kernels.len() + 1))
@@ -251,7 +252,7 @@ impl<'a> Watch<'a> {
             Calls::Given(cases) => cases.len() as u64,
         };
         let progress = Progress::new(format, "calling");
-        progress.expect(asked as usize);
+        progress.expect(asked as usize, 0);
         Self {
             progress,
             terminal: console::Term::stderr().is_term(),
@@ -303,7 +304,9 @@ impl FuzzObserver for Watch<'_> {
 
 /// The table, what failed, what was refused, and totals.
 fn describe(report: &Report, device: DeviceKind) -> String {
-    let header = ["kind", "dtype", "calls", "passed", "refused", "failed", "worst ratio", "of"];
+    let text = ["kind", "dtype"].map(|heading| Column::text(heading).needed());
+    let numbers = ["calls", "passed", "refused", "failed", "worst ratio"].map(|heading| Column::number(heading).needed());
+    let columns: Vec<Column> = text.into_iter().chain(numbers).chain([Column::text("of")]).collect();
     let row = |row: &Row| {
         let worst = row.worst.as_ref();
         let ratio = worst.map_or_else(String::new, |worst| format!("{:.2}", worst.ratio));
@@ -312,7 +315,7 @@ fn describe(report: &Report, device: DeviceKind) -> String {
         let counts = [row.calls, row.passed, row.refused].map(|count| count.to_string());
         [row.kind.to_string(), row.dtype.to_string()].into_iter().chain(counts).chain([failed, ratio, output]).collect()
     };
-    let mut text = ui::table(&header, &[2, 3, 4, 5, 6], report.rows.iter().map(row));
+    let mut text = table::of(&columns, report.rows.iter().map(row));
     // Writing to a string cannot fail.
     for (reason, count) in &report.refusals {
         let _ = writeln!(text, "\nrefused as it must be, {}: {reason}", ui::count(*count as usize, "call"));

@@ -2,6 +2,7 @@
 
 use super::{
     CliError, Format, Global,
+    helpers::HelperArgs,
     select::SelectionArgs,
     ui,
     workshop::{Workshop, unwritable},
@@ -23,9 +24,9 @@ const EXAMPLES: &str = "\
 Examples:
   kgen generate                 the whole grid into ./generated
   kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
-                                one kernel, added to ./generated
+                                its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
-                                one file, with include/ beside it
+                                my.cu, and my.h and include/ beside it
   kgen generate --all --check   is ./generated what the templates give?
 
 A folder keeps the kernels it holds: those selected are added, and all are
@@ -41,6 +42,9 @@ const FLAG: &str = "--output";
 pub struct Args {
     #[command(flatten)]
     selection: SelectionArgs,
+
+    #[command(flatten)]
+    helpers: HelperArgs,
 
     /// Folder to write, or a file ending in .cu where one variant is selected.
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
@@ -78,13 +82,13 @@ struct CheckReport<'a> {
 /// `--check` finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let start = Instant::now();
-    let Args { selection, output, check } = args;
+    let Args { selection, helpers, output, check } = args;
     let output = output.as_path();
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_notes(&workshop.grid);
+    selection.tell_notes(&workshop.grid, &variants);
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
-    let variants = if is_file { vec![only_one(&variants, output)?] } else { variants };
+    let variants = if is_file { vec![only_one(&variants, output)?] } else { helpers.complete(&workshop.grid, variants) };
 
     if check {
         return if is_file { check_file(&workshop, output, variants[0]) } else { check_folder(&workshop, output, &variants) }
@@ -115,23 +119,27 @@ fn check_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Res
 }
 
 fn write_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
-    let text = kernel_text(workshop, file, variant)?;
-    let summary = render::write_kernel_file(file, &text, &workshop.templates, &ui::note).map_err(unwritable(FLAG))?;
+    let (kernel, header) = kernel_files(workshop, file, variant)?;
+    let summary =
+        render::write_kernel_file(file, &kernel.text, &header, &workshop.templates, &ui::note).map_err(unwritable(FLAG))?;
     Ok((vec![variant], summary))
 }
 
 fn check_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
-    let kernel = OutputFile { path: name_of(file), text: kernel_text(workshop, file, variant)? };
-    let files: Vec<OutputFile> = std::iter::once(kernel).chain(render::include_tree(&workshop.templates)).collect();
+    let (kernel, header) = kernel_files(workshop, file, variant)?;
+    let files: Vec<OutputFile> = [kernel, header].into_iter().chain(render::include_tree(&workshop.templates)).collect();
     let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
     // Other kernels beside a single file are none of its business.
     drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));
     Ok((vec![variant], drift))
 }
 
-fn kernel_text(workshop: &Workshop, file: &Path, variant: Variant) -> Result<String, CliError> {
+/// The kernel and the header that declares it.
+fn kernel_files(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(OutputFile, OutputFile), CliError> {
     let plan = workshop.plan(variant).map_err(CliError::Usage)?;
-    Ok(workshop.renderer.kernel_in_file(&plan, &name_of(file))?.text)
+    let path = name_of(file);
+    let text = workshop.renderer.kernel_in_file(&plan, &path)?.text;
+    Ok((OutputFile { path, text }, render::kernel_header(&workshop.renderer, &plan, &name_of(file))?))
 }
 
 fn variants_of(plans: &[Plan]) -> Vec<Variant> {

@@ -3,6 +3,7 @@
 use super::{
     CliError, Format, Global,
     select::{self, SelectionArgs, load_grid},
+    table::{self, Column},
     ui,
 };
 use crate::{
@@ -67,7 +68,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Human => ui::print(&table(&entries, with_plan))?,
         Format::Json => ui::print_json(&entries)?,
     }
-    selection.tell_notes(&grid);
+    selection.tell_notes(&grid, &variants);
     let unplanned: Vec<&str> = entries.iter().filter_map(|entry| entry.plan_error.as_deref()).collect();
     if let Some(first) = unplanned.first() {
         let message = match entries.len() {
@@ -124,13 +125,20 @@ impl Entry {
 }
 
 fn table(entries: &[Entry], with_plan: bool) -> String {
-    let mut header = vec!["name", "kind", "head dim", "dtype", "mask", "target"];
-    let mut numbers = vec![2];
+    let mut columns = vec![
+        Column::text("name").needed(),
+        Column::text("kind"),
+        Column::number("head dim"),
+        Column::text("dtype"),
+        Column::text("mask"),
+        Column::text("target"),
+    ];
     if with_plan {
-        header.extend(["tile", "smem (B)", "regs", "blocks/SM"]);
-        numbers.extend([7, 8, 9]);
+        // What was asked for stays where names have to do for the rest.
+        columns.push(Column::text("tile").needed());
+        columns.extend(["smem (B)", "regs", "blocks/SM"].map(|heading| Column::number(heading).needed()));
     }
-    let table = ui::table(&header, &numbers, entries.iter().map(|entry| entry.cells(with_plan)));
+    let table = table::of(&columns, entries.iter().map(|entry| entry.cells(with_plan)));
     format!("{table}\n{}\n", ui::count(entries.len(), "variant"))
 }
 
@@ -185,6 +193,7 @@ mod tests {
                 rows_per_warp: 32,
                 head_dim_padded: 80,
                 panels: vec![],
+                kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 fp8: None,
                 backward: None,
                 hopper: None,

@@ -3,16 +3,26 @@
 mod bench;
 mod build;
 mod build_all;
+mod cache;
 mod check;
 mod checking;
 mod completions;
+mod config;
 mod doctor;
 mod error;
 mod escape;
+mod estimate;
 mod fuzz;
 mod generate;
+mod helpers;
+mod junit;
 mod list;
+mod man;
+mod manner;
+mod names;
 mod select;
+mod table;
+mod target;
 mod toolchain;
 pub mod ui;
 mod worker;
@@ -20,6 +30,7 @@ mod workshop;
 
 pub use error::CliError;
 use error::ErrorDocument;
+pub use manner::Color;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
@@ -49,14 +60,22 @@ impl Cli {
     pub fn from_environment() -> Self {
         let empty = |variable: &str| std::env::var_os(variable).is_some_and(|value| value.is_empty());
         let mut command = Self::command();
-        for (argument, variable) in [("variants", VARIANTS_VARIABLE), ("templates", TEMPLATES_VARIABLE)] {
+        for (argument, variable) in
+            [("variants", VARIANTS_VARIABLE), ("templates", TEMPLATES_VARIABLE), ("config", config::VARIABLE)]
+        {
             if empty(variable) {
                 command = command.mut_arg(argument, |argument| argument.env(None));
             }
         }
-        let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        let line: Vec<OsString> = std::env::args_os().collect();
+        let command = config::apply(command, &line).unwrap_or_else(|error| {
+            let format = if json_is_asked_for(line.iter().cloned()) { Format::Json } else { Format::Human };
+            error.report(format);
+            std::process::exit(error.code().into())
+        });
+        let parsed = command.try_get_matches_from(&line).and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| {
-            if error.use_stderr() && json_is_asked_for(std::env::args_os()) {
+            if error.use_stderr() && json_is_asked_for(line.into_iter()) {
                 let text = error.render().to_string();
                 let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
                 // The message goes to standard error all the same.
@@ -76,6 +95,7 @@ fn json_is_asked_for(line: impl Iterator<Item = OsString>) -> bool {
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Every command")]
 pub struct Global {
     /// Grid to use instead of the built-in one.
     #[arg(long, global = true, value_name = "FILE", env = VARIANTS_VARIABLE)]
@@ -88,6 +108,22 @@ pub struct Global {
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
+
+    /// Print results and errors alone, neither notes nor progress.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// List everything that passed too, however much it is.
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
+
+    /// When output is coloured.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    pub color: Color,
+
+    /// Defaults of flags, instead of `kgen.toml` in the current folder; docs/config.md has its keys.
+    #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
+    pub config: Option<PathBuf>,
 }
 
 /// Output style of a command's result on standard output. Progress and messages go to standard error in both.
@@ -116,10 +152,14 @@ pub enum Command {
     Bench(bench::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
+    /// Show how large kgen's cache is, or remove what nobody has used for long.
+    Cache(cache::Args),
     /// Report what kgen finds on this machine, and how to get what is missing.
     Doctor(doctor::Args),
     /// Print a completion script for a shell.
     Completions(completions::Args),
+    /// Print man pages, or write them into a folder.
+    Man(man::Args),
     /// Run one check or timing in an isolated process (used by `check` and `bench`).
     #[command(name = "__worker", hide = true)]
     Worker(worker::Args),
@@ -131,6 +171,7 @@ pub enum Command {
 /// [`CliError`], which knows its message and its exit code.
 pub fn run(cli: Cli) -> Result<(), CliError> {
     let Cli { global, command } = cli;
+    manner::set(global.quiet, global.verbose, global.color);
     match command {
         Command::List(args) => list::run(&global, args),
         Command::Generate(args) => generate::run(&global, args),
@@ -139,8 +180,10 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),
+        Command::Cache(args) => cache::run(&global, args),
         Command::Doctor(args) => doctor::run(&global, args),
         Command::Completions(args) => completions::run(&global, args),
+        Command::Man(args) => man::run(&global, args),
         Command::Worker(args) => worker::run(&global, args),
     }
 }
@@ -156,6 +199,25 @@ mod tests {
         assert!(
             !asks(&["kgen", "--format", "human", "json"]) && !asks(&["kgen", "--", "--format=json"]) && !asks(&["--format=json"])
         );
+    }
+
+    #[test]
+    fn a_commands_own_flags_come_before_those_of_every_command() {
+        let mut root = Cli::command();
+        root.build();
+        for command in root.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+            let help = command.render_help().to_string();
+            let place = |heading: &str| help.find(&format!("\n{heading}:\n"));
+            let of_all = place("Every command").unwrap_or_else(|| panic!("{help}"));
+            for heading in ["Options", "Selection", "Build", "Check", "Arguments"] {
+                assert!(place(heading).is_none_or(|own| own < of_all), "`{heading}` comes late\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_flags_of_a_command_are_alike() {
+        Cli::command().debug_assert();
     }
 
     #[test]

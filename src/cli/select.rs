@@ -1,9 +1,15 @@
 //! The selection flags every command shares, and the grid they select from.
 
-use super::{CliError, Global, ui};
+use super::{
+    CliError, Global,
+    names::{self, SetParser},
+    target::{TargetParser, TargetWord},
+    ui,
+};
 use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
 use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use itertools::Itertools;
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 
 const FILTER_HELP: &str = "\
@@ -12,10 +18,17 @@ Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'
 Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
+/// What narrows a selection; a name needs no narrowing.
+const FLAGS: [&str; 9] = ["kind", "head_dim", "dtype", "causal", "full", "target", "set", "filter", "all"];
+
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
+    /// Variants by name, such as flash_fwd_hdim128_bf16_causal_sm80; instead of the flags below.
+    #[arg(value_name = "VARIANT", conflicts_with_all = FLAGS)]
+    names: Vec<String>,
+
     /// Only these kinds of kernel.
     #[arg(long, value_name = "KIND", value_delimiter = ',', alias = "kinds", hide_possible_values = true)]
     #[arg(value_parser = words::<Kind>())]
@@ -50,12 +63,12 @@ pub struct SelectionArgs {
         alias = "targets",
         hide_possible_values = true
     )]
-    #[arg(value_parser = words::<Target>())]
-    #[arg(help = help::<Target>("Only these GPU architectures, also by alias (ampere, hopper, h100, …)"))]
-    target: Vec<Target>,
+    #[arg(value_parser = TargetParser)]
+    #[arg(help = help::<Target>("Only these GPU architectures, also by GPU (h100, rtx3090, native, …)"))]
+    target: Vec<TargetWord>,
 
     /// Only a named set of the grid, for example standard-74.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = SetParser)]
     set: Option<String>,
 
     /// Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
@@ -73,11 +86,15 @@ impl SelectionArgs {
         *self == Self::default()
     }
 
-    /// The variants of `grid` the flags mean: sorted, without duplicates, at least one.
+    /// The variants of `grid` that the names or flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors
-    /// [`CliError::Usage`] where the filter cannot be read or nothing is selected; the message says which flag is to blame.
+    /// [`CliError::Usage`] where a name is nobody's, the filter cannot be read or nothing is selected; the message says
+    /// what is to blame. [`CliError::Environment`] for `--target native` where there is no GPU.
     pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
+        if !self.names.is_empty() {
+            return names::resolve(grid, &self.names);
+        }
         let usage = |message: String| CliError::Usage(message);
         let filter = self.filter.as_deref().map(Filter::from_str).transpose().map_err(|error| usage(error.to_string()))?;
         let causal = if self.causal { Some(true) } else { self.full.then_some(false) };
@@ -86,7 +103,7 @@ impl SelectionArgs {
             head_dims: self.head_dim.clone(),
             dtypes: self.dtype.clone(),
             causal,
-            targets: self.target.clone(),
+            targets: self.targets()?,
             set: self.set.clone(),
             filter,
         };
@@ -94,11 +111,25 @@ impl SelectionArgs {
     }
 
     /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares,
-    /// and where files of a target run that newer GPUs cannot load.
-    pub fn tell_notes(&self, grid: &Grid) {
-        let targets = self.target.iter().filter(|target| !target.carries_ptx());
-        let places = targets.map(|target| format!("`{target}` files run on {}", where_files_run(*target)));
-        self.note(grid).into_iter().chain(places).for_each(|note| ui::note(&note));
+    /// which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
+    pub fn tell_notes(&self, grid: &Grid, selected: &[Variant]) {
+        let plans: Vec<Plan> = if self.target.is_empty() {
+            Vec::new()
+        } else {
+            selected.iter().filter_map(|variant| plan(grid, *variant).ok()).collect()
+        };
+        let gpus = self.target.iter().filter_map(|word| word.note(&plans));
+        let named = self.target.iter().filter_map(|word| if let TargetWord::Named(target) = word { Some(*target) } else { None });
+        let places = named
+            .filter(|target| !target.carries_ptx())
+            .map(|target| format!("`{target}` files run on {}", where_files_run(target)));
+        self.note(grid).into_iter().chain(gpus).chain(places).for_each(|note| ui::note(&note));
+    }
+
+    /// The targets asked for, none twice.
+    fn targets(&self) -> Result<Vec<Target>, CliError> {
+        let targets = self.target.iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>()?;
+        Ok(targets.into_iter().unique().collect())
     }
 
     fn note(&self, grid: &Grid) -> Option<String> {

@@ -1,6 +1,9 @@
 //! `kgen toolchain`.
 
-use super::{CliError, Format, Global, ui};
+use super::{
+    CliError, Format, Global,
+    ui::{self, Installing},
+};
 use crate::files::path::lossy_option;
 use crate::toolchain::{self as tools, Bundle, COMPILER, DISASSEMBLER, ToolchainError};
 use clap::Subcommand;
@@ -39,7 +42,7 @@ enum Action {
 impl From<ToolchainError> for CliError {
     fn from(error: ToolchainError) -> Self {
         match error {
-            ToolchainError::Cancelled => Self::Interrupted,
+            ToolchainError::Cancelled => Self::INTERRUPTED,
             other => Self::Environment(other.to_string()),
         }
     }
@@ -54,7 +57,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     match args.action {
         Action::Install => {
             for bundle in BUNDLES {
-                tools::install(bundle, &cancel, &ui::note)?;
+                tools::install(bundle, &cancel, &Installing::default())?;
             }
             show(global)
         }

@@ -4,14 +4,15 @@
 use super::{
     CliError, Format,
     escape::{plain, styled},
+    estimate::Estimate,
+    manner,
 };
 use crate::{
     build::{self, Outcome},
-    toolchain::Cancel,
+    toolchain::{Cancel, Say},
 };
-use comfy_table::{CellAlignment, Table, presets};
 use console::style;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use std::{
     num::NonZeroUsize,
     str::FromStr,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -35,7 +36,7 @@ pub fn cancel_on_ctrl_c() -> Cancel {
         let flag = cancel.clone();
         let handler = move || {
             if flag.requested() {
-                std::process::exit(CliError::Interrupted.code().into());
+                std::process::exit(CliError::INTERRUPTED.code().into());
             }
             flag.request();
         };
@@ -96,25 +97,49 @@ pub(super) fn tell(line: fmt::Arguments<'_>) {
     writeln!(io::stderr(), "{}", styled(&line.to_string())).ok();
 }
 
-/// One sentence about what is going on, to standard error.
-pub fn note(message: &str) {
-    tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
+/// Tells of an installation: sentences, and a bar on a terminal while something is downloaded.
+#[derive(Default)]
+pub struct Installing {
+    bar: Mutex<Option<ProgressBar>>,
 }
 
-/// A table without lines, as text with a newline at its end; the columns whose numbers (from 0) are in `numbers` are
-/// aligned to the right.
-pub fn table(header: &[&str], numbers: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied()).add_rows(rows);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+impl Installing {
+    fn bar(&self) -> std::sync::MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    for &column in numbers {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+}
+
+impl Say for Installing {
+    fn say(&self, message: &str) {
+        note(message);
+    }
+
+    fn downloaded(&self, bytes: u64, of: u64) {
+        if manner::quiet() || !console::Term::stderr().is_term() {
+            return;
+        }
+        let style = || {
+            let style =
+                ProgressStyle::with_template("downloading {wide_bar:.cyan/dim} {decimal_bytes}/{decimal_total_bytes}  {elapsed}");
+            style.unwrap_or_else(|_| ProgressStyle::default_bar())
+        };
+        // `of` is rounded.
+        self.bar().get_or_insert_with(|| ProgressBar::new(of).with_style(style())).set_position(bytes.min(of));
+    }
+
+    fn download_ended(&self) {
+        if let Some(bar) = self.bar().take() {
+            bar.finish_and_clear();
         }
     }
-    format!("{}\n", table.trim_fmt())
+}
+
+/// One sentence about what is going on, to standard error; not with `--quiet`.
+pub fn note(message: &str) {
+    if manner::quiet() {
+        return;
+    }
+    tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }
 
 /// `1 variant`, `2 variants`.
@@ -178,6 +203,7 @@ pub struct Progress {
     verb: &'static str,
     total: AtomicUsize,
     done: AtomicUsize,
+    estimate: Arc<Estimate>,
 }
 
 enum Look {
@@ -189,22 +215,25 @@ enum Look {
 impl Progress {
     /// Shows nothing until the first call; `verb` is what is being done, such as `compiling`.
     pub fn new(format: Format, verb: &'static str) -> Self {
+        let estimate = Arc::<Estimate>::default();
         let look = match format {
+            _ if manner::quiet() => Look::Silent,
             Format::Json => Look::Silent,
             Format::Human if console::Term::stderr().is_term() => {
                 let multi = MultiProgress::new();
-                let bar = multi.add(ProgressBar::new(0).with_style(bar_style()));
+                let bar = multi.add(ProgressBar::new(0).with_style(bar_style(&estimate)));
                 Look::Bars { multi, bar, running: Mutex::default() }
             }
             Format::Human => Look::Lines,
         };
-        Self { look, verb, total: AtomicUsize::new(0), done: AtomicUsize::new(0) }
+        Self { look, verb, total: AtomicUsize::new(0), done: AtomicUsize::new(0), estimate }
     }
 
-    /// How many things there will be.
-    pub fn expect(&self, total: usize) {
+    /// How many things there will be, and how many of them seem to be done already.
+    pub fn expect(&self, total: usize, known: usize) {
         self.total.store(total, Ordering::SeqCst);
         self.done.store(0, Ordering::SeqCst);
+        self.estimate.begin(total, known);
         if let Look::Bars { bar, .. } = &self.look {
             bar.set_message(self.verb);
             bar.set_length(total as u64);
@@ -226,6 +255,7 @@ impl Progress {
     pub fn finish(&self, name: &str, line: Option<&str>, important: bool) {
         let done = self.done.fetch_add(1, Ordering::SeqCst) + 1;
         let total = self.total.load(Ordering::SeqCst);
+        self.estimate.count(line.is_some());
         match &self.look {
             Look::Bars { multi, bar, running } => {
                 if let Some(spinner) = running.lock().unwrap_or_else(PoisonError::into_inner).remove(name) {
@@ -276,8 +306,8 @@ impl build::Observer for Progress {
         self.say(message);
     }
 
-    fn planned(&self, units: usize) {
-        self.expect(units);
+    fn planned(&self, kernels: usize, known: usize) {
+        self.expect(kernels, known);
     }
 
     fn started(&self, name: &str) {
@@ -301,9 +331,16 @@ impl build::Observer for Progress {
     }
 }
 
-fn bar_style() -> ProgressStyle {
-    let style = ProgressStyle::with_template("{msg} {wide_bar:.cyan/dim} {pos}/{len}  {elapsed}, {eta} left");
-    style.unwrap_or_else(|_| ProgressStyle::default_bar())
+fn bar_style(estimate: &Arc<Estimate>) -> ProgressStyle {
+    let style = ProgressStyle::with_template("{msg} {wide_bar:.cyan/dim} {pos}/{len}  {elapsed}{left}");
+    let estimate = Arc::clone(estimate);
+    let left = move |_: &ProgressState, text: &mut dyn fmt::Write| {
+        if let Some(left) = estimate.left() {
+            // What cannot be drawn is not missed.
+            write!(text, ", about {} left", HumanDuration(Duration::from_secs(left.as_secs()))).ok();
+        }
+    };
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("left", left)
 }
 
 fn spinner_style() -> ProgressStyle {
@@ -337,11 +374,5 @@ mod tests {
         let json = in_ascii_controls(&serde_json::to_string("a\u{9b}2J\u{7f}\u{1b}é").unwrap());
         assert_eq!(json, "\"a\\u009b2J\\u007f\\u001bé\"");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "a\u{9b}2J\u{7f}\u{1b}é");
-    }
-
-    #[test]
-    fn a_table_aligns_numbers_to_the_right() {
-        let text = table(&["name", "n"], &[1], [vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
-        assert_eq!(text, "name    n\na     100\nb       7\n");
     }
 }

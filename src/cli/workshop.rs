@@ -69,6 +69,11 @@ impl Workshop {
         }
     }
 
+    /// Whether `asked` is the whole grid, no more and no less.
+    pub fn is_whole_grid(&self, asked: &[Variant]) -> bool {
+        asked.iter().collect::<BTreeSet<_>>() == self.grid.variants().iter().collect()
+    }
+
     /// All files of `folder`, and the plans of all its kernels, once it holds `plans` beside the kernels it `held`; or
     /// these alone where `asked`, the variants the plans were made for, are the whole grid.
     ///
@@ -81,8 +86,8 @@ impl Workshop {
         mut plans: Vec<Plan>,
         held: &[Variant],
     ) -> Result<(Vec<Plan>, Vec<OutputFile>), CliError> {
-        let asked: BTreeSet<&Variant> = asked.iter().collect();
-        if asked != self.grid.variants().iter().collect() {
+        if !self.is_whole_grid(asked) {
+            let asked: BTreeSet<&Variant> = asked.iter().collect();
             let others: Vec<Variant> = held.iter().filter(|v| !asked.contains(v)).copied().collect();
             plans.extend(self.plan_all(&others, None).map_err(|error| {
                 let remedy = "`kgen generate --all` drops what the grid does not hold";
@@ -98,7 +103,7 @@ impl Workshop {
 impl From<RenderError> for CliError {
     fn from(error: RenderError) -> Self {
         match error {
-            RenderError::Interrupted => Self::Interrupted,
+            RenderError::Interrupted => Self::INTERRUPTED,
             other => Self::Usage(other.to_string()),
         }
     }

@@ -2,7 +2,7 @@
 //! their hashes.
 
 use super::KitError;
-use crate::files::{content_hash, read, seal, unseal};
+use crate::files::{content_hash, read, seal, touch, unseal};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -46,6 +46,7 @@ pub(super) fn made(
     fill: impl FnOnce(&Path) -> Result<(), KitError>,
 ) -> Result<Contents, KitError> {
     if let Some(contents) = whole(folder, key) {
+        touch(folder);
         return Ok(contents);
     }
     let failed = |path: &Path| {

@@ -55,6 +55,10 @@ pub struct KindInfo {
     pub params: &'static str,
     /// Whether a function `<name>_workspace` comes with each launcher.
     pub workspace: bool,
+    /// Names of the family's kinds without which a library does not use kernels of this kind.
+    pub helpers: &'static [&'static str],
+    /// What it computes, as a few words of a list.
+    pub summary: &'static str,
 }
 
 /// What a kernel computes: one of the kinds of one of the families, in the table's order.
@@ -98,6 +102,12 @@ impl Kind {
     /// Other words accepted on the command line and in `variants.toml`.
     pub fn aliases(self) -> &'static [&'static str] {
         self.info().aliases
+    }
+
+    /// The kinds without which a library does not use kernels of this kind.
+    pub fn helpers(self) -> impl Iterator<Item = Self> {
+        let is_named = move |kind: &Self| kind.row == self.row && self.info().helpers.contains(&kind.name());
+        Self::all().iter().copied().filter(is_named)
     }
 
     /// Whether it has this axis.
@@ -155,6 +165,14 @@ mod tests {
                 assert_eq!(word.parse(), Ok(*kind));
             }
         }
+    }
+
+    #[test]
+    fn every_helper_is_a_kind_of_the_same_family() {
+        for kind in Kind::all() {
+            assert_eq!(kind.helpers().count(), kind.info().helpers.len(), "{kind}");
+        }
+        assert!(Kind::all().iter().any(|kind| kind.helpers().count() > 0));
     }
 
     #[test]

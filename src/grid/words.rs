@@ -1,6 +1,6 @@
 //! Words users type: reading them as values of an axis, and suggesting the one they probably meant.
 
-use super::{Dtype, Kind, Target, UnknownWord};
+use super::{Dtype, Kind, Target, UnknownWord, gpus};
 use std::str::FromStr;
 
 /// An axis whose values are words, so that filters and `variants.toml` read all three alike.
@@ -9,10 +9,14 @@ pub trait AxisWord: FromStr<Err = UnknownWord> + Copy + Ord + Send + Sync + 'sta
     fn all() -> &'static [Self];
     /// The canonical name, then the aliases.
     fn words(self) -> Vec<&'static str>;
+    /// What to tell of a word that is no value but has a meaning of its own, instead of a word that looks like it.
+    fn hint(_word: &str) -> Option<String> {
+        None
+    }
 }
 
 macro_rules! axis_word {
-    ($($type:ty),+) => {$(
+    ($($type:ty $(, $hint:path)?);+) => {$(
         impl AxisWord for $type {
             fn all() -> &'static [Self] {
                 Self::ALL
@@ -21,11 +25,16 @@ macro_rules! axis_word {
             fn words(self) -> Vec<&'static str> {
                 [self.name()].into_iter().chain(self.aliases().iter().copied()).collect()
             }
+            $(
+            fn hint(word: &str) -> Option<String> {
+                $hint(word)
+            }
+            )?
         }
     )+};
 }
 
-axis_word!(Dtype, Target);
+axis_word!(Dtype; Target, gpus::hint);
 
 impl AxisWord for Kind {
     fn all() -> &'static [Self] {
@@ -57,13 +66,13 @@ pub fn read<T: AxisWord>(word: &str) -> Result<T, Misread> {
         let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
         Misread {
             title: format!("unknown {} `{word}`", unknown.axis),
-            help: suggestion(word, &known).unwrap_or_else(|| format!("known: {}", ticked(&names))),
+            help: T::hint(word).or_else(|| suggestion(word, &known)).unwrap_or_else(|| format!("known: {}", ticked(&names))),
         }
     })
 }
 
 /// ``did you mean `hdim`?`` where one of `known` is near enough to `word` to be worth saying.
-pub(super) fn suggestion(word: &str, known: &[&str]) -> Option<String> {
+pub fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_ascii_lowercase();
     let near = known.iter().map(|candidate| (edits(&word, candidate), candidate)).min_by_key(|(distance, _)| *distance);
     let (distance, candidate) = near?;

@@ -1,32 +1,8 @@
 //! The GPUs there are, and which of them run a target's files: what people and tools are told.
 
-use super::runs_on;
-use crate::grid::Target;
+use super::{Limits, runs_on};
+use crate::grid::{GPUS, Gpu, Target, capability_text};
 use itertools::Itertools;
-
-/// GPUs of one compute capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    /// `major * 10 + minor`.
-    pub capability: u32,
-    /// Products people know, as a list.
-    pub products: &'static str,
-}
-
-/// Every compute capability from Turing on that has products (NVIDIA, "CUDA GPU Compute Capability"), oldest first.
-pub const GPUS: &[Gpu] = &[
-    Gpu { capability: 75, products: "T4, RTX 20" },
-    Gpu { capability: 80, products: "A100, A30" },
-    Gpu { capability: 86, products: "A10, A40, RTX 30" },
-    Gpu { capability: 87, products: "Jetson Orin" },
-    Gpu { capability: 89, products: "L4, L40S, RTX 40" },
-    Gpu { capability: 90, products: "H100, H200, GH200" },
-    Gpu { capability: 100, products: "B200, GB200" },
-    Gpu { capability: 103, products: "B300, GB300" },
-    Gpu { capability: 110, products: "Jetson Thor" },
-    Gpu { capability: 120, products: "RTX PRO 6000, RTX 50" },
-    Gpu { capability: 121, products: "GB10" },
-];
 
 /// The GPUs that run the machine code of `target`, without compiling PTX.
 pub fn gpus_of_machine_code(target: Target) -> impl Iterator<Item = &'static Gpu> {
@@ -38,9 +14,22 @@ pub fn capabilities_of_machine_code(target: Target) -> Vec<String> {
     gpus_of_machine_code(target).map(|gpu| capability_text(gpu.capability)).collect()
 }
 
-/// `8.0` for 80.
-pub fn capability_text(capability: u32) -> String {
-    format!("{}.{}", capability / 10, capability % 10)
+/// The target whose files a GPU of `capability` runs: the newest whose machine code it runs, else the one whose PTX serves
+/// it best, as the dispatcher has it. `None` for GPUs older than the oldest target.
+pub fn target_for(capability: u32) -> Option<Target> {
+    let native = Target::ALL.iter().rev().find(|target| runs_on(**target, capability, false));
+    let ptx = || {
+        // A GPU that is not known may have as little shared memory as any.
+        let shared = GPUS.iter().find(|gpu| gpu.capability == capability).map_or(0, |gpu| gpu.shared_memory_per_block);
+        let loads = Target::ALL.iter().filter(|target| runs_on(**target, capability, true));
+        let generation = |target: Target| target.compute_capability() / 10;
+        loads.copied().max_by_key(|target| {
+            let made_for = Limits::of(*target).shared_memory_per_block;
+            let fits = made_for <= shared;
+            (generation(*target), fits, if fits { made_for } else { u32::MAX - made_for })
+        })
+    };
+    native.copied().or_else(ptx)
 }
 
 /// Which GPUs run files of `target`, as the rest of a sentence: `compute capability 12.0 (RTX PRO 6000, RTX 50) and 12.1
@@ -78,6 +67,40 @@ mod tests {
         assert_eq!(numbers(Target::Sm100), [100, 103]);
         assert_eq!(numbers(Target::Sm120), [120, 121]);
         assert_eq!(numbers(Target::Sm121), [121], "12.1's own features are not in 12.0");
+    }
+
+    #[test]
+    fn every_gpu_finds_the_target_whose_files_run_on_it() {
+        let expected = [
+            (75, Target::Sm75),
+            (80, Target::Sm80),
+            (86, Target::Sm80),
+            (87, Target::Sm80),
+            (89, Target::Sm89),
+            (90, Target::Sm90),
+            (100, Target::Sm100),
+            (103, Target::Sm100),
+            // Neither 10.0's family nor a target of its own: by PTX, of the plans made for as much shared memory.
+            (110, Target::Sm80),
+            (120, Target::Sm120),
+            (121, Target::Sm121),
+            // Not there yet: by PTX that fits wherever CUDA runs.
+            (130, Target::Sm89),
+        ];
+        for (capability, target) in expected {
+            assert_eq!(target_for(capability), Some(target), "{capability}");
+            assert!(runs_on(target, capability, true), "{capability}");
+        }
+        assert_eq!(target_for(70), None);
+        assert!(GPUS.iter().all(|gpu| expected.iter().any(|(capability, _)| *capability == gpu.capability)));
+    }
+
+    #[test]
+    fn a_gpu_has_the_shared_memory_of_the_target_named_after_it() {
+        for target in Target::ALL {
+            let gpu = GPUS.iter().find(|gpu| gpu.capability == target.compute_capability()).expect("is listed");
+            assert_eq!(gpu.shared_memory_per_block, Limits::of(*target).shared_memory_per_block, "{target}");
+        }
     }
 
     #[test]

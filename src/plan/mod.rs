@@ -8,7 +8,7 @@ mod model;
 mod tensor_core;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
-pub use gpus::{GPUS, Gpu, capabilities_of_machine_code, capability_text, gpus_of_machine_code, where_files_run};
+pub use gpus::{capabilities_of_machine_code, gpus_of_machine_code, target_for, where_files_run};
 pub use limits::Limits;
 pub(crate) use model::Resources;
 pub use tensor_core::TensorCore;

@@ -19,6 +19,9 @@ const STAGING_PREFIX: &str = ".kgen-staging-";
 /// What every kernel's header says; a file without it is not overwritten as one of kgen's.
 const MARK: &str = "// Made by kgen ";
 
+/// What the header beside a single kernel says, likewise.
+const DECLARATION_MARK: &str = " * Made by kgen ";
+
 /// How `kgen.h` begins, in this kgen and in older ones. Where it lies beside a single kernel, the headers with it are kgen's.
 const HEADER_MARK: &[u8] = b"/* kgen.h - ";
 
@@ -129,7 +132,7 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(manifest::Held::read(folder)?.variants)
 }
 
-/// Writes one kernel as `file`, and the headers it includes as `include/` beside it.
+/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not kgen's;
@@ -137,6 +140,7 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
 pub fn write_kernel_file(
     file: &Path,
     text: &str,
+    header: &OutputFile,
     templates: &Templates,
     on_wait: &dyn Fn(&str),
 ) -> Result<WriteSummary, RenderError> {
@@ -147,9 +151,12 @@ pub fn write_kernel_file(
     remove_stale_staging(folder);
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
-    let files: Vec<OutputFile> = std::iter::once(kernel).chain(include_tree(templates)).collect();
+    let files: Vec<OutputFile> = [kernel, header.clone()].into_iter().chain(include_tree(templates)).collect();
     let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
-    let ours = |path: &str, text: &[u8]| if path == name { String::from_utf8_lossy(text).contains(MARK) } else { own_headers };
+    let ours = |path: &str, text: &[u8]| {
+        let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
+        mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark))
+    };
     replace(folder, &files, &ours)
 }
 
@@ -366,25 +373,31 @@ mod tests {
         let templates = Templates::embedded();
         let plan = Plan::new(variant(72), None).expect("fits");
         let source = Renderer::new(&templates).and_then(|r| r.kernel_in_file(&plan, "my.cu")).expect("renders");
+        let header = OutputFile { path: "my.h".to_owned(), text: format!("/* my\n{DECLARATION_MARK}0.0.1\n */\n") };
         let file = folder.path().join("my.cu");
 
         fs::write(&file, "int main() {}\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect_err("not a kernel").to_string();
+        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not a kernel").to_string();
         assert!(error.contains("`my.cu`"), "{error}");
         assert_eq!(names(folder.path()), ["my.cu"]);
 
         fs::write(&file, format!("{MARK}0.0.1\n")).expect("written");
-        let summary = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect("written");
+        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("written");
         assert!(summary.written.contains(&"include/kgen.h".to_owned()));
         assert_eq!(fs::read_to_string(&file).expect("readable"), source.text);
 
+        fs::write(folder.path().join("my.h"), "#define MINE\n").expect("written");
+        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not kgen's").to_string();
+        assert!(error.contains("`my.h`"), "{error}");
+        fs::write(folder.path().join("my.h"), &header.text).expect("written");
+
         fs::write(folder.path().join("include/kgen.h"), "/* kgen.h - of an older kgen */\n").expect("written");
         fs::write(folder.path().join("include/kgen/mma.cuh"), "// older\n").expect("written");
-        let summary = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect("replaced");
+        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("replaced");
         assert_eq!(summary.written, ["include/kgen.h", "include/kgen/mma.cuh"]);
 
         fs::write(folder.path().join("include/kgen.h"), "/* another */\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &templates, &|_| ()).expect_err("differs").to_string();
+        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("differs").to_string();
         assert!(error.contains("`include/kgen.h`"), "{error}");
     }
 

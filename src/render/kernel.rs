@@ -3,7 +3,7 @@
 use super::{RenderError, Templates};
 use crate::{
     files::content_hash,
-    grid::{Dtype, Target},
+    grid::{Dtype, Target, capability_text},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -102,7 +102,7 @@ struct TargetWords {
 
 impl TargetWords {
     fn of(target: Target) -> Self {
-        let capability = plan::capability_text(target.compute_capability());
+        let capability = capability_text(target.compute_capability());
         let runs_on = if target.carries_ptx() {
             format!("compute capability {capability} and newer")
         } else {

@@ -6,7 +6,7 @@ use super::{
     manifest,
 };
 use crate::{
-    family::{Design, TABLE, Variant, attention},
+    family::{Axis, Design, Kind, TABLE, Variant, attention},
     grid::Target,
     plan::{self, Plan},
 };
@@ -25,7 +25,11 @@ const DISPATCHER_PART: &str = "dispatch.cpp.tera";
 const COPIED: &[(&str, &str)] = &[("examples/attention.c", "bindings/examples/attention.c")];
 
 /// Files of the folder that depend on what it holds.
-const RENDERED: &[(&str, &str)] = &[("CMakeLists.txt", "bindings/CMakeLists.txt.tera"), ("README.md", "bindings/README.md.tera")];
+const RENDERED: &[(&str, &str)] = &[
+    ("CMakeLists.txt", "bindings/CMakeLists.txt.tera"),
+    ("README.md", "bindings/README.md.tera"),
+    ("kgen_launchers.h", "bindings/kgen_launchers.h.tera"),
+];
 
 /// Everything a generated folder holds for `plans`: kernels, `include/`, dispatcher, `CMake` file, example, README and
 /// `manifest.json`, sorted by path except that the manifest, which names the others, comes last.
@@ -64,8 +68,7 @@ pub fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
 }
 
 impl Renderer {
-    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants`, `kgen_last_error` and
-    /// `kgen_abi_version`. C++ for the host compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
+    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
     ///
     /// # Errors
     /// As [`tree`].
@@ -87,6 +90,23 @@ impl Renderer {
     }
 }
 
+/// The header that declares what a kernel file of any name defines: `my.h` for `my.cu`.
+///
+/// # Errors
+/// [`RenderError::Template`].
+pub fn kernel_header(renderer: &Renderer, plan: &Plan, file_name: &str) -> Result<OutputFile, RenderError> {
+    let mut context = Context::new();
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let stem = file_name.strip_suffix(".cu").unwrap_or(file_name);
+    let kind = plan.variant.kind().info();
+    context.insert("file", file_name);
+    context.insert("guard", &format!("KGEN_{}_H", stem.chars().map(letter).collect::<String>()));
+    context.insert("name", &plan.variant.name());
+    context.insert("params", kind.params);
+    context.insert("workspace", &kind.workspace);
+    Ok(OutputFile { path: format!("{stem}.h"), text: renderer.render("bindings/kernel.h.tera", context)? })
+}
+
 /// The plans sorted by name, each variant once: the order of `kgen_variants()`.
 fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
     if plans.is_empty() {
@@ -106,13 +126,14 @@ fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 struct Row {
     name: String,
     kind_constant: &'static str,
-    /// The structure that its launcher takes, and whether it is one of the two of attention.
+    /// The structure that its launcher takes.
     params: &'static str,
-    forward: bool,
-    backward: bool,
+    /// Whether `<name>_workspace` comes with it.
+    workspace: bool,
     head_dim: u32,
     dtype_constant: &'static str,
-    causal: bool,
+    /// `KGEN_FEATURE_*`, joined by `|`.
+    features: &'static str,
     target: u32,
     /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
     split_tiles_per_sm: u32,
@@ -129,13 +150,14 @@ struct Row {
 struct Group {
     target: &'static str,
     flags: String,
-    files: Vec<String>,
+    names: Vec<String>,
 }
 
 fn context(plans: &[Plan]) -> Context {
     let mut context = Context::new();
     context.insert("variants", &plans.iter().map(row).collect_vec());
     context.insert("groups", &groups(plans));
+    context.insert("kinds", &kinds(plans));
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
     if let Some(first) = plans.first() {
         context.insert("compile_line", &compile_line(first, &file_name(first)));
@@ -149,11 +171,10 @@ fn row(plan: &Plan) -> Row {
         name: variant.name(),
         kind_constant: kind.constant,
         params: kind.params,
-        forward: kind.params == "kgen_fwd_params",
-        backward: kind.params == "kgen_bwd_params",
+        workspace: kind.workspace,
         head_dim: at.head_dim.unwrap_or(0),
         dtype_constant: dtype_constant(at.dtype),
-        causal: at.causal.unwrap_or(false),
+        features: if at.causal == Some(true) { "KGEN_FEATURE_CAUSAL" } else { "0" },
         split_tiles_per_sm: split_tiles_per_sm(plan),
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
@@ -172,10 +193,36 @@ fn split_tiles_per_sm(plan: &Plan) -> u32 {
     }
 }
 
+/// The kernels of one kind, as the README lists them.
+#[derive(Serialize)]
+struct KindRow {
+    files: String,
+    count: usize,
+    what: &'static str,
+    parameters: &'static str,
+}
+
+fn kinds(plans: &[Plan]) -> Vec<KindRow> {
+    let of = |kind: &Kind| {
+        let names = plans.iter().filter(|plan| plan.variant.kind() == *kind).map(|plan| plan.variant.name()).collect_vec();
+        let first = names.first()?;
+        // `flash_fwd` of `flash_fwd_hdim64_bf16_sm80`: what all of the kind begin with.
+        let end = first.find(kind.name()).map_or(0, |start| start + kind.name().len());
+        let rest = if kind.has(Axis::HeadDim) { "_hdim*" } else { "_*" };
+        Some(KindRow {
+            files: format!("{}{rest}.cu", &first[..end]),
+            count: names.len(),
+            what: kind.info().summary,
+            parameters: kind.info().params,
+        })
+    };
+    Kind::all().iter().filter_map(of).collect()
+}
+
 fn groups(plans: &[Plan]) -> Vec<Group> {
     let of = |target: Target| {
-        let files = plans.iter().filter(|plan| plan.compiled_for() == target).map(file_name).collect_vec();
-        Group { target: target.name(), flags: plan::nvcc_flags(target, true).join(" "), files }
+        let names = plans.iter().filter(|plan| plan.compiled_for() == target).map(|plan| plan.variant.name()).collect_vec();
+        Group { target: target.name(), flags: plan::nvcc_flags(target, true).join(" "), names }
     };
-    Target::ALL.iter().map(|target| of(*target)).filter(|group| !group.files.is_empty()).collect()
+    Target::ALL.iter().map(|target| of(*target)).filter(|group| !group.names.is_empty()).collect()
 }

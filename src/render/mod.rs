@@ -14,7 +14,7 @@ pub use drift::{Drift, drift};
 pub use error::RenderError;
 pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};
-pub use library::{include_tree, tree};
+pub use library::{include_tree, kernel_header, tree};
 pub use templates::Templates;
 
 /// A file of a generated folder.

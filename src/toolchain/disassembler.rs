@@ -1,7 +1,7 @@
 //! Finding what reads machine code: `cuobjdump` takes it out of an object, `nvdisasm` says it in words.
 
 use super::{
-    Cancel, Nvcc, ToolchainError, is_executable,
+    Cancel, Nvcc, Say, ToolchainError, is_executable,
     nvcc::{ask_version, parse_version, said},
     provision,
     wheels::DISASSEMBLER,
@@ -24,12 +24,7 @@ pub struct Disassembler {
 ///
 /// # Errors
 /// [`ToolchainError`], saying what is missing and what to run.
-pub fn find_disassembler(
-    nvcc: &Nvcc,
-    offline: bool,
-    cancel: &Cancel,
-    say: &dyn Fn(&str),
-) -> Result<Disassembler, ToolchainError> {
+pub fn find_disassembler(nvcc: &Nvcc, offline: bool, cancel: &Cancel, say: &dyn Say) -> Result<Disassembler, ToolchainError> {
     // Through links: `/usr/bin/nvcc` may be one.
     let real = nvcc.path.canonicalize().unwrap_or_else(|_| nvcc.path.clone());
     let beside = real.parent().unwrap_or(Path::new("/"));
@@ -40,7 +35,7 @@ pub fn find_disassembler(
         Some(own) => own,
         None if offline => return Err(ToolchainError::NoDisassembler { beside: beside.to_owned() }),
         None => {
-            say("no `cuobjdump` and `nvdisasm` beside nvcc: installing CUDA's disassembler for kgen alone");
+            say.say("no `cuobjdump` and `nvdisasm` beside nvcc: installing CUDA's disassembler for kgen alone");
             provision::install(&DISASSEMBLER, cancel, say)?
         }
     };

@@ -22,6 +22,22 @@ pub use wheels::{Bundle, COMPILER, DISASSEMBLER};
 
 use std::path::{Path, PathBuf};
 
+/// Someone who is told what takes long. Called from several threads.
+pub trait Say: Sync {
+    /// A whole sentence.
+    fn say(&self, message: &str);
+    /// So many bytes of about so many are downloaded.
+    fn downloaded(&self, _bytes: u64, _of: u64) {}
+    /// No more of them will come.
+    fn download_ended(&self) {}
+}
+
+impl<F: Fn(&str) + Sync> Say for F {
+    fn say(&self, message: &str) {
+        self(message);
+    }
+}
+
 /// Where kgen keeps what it can make again: `$XDG_CACHE_HOME/kgen`, or `~/.cache/kgen`. Not created here.
 ///
 /// # Errors

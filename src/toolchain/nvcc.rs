@@ -1,6 +1,6 @@
 //! Finding nvcc and asking it who it is.
 
-use super::{Cancel, ToolchainError, find_in_path, is_executable, process, provision, wheels::COMPILER};
+use super::{Cancel, Say, ToolchainError, find_in_path, is_executable, process, provision, wheels::COMPILER};
 use serde::Serialize;
 use std::{
     fmt,
@@ -77,7 +77,7 @@ pub struct NvccRequest {
 ///
 /// # Errors
 /// [`ToolchainError`], saying what was found, what is needed, and what to run.
-pub fn find_nvcc(request: &NvccRequest, say: &dyn Fn(&str)) -> Result<Nvcc, ToolchainError> {
+pub fn find_nvcc(request: &NvccRequest, say: &dyn Say) -> Result<Nvcc, ToolchainError> {
     if let Some((origin, path)) = search(request.flag.as_deref())? {
         return describe(&path, origin, &request.cancel);
     }
@@ -85,7 +85,7 @@ pub fn find_nvcc(request: &NvccRequest, say: &dyn Fn(&str)) -> Result<Nvcc, Tool
         Some(own) => own,
         None if request.offline => return Err(ToolchainError::Offline { destination: provision::destination(&COMPILER)? }),
         None => {
-            say("no nvcc in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`: installing CUDA's compiler for kgen alone");
+            say.say("no nvcc in `--nvcc`, `KGEN_NVCC`, `CUDA_HOME` or `PATH`: installing CUDA's compiler for kgen alone");
             provision::install(&COMPILER, &request.cancel, say)?
         }
     };

@@ -1,12 +1,14 @@
 //! The user's own pip, started so that nothing that lies about can take its place: in a new folder of kgen's, never in the
 //! user's current one, whose `pip.py` Python would run, and without what `PYTHONPATH` names.
 
-use super::{Cancel, ToolchainError, find_in_path, process, wheels::Bundle};
+use super::{Cancel, ToolchainError, find_in_path, folder_size, process, wheels::Bundle};
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -19,6 +21,9 @@ const VERSION_LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest a download may take.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(3600);
+
+/// How often it is looked how much has come.
+const WATCHING: Duration = Duration::from_millis(200);
 
 /// Longest complaint of pip's that is shown (characters).
 const LONGEST: usize = 400;
@@ -77,11 +82,17 @@ impl Pip {
     }
 
     /// Lets pip fetch all wheels of `bundle` into `into`, a folder below a new one of kgen's, through whatever index, proxy
-    /// and cache the user has set up for it.
+    /// and cache the user has set up for it. `watch` is told, now and then, how many bytes are there.
     ///
     /// # Errors
     /// [`ToolchainError`]: pip's failure, or cancelled.
-    pub(super) fn download(&self, bundle: &Bundle, into: &Path, cancel: &Cancel) -> Result<(), ToolchainError> {
+    pub(super) fn download(
+        &self,
+        bundle: &Bundle,
+        into: &Path,
+        cancel: &Cancel,
+        watch: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), ToolchainError> {
         fs::create_dir_all(into).map_err(ToolchainError::io("create", into))?;
         let log = into.join("pip.log");
         let mut arguments = vec!["download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"];
@@ -89,7 +100,18 @@ impl Pip {
         arguments.extend(["--progress-bar", "off", "--dest", "."]);
         let wheels: Vec<String> = bundle.wheels.iter().map(super::wheels::Wheel::requirement).collect();
         arguments.extend(wheels.iter().map(String::as_str));
-        let reason = match self.run(into, &log, &arguments, DOWNLOAD_LIMIT, cancel)? {
+        let (ended, wait) = mpsc::channel::<()>();
+        let ending = thread::scope(|scope| {
+            scope.spawn(move || {
+                while let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(WATCHING) {
+                    watch(folder_size(into));
+                }
+            });
+            let ending = self.run(into, &log, &arguments, DOWNLOAD_LIMIT, cancel);
+            drop(ended);
+            ending
+        });
+        let reason = match ending? {
             process::Ending::Exited(0) => return Ok(()),
             process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
             process::Ending::TimeLimit => format!("it was not done after {} minutes", DOWNLOAD_LIMIT.as_secs() / 60),
@@ -99,7 +121,7 @@ impl Pip {
         Err(ToolchainError::Download { reason })
     }
 
-    /// Runs pip in `folder`, one of kgen's own, with both streams in `log`.
+    /// Runs pip in `folder`, one of kgen's own, with both streams in `log` and its temporary files there too.
     fn run(
         &self,
         folder: &Path,
@@ -111,7 +133,7 @@ impl Pip {
         let (out, errors) = both(log).map_err(ToolchainError::io("write", log))?;
         let mut command = Command::new(&self.program);
         command.args([self.isolation, "-m", "pip"]).args(arguments);
-        command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(errors);
+        command.current_dir(folder).env("TMPDIR", folder).stdin(Stdio::null()).stdout(out).stderr(errors);
         let done = process::run(&mut command, limit, cancel);
         let done =
             done.map_err(|e| ToolchainError::NoPip { detail: format!("`{}` cannot be run ({e})", self.program.display()) })?;

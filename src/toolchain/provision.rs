@@ -2,7 +2,7 @@
 //! and unpacked into the cache folder.
 
 use super::{
-    Cancel, MINIMUM_NVCC, Pip, ToolchainError, cache_dir,
+    Cancel, MINIMUM_NVCC, Pip, Say, ToolchainError, cache_dir,
     wheels::{Architecture, Bundle, Wheel},
 };
 use crate::files::FolderLock;
@@ -56,7 +56,12 @@ pub fn destination(bundle: &Bundle) -> Result<PathBuf, ToolchainError> {
 pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainError> {
     match destination(bundle) {
         // The folder appears by one rename when it is complete, so one file stands for all.
-        Ok(folder) => Ok(Some(Provisioned { folder }).filter(|p| p.program(bundle.program).is_file())),
+        Ok(folder) => {
+            let found = Some(Provisioned { folder }).filter(|p| p.program(bundle.program).is_file());
+            // An earlier kgen made none. Where they cannot be made, kgen itself works all the same.
+            found.iter().for_each(|p| link_all(&p.folder).unwrap_or_default());
+            Ok(found)
+        }
         Err(ToolchainError::Platform { .. }) => Ok(None),
         Err(other) => Err(other),
     }
@@ -67,7 +72,7 @@ pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainErro
 ///
 /// # Errors
 /// [`ToolchainError`]: no wheels for this platform, no pip, pip's failure, a wrong hash, the disk, or cancelled.
-pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<Provisioned, ToolchainError> {
+pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Say) -> Result<Provisioned, ToolchainError> {
     let architecture = architecture()?;
     let folder = destination(bundle)?;
     let parent = folder.parent().unwrap_or(&folder).to_owned();
@@ -85,9 +90,12 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
         .map_err(ToolchainError::io("create a folder in", &parent))?;
 
     let list = bundle.wheels.iter().map(Wheel::requirement).collect::<Vec<_>>().join(" ");
-    say(&format!("downloading {list} (about {} MB) with `{pip}`", bundle.download_megabytes));
+    say.say(&format!("downloading {list} (about {} MB) with `{pip}`", bundle.download_megabytes));
     let downloads = scratch.path().join("wheels");
-    pip.download(bundle, &downloads, cancel)?;
+    let total = u64::from(bundle.download_megabytes) * 1_000_000;
+    let fetched = pip.download(bundle, &downloads, cancel, &|bytes| say.downloaded(bytes, total));
+    say.download_ended();
+    fetched?;
 
     let tree = scratch.path().join("tree");
     let files =
@@ -104,8 +112,9 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
         let (file, reason) = (bundle.wheels[0].package.into(), format!("it holds no `bin/{}`", bundle.program));
         return Err(ToolchainError::Unpack { file, reason });
     }
+    link_all(&tree).map_err(ToolchainError::io("make links in", &tree))?;
     fs::rename(&tree, &folder).map_err(ToolchainError::io("create", &folder))?;
-    say(&format!(
+    say.say(&format!(
         "installed {} MB in {:.1} s into `{}`; `kgen toolchain remove` takes it away",
         done.size_bytes() / 1_000_000,
         start.elapsed().as_secs_f64(),
@@ -118,7 +127,7 @@ pub fn install(bundle: &Bundle, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<P
 ///
 /// # Errors
 /// [`ToolchainError::Io`].
-pub fn remove(cancel: &Cancel, say: &dyn Fn(&str)) -> Result<u64, ToolchainError> {
+pub fn remove(cancel: &Cancel, say: &dyn Say) -> Result<u64, ToolchainError> {
     let parent = cache_dir()?.join("toolchain");
     if !parent.is_dir() {
         return Ok(0);
@@ -143,8 +152,8 @@ fn architecture() -> Result<Architecture, ToolchainError> {
 }
 
 /// Takes the lock on the toolchain folder, saying so when somebody else holds it.
-fn lock(parent: &Path, cancel: &Cancel, say: &dyn Fn(&str)) -> Result<FolderLock, ToolchainError> {
-    let waiting = |who: &str| say(&format!("{who} is installing or removing the compiler; waiting for it"));
+fn lock(parent: &Path, cancel: &Cancel, say: &dyn Say) -> Result<FolderLock, ToolchainError> {
+    let waiting = |who: &str| say.say(&format!("{who} is installing or removing the compiler; waiting for it"));
     let lock = FolderLock::acquire(parent, &waiting, &|| cancel.requested());
     lock.map_err(ToolchainError::io("lock", FolderLock::file_of(parent)))?.ok_or(ToolchainError::Cancelled)
 }
@@ -220,6 +229,31 @@ fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError>
     Ok(())
 }
 
+/// Names that CUDA's installer makes and wheels cannot hold, being links: nvcc looks for libraries in `lib64`, and CMake for a
+/// `libcudart.so` there. Makes those that are missing and whose target is there.
+fn link_all(tree: &Path) -> io::Result<()> {
+    let lib = tree.join("lib");
+    if !lib.is_dir() {
+        return Ok(());
+    }
+    let link = |target: &Path, place: PathBuf| match std::os::unix::fs::symlink(target, place) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    };
+    link(Path::new("lib"), tree.join("lib64"))?;
+    for entry in fs::read_dir(&lib)? {
+        let name = entry?.file_name();
+        // libcudart.so.13: what programs are linked with has no number.
+        if let Some((plain, number)) = name.to_str().and_then(|name| name.rsplit_once('.'))
+            && plain.ends_with(".so")
+            && number.parse::<u32>().is_ok()
+        {
+            link(Path::new(&name), lib.join(plain))?;
+        }
+    }
+    Ok(())
+}
+
 /// Where a wheel's file goes in the compiler's folder; `None` for what a compiler does not need.
 fn place_of(name: &Path, package: &str) -> Option<PathBuf> {
     if let Ok(inside) = name.strip_prefix(WHEEL_PREFIX) {
@@ -287,5 +321,19 @@ mod tests {
         assert_eq!(mode("bin/nvcc.profile"), 0);
         assert_eq!(mode("include/a.h"), 0);
         assert!(tree.join("licenses/nvidia-cuda-nvcc/L.txt").is_file());
+    }
+
+    #[test]
+    fn the_links_of_cudas_installer_are_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        link_all(dir.path()).unwrap();
+        assert!(!dir.path().join("lib64").exists(), "a disassembler has no libraries");
+        fs::create_dir(dir.path().join("lib")).unwrap();
+        fs::write(dir.path().join("lib/libcudart.so.13"), "runtime").unwrap();
+        for _ in 0..2 {
+            link_all(dir.path()).unwrap();
+            assert_eq!(fs::read(dir.path().join("lib64/libcudart.so")).unwrap(), b"runtime");
+            assert_eq!(fs::read_dir(dir.path().join("lib")).unwrap().count(), 2);
+        }
     }
 }

@@ -18,9 +18,10 @@ extern "C" {
 typedef struct CUstream_st* cudaStream_t;
 #endif
 
-/* Version of this interface. A structure only ever grows at its end, and `struct_size` says how much of it the caller
- * knows, so that code built against an older header keeps working. */
-#define KGEN_ABI_VERSION 2
+/* Version of this interface. A structure of parameters only ever grows at its end, and `struct_size` says how much of it the
+ * caller knows: what an older caller's lacks is zero. What a newer caller's has beyond the library's must be zero: anything else
+ * asks for what this library does not know, and is refused, as unknown flags are (KGEN_ERROR_UNSUPPORTED). */
+#define KGEN_ABI_VERSION 3
 
 /* Results of every call. */
 enum {
@@ -29,7 +30,8 @@ enum {
     KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
     KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
     KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its words */
-    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory; another one may */
+    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory, another one may; or the request asks
+                                    * for something that this version of the library does not know */
 };
 
 /* Element types of inputs. */
@@ -183,13 +185,16 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 
 /* @families */
 
-/* One row of the table of what a library holds. */
+/* What a variant does beyond its kind, head dim and dtype. A request is answered by variants of exactly its features. */
+#define KGEN_FEATURE_CAUSAL 1u
+
+/* One row of the table of what a library holds. Read it where kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
     int32_t kind;       /* KGEN_KIND_* */
     int32_t head_dim;
     int32_t dtype;      /* KGEN_DTYPE_* */
-    int32_t causal;
+    uint32_t features;  /* KGEN_FEATURE_*: all that it does, and a request must ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
     kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */

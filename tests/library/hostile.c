@@ -196,7 +196,7 @@ static int call(const kgen_variant* v, int32_t batch, int32_t heads, int32_t seq
         kgen_fwd_params p;
         memset(&p, 0, sizeof p);
         p.struct_size = sizeof p;
-        p.flags = v->causal ? KGEN_FLAG_CAUSAL : 0;
+        p.flags = (v->features & KGEN_FEATURE_CAUSAL) != 0 ? KGEN_FLAG_CAUSAL : 0;
         p.q = memory, p.k = memory, p.v = memory, p.o = memory;
         p.head_dim = v->head_dim == 0 ? 64 : v->head_dim, p.dtype = v->dtype;
         p.q_row_stride = p.k_row_stride = p.v_row_stride = p.o_row_stride = p.head_dim;
@@ -213,7 +213,7 @@ static int call(const kgen_variant* v, int32_t batch, int32_t heads, int32_t seq
     kgen_bwd_params p;
     memset(&p, 0, sizeof p);
     p.struct_size = sizeof p;
-    p.flags = v->causal ? KGEN_FLAG_CAUSAL : 0;
+    p.flags = (v->features & KGEN_FEATURE_CAUSAL) != 0 ? KGEN_FLAG_CAUSAL : 0;
     p.q = memory, p.k = memory, p.v = memory, p.o = memory, p.dout = memory, p.lse = (float*)memory;
     p.dq = memory, p.dk = memory, p.dv = memory;
     p.head_dim = v->head_dim, p.dtype = v->dtype;

@@ -2,6 +2,7 @@
  * compute capability, head dim, dtype, causal. Prints the result code and, on failure, the message. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kgen.h"
 
@@ -27,5 +28,29 @@ int main(int argc, char** argv) {
     old.struct_size = 8;
     printf("%d %s\n", kgen_fwd(&old, NULL), kgen_last_error());
     printf("%d %s\n", kgen_fwd(NULL, NULL), kgen_last_error());
+
+    /* A caller of a later version, whose structure is 16 bytes longer: it is answered as long as it asks for nothing new. */
+    struct {
+        kgen_fwd_params p;
+        char more[16];
+    } newer;
+    memset(&newer, 0, sizeof newer);
+    newer.p.struct_size = sizeof newer;
+    newer.p.num_heads = newer.p.num_heads_k = 1;
+    newer.p.head_dim = variants[0].head_dim;
+    newer.p.dtype = variants[0].dtype;
+    newer.p.flags = (variants[0].features & KGEN_FEATURE_CAUSAL) != 0 ? KGEN_FLAG_CAUSAL : 0;
+    kgen_emulator_device(variants[0].target);
+    printf("%d\n", kgen_fwd(&newer.p, NULL));
+    newer.more[15] = 1;
+    printf("%d %s\n", kgen_fwd(&newer.p, NULL), kgen_last_error());
+    printf("%d %s\n", variants[0].launch(&newer.p, NULL), kgen_last_error());
+    printf("%zu %s\n", kgen_fwd_workspace(&newer.p), kgen_last_error());
+    newer.more[15] = 0;
+    newer.p.flags |= 0x40;
+    printf("%d %s\n", kgen_fwd(&newer.p, NULL), kgen_last_error());
+    printf("%d %s\n", variants[0].launch(&newer.p, NULL), kgen_last_error());
+    newer.p.struct_size = 1u << 30;
+    printf("%d %s\n", kgen_fwd(&newer.p, NULL), kgen_last_error());
     return 0;
 }

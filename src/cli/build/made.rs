@@ -2,11 +2,12 @@
 
 use super::{BuildArgs, Tools, totals};
 use crate::{
-    build::{Artifact, BuildError, BuildFailure, BuildReport, Builder, FailureKind, Unit},
+    build::{Artifact, BuildError, BuildFailure, BuildOptions, BuildReport, Builder, FailureKind, Unit},
     cli::{
         CliError, Global,
         escape::plain,
         select::SelectionArgs,
+        table::{self, Column, Row},
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
@@ -19,7 +20,7 @@ use crate::{
 use console::style;
 use itertools::Itertools;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap, HashSet},
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -30,10 +31,15 @@ const DISPATCHER: &str = "kgen_dispatch";
 /// The flag that names where kernels go.
 const FLAG: &str = "--generated";
 
+/// What to do about kernels of an earlier build.
+const ONLY: &str = "`--only` links the selected kernels alone";
+
 /// What a build has made.
 pub(in crate::cli) struct Made {
-    /// Plans of the selected variants, in the order of the selection.
+    /// Plans of the selected variants, in the order of the selection, then those of other kernels that the library keeps.
     pub plans: Vec<Plan>,
+    /// How many of the plans are of selected variants.
+    pub selected: usize,
     /// The kernels' units, in the same order.
     pub kernels: Vec<Unit>,
     /// The templates they came from.
@@ -64,8 +70,10 @@ pub(in crate::cli) fn make(
 ) -> Result<Made, CliError> {
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
-    selection.tell_notes(&workshop.grid);
-    let (plans, refused) = plan_all(&workshop, &variants, args.run_as);
+    selection.tell_notes(&workshop.grid, &variants);
+    let variants = args.helpers.complete(&workshop.grid, variants);
+    let run_as = args.run_as()?;
+    let (mut plans, refused) = plan_all(&workshop, &variants, run_as);
     if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
         return Err(CliError::Usage(first.message.clone()));
     }
@@ -76,8 +84,20 @@ pub(in crate::cli) fn make(
     // Held while compilers read the folder.
     let folder = Folder::open(&options.generated_dir, &|message| progress.say(message), &|| cancel.requested());
     let folder = folder.map_err(unwritable(FLAG))?;
-    let files = match args.run_as {
-        None => workshop.folder_files(&options.generated_dir, &variants, plans.clone(), folder.held())?.1,
+    let selected = plans.len();
+    if !args.only && !workshop.is_whole_grid(&variants) {
+        let held = also_held(&workshop, builder.held()?, folder.held(), &variants)?;
+        plans.extend(workshop.plan_all(&held, run_as).map_err(|error| {
+            CliError::Usage(format!("{} holds a kernel that can no longer be made; {ONLY}: {error}", library_of(options)))
+        })?);
+        if !held.is_empty() {
+            let kernels = ui::count(held.len(), "more kernel");
+            progress.say(&format!("{} holds {kernels}, kept and brought up to date; {ONLY}", library_of(options)));
+        }
+    }
+    let asked: Vec<Variant> = variants.iter().copied().chain(plans[selected..].iter().map(|plan| plan.variant)).collect();
+    let files = match run_as {
+        None => workshop.folder_files(&options.generated_dir, &asked, plans.clone(), folder.held())?.1,
         // What an earlier run tried there is of no use to anybody.
         Some(_) => render::tree(&workshop.renderer, &workshop.templates, &plans)?,
     };
@@ -97,7 +117,10 @@ pub(in crate::cli) fn make(
     let mut report = builder.compile(&units)?;
     units.pop();
     if report.interrupted {
-        return Err(CliError::Interrupted);
+        let (done, all) = (report.artifacts.len().min(units.len()), units.len());
+        return Err(CliError::Interrupted(format!(
+            "{done} of {all} kernels are compiled and kept: the same command goes on from there"
+        )));
     }
     report.failures.extend(refused);
     let mut link_error = None;
@@ -112,7 +135,32 @@ pub(in crate::cli) fn make(
     builder.write_report(&report)?;
     let (out_dir, jobs) = (options.out_dir.clone(), jobs::useful(options.jobs, units.len()));
     drop(builder);
-    Ok(Made { plans, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs })
+    Ok(Made { plans, selected, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs })
+}
+
+/// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated folder
+/// and the grid say what the names mean.
+fn also_held(
+    workshop: &Workshop,
+    names: Vec<String>,
+    generated: &[Variant],
+    asked: &[Variant],
+) -> Result<Vec<Variant>, CliError> {
+    let asked: BTreeSet<String> = asked.iter().map(Variant::name).collect();
+    let known: HashMap<String, Variant> =
+        generated.iter().chain(workshop.grid.variants()).map(|variant| (variant.name(), *variant)).collect();
+    let others = names.into_iter().filter(|name| !asked.contains(name));
+    let variant = |name: String| {
+        let unknown =
+            || CliError::Usage(format!("the library holds `{name}`, which neither the grid nor `{FLAG}` knows; {ONLY}"));
+        known.get(&name).copied().ok_or_else(unknown)
+    };
+    others.map(variant).collect()
+}
+
+/// The library in the output folder, for messages.
+fn library_of(options: &BuildOptions) -> String {
+    format!("`{}`", options.out_dir.join("lib").join("libkgen.so").display())
 }
 
 /// Plans every variant; one without a plan becomes a failure and stops no other.
@@ -125,8 +173,10 @@ fn plan_all(workshop: &Workshop, variants: &[Variant], run_as: Option<Target>) -
 /// Columns a command adds to the table of variants.
 #[derive(Default)]
 pub(in crate::cli) struct Extra<'a> {
-    /// Their headings.
-    pub header: &'a [&'a str],
+    /// What they are.
+    pub columns: &'a [Column<'a>],
+    /// Names of variants that a reader has to look at.
+    pub notable: HashSet<&'a str>,
     /// Their cells by variant name; a variant that is not in it has dashes.
     pub cells: HashMap<&'a str, Vec<String>>,
 }
@@ -149,18 +199,30 @@ impl Made {
 
     /// Table, failures and totals, for people.
     pub fn describe(&self, extra: &Extra<'_>) -> String {
-        let mut header = vec!["variant", "registers", "spills", "tensor cores", "shared", "CPU s", "peak", "build"];
-        header.extend(extra.header);
-        let dashes = vec!["-".to_owned(); extra.header.len()];
+        let mut columns = vec![
+            Column::text("variant").needed(),
+            Column::number("registers"),
+            Column::number("spills"),
+            Column::number("tensor cores"),
+            Column::number("shared"),
+            Column::number("CPU s"),
+            Column::number("peak"),
+            Column::text("build").needed(),
+        ];
+        columns.extend(extra.columns);
+        let dashes = vec!["-".to_owned(); extra.columns.len()];
         let cells = |name: &str| extra.cells.get(name).unwrap_or(&dashes).clone();
-        let built = self.artifacts().map(|artifact| [self.row(artifact), cells(&artifact.name)].concat());
+        let built = self.artifacts().map(|artifact| Row {
+            cells: [self.row(artifact), cells(&artifact.name)].concat(),
+            notable: artifact.spill_bytes() > 0 || artifact.stack_bytes() > 0 || extra.notable.contains(artifact.name.as_str()),
+        });
         let failed = self.report.failures.iter().map(|failure| {
             let mut row = vec![failure.name.clone()];
             row.resize(7, "-".to_owned());
             row.push(style("FAILED").red().to_string());
-            [row, cells(&failure.name)].concat()
+            Row { cells: [row, cells(&failure.name)].concat(), notable: true }
         });
-        let mut text = ui::table(&header, &[1, 2, 3, 4, 5, 6], built.chain(failed));
+        let mut text = table::of_results(&columns, built.chain(failed).collect());
         for failure in &self.report.failures {
             // Writing into a string cannot fail.
             write!(text, "\n{} `{}`: {}", style("error:").red().bold(), failure.name, plain(&failure.message)).ok();
@@ -171,7 +233,10 @@ impl Made {
         if !self.report.failures.is_empty() {
             text.push('\n');
         }
-        text + "\n" + &totals::totals(self)
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text + &totals::totals(self)
     }
 
     fn row(&self, artifact: &Artifact) -> Vec<String> {

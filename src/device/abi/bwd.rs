@@ -89,23 +89,21 @@ impl Structure {
     }
 }
 
-/// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.
+/// Offsets of all fields, by their names in C, and the size: for the test that compares them with the header.
 #[cfg(test)]
-pub(super) fn layout() -> (Vec<(&'static str, usize)>, usize) {
+pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
+    use super::tests::{each, strides};
     use std::mem::offset_of;
-    let fields = vec![
-        ("q", offset_of!(Structure, tensors)),
-        ("dout", offset_of!(Structure, tensors) + 4 * 8),
-        ("workspace", offset_of!(Structure, tensors) + 9 * 8),
-        ("workspace_bytes", offset_of!(Structure, workspace_bytes)),
-        ("q_batch_stride", offset_of!(Structure, tensor_strides)),
-        ("dv_head_stride", offset_of!(Structure, tensor_strides) + 23 * 8),
-        ("lse_batch_stride", offset_of!(Structure, lse_strides)),
-        ("cu_seqlens_q", offset_of!(Structure, lengths)),
-        ("seqused_k", offset_of!(Structure, lengths) + 3 * 8),
-        ("batch", offset_of!(Structure, batch)),
-        ("total_q", offset_of!(Structure, total_q)),
-        ("softmax_scale", offset_of!(Structure, softmax_scale)),
-    ];
+    const TENSORS: [&str; 8] = ["q", "k", "v", "o", "dout", "dq", "dk", "dv"];
+    let mut fields = each!(Structure: struct_size, flags, workspace_bytes, batch, num_heads, num_heads_k, seqlen_q, seqlen_k,
+        total_q, head_dim, dtype, softmax_scale);
+    let mut row = |offset: usize, names: Vec<String>| {
+        fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * 8)));
+    };
+    let tensors = ["q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace"];
+    row(offset_of!(Structure, tensors), tensors.map(str::to_owned).to_vec());
+    row(offset_of!(Structure, tensor_strides), strides("", &TENSORS, &["batch", "row", "head"]));
+    row(offset_of!(Structure, lse_strides), strides("", &["lse"], &["batch", "head"]));
+    row(offset_of!(Structure, lengths), ["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"].map(str::to_owned).to_vec());
     (fields, size_of::<Structure>())
 }

@@ -131,28 +131,21 @@ impl Structure {
     }
 }
 
-/// Offsets of some fields, by their names in C, and the size: for the test that compares them with the header.
+/// Offsets of all fields, by their names in C, and the size: for the test that compares them with the header.
 #[cfg(test)]
-pub(super) fn layout() -> (Vec<(&'static str, usize)>, usize) {
+pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
+    use super::tests::{each, strides};
     use std::mem::offset_of;
-    let fields = vec![
-        ("q", offset_of!(Structure, q)),
-        ("lse", offset_of!(Structure, lse)),
-        ("q_batch_stride", offset_of!(Structure, tensor_strides)),
-        ("o_head_stride", offset_of!(Structure, tensor_strides) + 11 * 8),
-        ("lse_batch_stride", offset_of!(Structure, lse_strides)),
-        ("cu_seqlens_q", offset_of!(Structure, cu_seqlens_q)),
-        ("seqused_k", offset_of!(Structure, seqused_k)),
-        ("batch", offset_of!(Structure, batch)),
-        ("dtype", offset_of!(Structure, dtype)),
-        ("softmax_scale", offset_of!(Structure, softmax_scale)),
-        ("q_descale", offset_of!(Structure, descales)),
-        ("v_descale_head_stride", offset_of!(Structure, descale_strides) + 5 * 8),
-        ("total_k", offset_of!(Structure, total_rows) + 4),
-        ("num_splits", offset_of!(Structure, num_splits)),
-        ("concurrent_blocks", offset_of!(Structure, concurrent_blocks)),
-        ("split_counts", offset_of!(Structure, split_counts)),
-        ("workspace_bytes", offset_of!(Structure, workspace_bytes)),
-    ];
+    let mut fields = each!(Structure: struct_size, flags, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, batch,
+        num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
+        workspace, workspace_bytes);
+    let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
+        fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
+    };
+    row(offset_of!(Structure, tensor_strides), 8, strides("", &["q", "k", "v", "o"], &["batch", "row", "head"]));
+    row(offset_of!(Structure, lse_strides), 8, strides("", &["lse"], &["batch", "head"]));
+    row(offset_of!(Structure, descales), 8, ["q", "k", "v"].map(|t| format!("{t}_descale")).to_vec());
+    row(offset_of!(Structure, descale_strides), 8, strides("_descale", &["q", "k", "v"], &["batch", "head"]));
+    row(offset_of!(Structure, total_rows), 4, ["q", "k"].map(|t| format!("total_{t}")).to_vec());
     (fields, size_of::<Structure>())
 }

@@ -66,14 +66,16 @@ pub enum Header {
     TooShort,
     /// `struct_size` is the first version's; what later ones have besides holds garbage.
     FirstVersion,
-    /// `struct_size` is a later version's, which this one does not know.
+    /// `struct_size` is a later version's; what this one does not know is zero.
     LaterVersion,
+    /// The same, and the last byte is not zero.
+    LaterUse,
     /// More `flags`.
     Flags(u32),
 }
 
-/// Bytes that a later version of a structure has besides.
-const LATER_BYTES: u32 = 64;
+/// What a later version of a structure has besides, in 8-byte numbers.
+type Tail = [u64; 8];
 
 impl Header {
     /// `struct_size` and `flags` of a structure, given what they would be and the first version's size.
@@ -82,19 +84,38 @@ impl Header {
             Self::Null => (size, flags),
             Self::TooShort => (first_version - 1, flags),
             Self::FirstVersion => (first_version, flags),
-            Self::LaterVersion => (size + LATER_BYTES, flags),
+            Self::LaterVersion | Self::LaterUse => (size + size_of::<Tail>() as u32, flags),
             Self::Flags(more) => (size, flags | more),
         }
+    }
+
+    /// What lies after the structure.
+    fn tail(self) -> Tail {
+        let last = if self == Self::LaterUse { 1 << 56 } else { 0 };
+        [0, 0, 0, 0, 0, 0, 0, last]
     }
 }
 
 /// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
 type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
 
+/// A structure and what a later version has after it.
+#[repr(C)]
+pub(super) struct Passed<T> {
+    structure: T,
+    tail: Tail,
+}
+
+impl<T> From<T> for Passed<T> {
+    fn from(structure: T) -> Self {
+        Self { structure, tail: Tail::default() }
+    }
+}
+
 /// A structure of `kgen.h`, ready to be passed.
 pub(super) enum Structure {
-    Fwd(fwd::Structure),
-    Bwd(bwd::Structure),
+    Fwd(Passed<fwd::Structure>),
+    Bwd(Passed<bwd::Structure>),
     Fields(fields::Structure),
     /// NULL.
     None,
@@ -104,8 +125,8 @@ impl Params {
     /// The structure to pass, with `address` in place of tensors.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         match self {
-            Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes)),
-            Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes)),
+            Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes).into()),
+            Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes).into()),
             Self::Fields(fields) => Structure::Fields(fields.structure(address, workspace_bytes)),
             Self::Headed { header: Header::Null, .. } => Structure::None,
             Self::Headed { header, params } => params.structure(address, workspace_bytes).headed(*header),
@@ -116,8 +137,8 @@ impl Params {
 impl Structure {
     fn headed(self, header: Header) -> Self {
         match self {
-            Self::Fwd(structure) => Self::Fwd(structure.headed(header)),
-            Self::Bwd(structure) => Self::Bwd(structure.headed(header)),
+            Self::Fwd(passed) => Self::Fwd(Passed { structure: passed.structure.headed(header), tail: header.tail() }),
+            Self::Bwd(passed) => Self::Bwd(Passed { structure: passed.structure.headed(header), tail: header.tail() }),
             Self::Fields(structure) => Self::Fields(structure.headed(header)),
             Self::None => Self::None,
         }
@@ -126,8 +147,8 @@ impl Structure {
     /// What a launcher takes.
     pub(super) fn as_ptr(&self) -> *const c_void {
         match self {
-            Self::Fwd(structure) => std::ptr::from_ref(structure).cast(),
-            Self::Bwd(structure) => std::ptr::from_ref(structure).cast(),
+            Self::Fwd(passed) => std::ptr::from_ref(passed).cast(),
+            Self::Bwd(passed) => std::ptr::from_ref(passed).cast(),
             Self::Fields(structure) => structure.as_ptr(),
             Self::None => std::ptr::null(),
         }
@@ -170,31 +191,95 @@ mod tests {
     use super::*;
     use std::{path::Path, process::Command};
 
-    /// Compiles a C file that includes the real header and asserts our offsets and numbers: the two can never drift apart.
+    /// Names and offsets of fields that have the same names in Rust and in C.
+    macro_rules! each {
+        ($structure:ident: $($field:ident),+) => { vec![$((stringify!($field).to_owned(), offset_of!($structure, $field))),+] };
+    }
+    pub(super) use each;
+
+    /// `q_batch_stride`, `q_row_stride`, …: by tensor, then by axis.
+    pub(super) fn strides(what: &str, tensors: &[&str], axes: &[&str]) -> Vec<String> {
+        tensors.iter().flat_map(|tensor| axes.iter().map(move |axis| format!("{tensor}{what}_{axis}_stride"))).collect()
+    }
+
+    /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond them.
+    fn layout_of(structure: &str, mut fields: Vec<(String, usize)>, size: usize) -> String {
+        fields.sort_by_key(|(_, offset)| *offset);
+        let holds = |what: String| format!("_Static_assert({what}, \"{}\");\n", what.replace('"', ""));
+        let end = |field: &str| format!("offsetof({structure}, {field}) + sizeof((({structure}*)0)->{field})");
+        let mut text: String =
+            fields.iter().map(|(field, offset)| holds(format!("offsetof({structure}, {field}) == {offset}"))).collect();
+        text.extend(fields.windows(2).map(|pair| {
+            let (end, next) = (end(&pair[0].0), &pair[1].0);
+            holds(format!("offsetof({structure}, {next}) - ({end}) < __alignof__((({structure}*)0)->{next})"))
+        }));
+        let last = fields.last().expect("it has fields");
+        text + &holds(format!("sizeof({structure}) - ({}) < __alignof__({structure})", end(&last.0)))
+            + &holds(format!("sizeof({structure}) == {size}"))
+    }
+
+    /// Compiles a C file that includes the real header.
+    fn compile(assertions: &str) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("layout.c");
+        std::fs::write(&file, format!("#include \"kgen.h\"\n{assertions}")).expect("the folder is writable");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/include");
+        let output = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(include).arg(&file).output().expect("a C compiler");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     #[test]
     fn structures_and_constants_are_those_of_the_c_header() {
-        let mut facts: Vec<(String, usize)> = (0..=5).map(|code| (code_word(code).to_owned(), code as usize)).collect();
-        for (name, value) in [
+        let mut facts: Vec<(&str, usize)> = (0..=5).map(|code| (code_word(code), code as usize)).collect();
+        facts.extend([
             ("KGEN_FLAG_CAUSAL", FLAG_CAUSAL as usize),
             ("KGEN_FLAG_DETERMINISTIC", FLAG_DETERMINISTIC as usize),
             ("KGEN_DTYPE_FP16", DTYPE_FP16 as usize),
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
-        ] {
-            facts.push((name.to_owned(), value));
-        }
-        for (structure, (fields, size)) in [("kgen_fwd_params", fwd::layout()), ("kgen_bwd_params", bwd::layout())] {
-            facts.push((format!("sizeof({structure})"), size));
-            facts.extend(fields.into_iter().map(|(field, offset)| (format!("offsetof({structure}, {field})"), offset)));
-        }
-        let asserts = facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n"));
-        let text = format!("#include \"kgen.h\"\n{}", asserts.collect::<String>());
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let file = folder.path().join("layout.c");
-        std::fs::write(&file, text).expect("the folder is writable");
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/include");
-        let output = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(include).arg(&file).output().expect("a C compiler");
+        ]);
+        let constants: String =
+            facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
+        let (fwd, fwd_size) = fwd::layout();
+        let (bwd, bwd_size) = bwd::layout();
+        compile(&(constants + &layout_of("kgen_fwd_params", fwd, fwd_size) + &layout_of("kgen_bwd_params", bwd, bwd_size)));
+    }
+
+    #[test]
+    fn python_has_the_structures_and_constants_of_the_c_header() {
+        let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
+        // The module needs torch for tensors, of which there are none here.
+        let program = "import ctypes, json, sys, types\n\
+            sys.modules['torch'] = types.SimpleNamespace(float16='FP16', bfloat16='BF16', float8_e4m3fn='FP8_E4M3')\n\
+            import kgen_ctypes as k\n\
+            layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
+            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC}\n\
+            print(json.dumps([layout(k.FwdParams), layout(k.BwdParams), k.DTYPES, flags]))";
+        let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
+            Ok(output) => output,
+            Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
+        };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        type Layout = (Vec<(String, usize)>, usize);
+        type Numbers = std::collections::BTreeMap<String, usize>;
+        let (fwd, bwd, dtypes, flags): (Layout, Layout, Numbers, Numbers) =
+            serde_json::from_slice(&output.stdout).expect("what the program prints");
+        assert_eq!((dtypes.len(), flags.len()), (3, 2));
+        let numbers = |prefix: &str, numbers: Numbers| -> String {
+            numbers
+                .iter()
+                .map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"))
+                .collect()
+        };
+        compile(
+            &[
+                numbers("DTYPE", dtypes),
+                numbers("FLAG", flags),
+                layout_of("kgen_fwd_params", fwd.0, fwd.1),
+                layout_of("kgen_bwd_params", bwd.0, bwd.1),
+            ]
+            .concat(),
+        );
     }
 }

@@ -33,17 +33,33 @@ const fn forward(
     aliases: &'static [&'static str],
     axes: &'static [Axis],
     constant: &'static str,
+    summary: &'static str,
 ) -> KindInfo {
-    KindInfo { name, aliases, axes, constant, params: "kgen_fwd_params", workspace: false }
+    KindInfo { name, aliases, axes, constant, params: "kgen_fwd_params", workspace: false, helpers: &[], summary }
 }
 
 /// In the order of [`Kind`].
 pub(super) const KINDS: &[KindInfo] = &[
-    forward("fwd", &["forward"], SHAPE, "KGEN_KIND_FWD"),
-    forward("fwd_short", &["short"], SHAPE, "KGEN_KIND_FWD_SHORT"),
-    forward("fwd_split", &["split", "splitkv"], SHAPE, "KGEN_KIND_FWD_SPLIT"),
-    forward("fwd_combine", &["combine"], &[], "KGEN_KIND_FWD_COMBINE"),
-    forward("prepare_scheduler", &["scheduler"], &[], "KGEN_KIND_PREPARE_SCHEDULER"),
+    forward("fwd", &["forward"], SHAPE, "KGEN_KIND_FWD", "forward: O and the log-sum-exp"),
+    forward("fwd_short", &["short"], SHAPE, "KGEN_KIND_FWD_SHORT", "forward where there is little work"),
+    KindInfo {
+        helpers: &["fwd_combine", "prepare_scheduler"],
+        ..forward(
+            "fwd_split",
+            &["split", "splitkv"],
+            SHAPE,
+            "KGEN_KIND_FWD_SPLIT",
+            "forward over splits of the keys: partial results in a workspace",
+        )
+    },
+    forward("fwd_combine", &["combine"], &[], "KGEN_KIND_FWD_COMBINE", "combines the partial results of the splits"),
+    forward(
+        "prepare_scheduler",
+        &["scheduler"],
+        &[],
+        "KGEN_KIND_PREPARE_SCHEDULER",
+        "decides on the device how many splits each sequence gets",
+    ),
     KindInfo {
         name: "bwd",
         aliases: &["backward"],
@@ -51,6 +67,8 @@ pub(super) const KINDS: &[KindInfo] = &[
         constant: "KGEN_KIND_BWD",
         params: "kgen_bwd_params",
         workspace: true,
+        helpers: &[],
+        summary: "backward: dQ, dK and dV",
     },
 ];
 

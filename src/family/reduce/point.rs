@@ -20,15 +20,24 @@ pub enum Kind {
     Logsumexp,
 }
 
-const fn kind(name: &'static str, aliases: &'static [&'static str], constant: &'static str) -> KindInfo {
-    KindInfo { name, aliases, axes: &[Axis::Dtype], constant, params: "kgen_reduce_params", workspace: true }
+const fn kind(name: &'static str, aliases: &'static [&'static str], constant: &'static str, summary: &'static str) -> KindInfo {
+    KindInfo {
+        name,
+        aliases,
+        axes: &[Axis::Dtype],
+        constant,
+        params: "kgen_reduce_params",
+        workspace: true,
+        helpers: &[],
+        summary,
+    }
 }
 
 /// In the order of [`Kind`].
 pub(super) const KINDS: &[KindInfo] = &[
-    kind("reduce_sum", &["sum"], "KGEN_KIND_REDUCE_SUM"),
-    kind("reduce_max", &["max"], "KGEN_KIND_REDUCE_MAX"),
-    kind("reduce_logsumexp", &["logsumexp"], "KGEN_KIND_REDUCE_LOGSUMEXP"),
+    kind("reduce_sum", &["sum"], "KGEN_KIND_REDUCE_SUM", "sum of each row"),
+    kind("reduce_max", &["max"], "KGEN_KIND_REDUCE_MAX", "largest element of each row"),
+    kind("reduce_logsumexp", &["logsumexp"], "KGEN_KIND_REDUCE_LOGSUMEXP", "log-sum-exp of each row"),
 ];
 
 impl Kind {

@@ -13,6 +13,8 @@ pub(super) const KINDS: &[KindInfo] = &[KindInfo {
     constant: "KGEN_KIND_TRANSPOSE",
     params: "kgen_transpose_params",
     workspace: false,
+    helpers: &[],
+    summary: "transposed matrix",
 }];
 
 /// The one kind, as JSON spells it.

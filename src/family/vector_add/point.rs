@@ -13,6 +13,8 @@ pub(super) const KINDS: &[KindInfo] = &[KindInfo {
     constant: "KGEN_KIND_VECTOR_ADD",
     params: "kgen_vector_add_params",
     workspace: false,
+    helpers: &[],
+    summary: "sum of two vectors",
 }];
 
 /// The one kind, as JSON spells it.

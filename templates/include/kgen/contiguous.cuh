@@ -6,26 +6,15 @@
 
 #include "kgen.h"
 #include "kgen/launch.cuh"
+#include "kgen/params.cuh"
 
 namespace kgen {
 
-// Copies the caller's structure. One of a newer version of the interface is taken if what this library does not know of it is
-// zero. No flag is known yet.
+// Copies the caller's structure, which has had one version so far. No flag is known yet.
 template <class Params>
 int copy_params(const Params* given, const char* name, const char* structure, Params& params) {
-    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
-    const size_t size = given->struct_size;
-    if (size < sizeof(Params)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; %s has %zu bytes", name, size, structure, sizeof(Params));
-    }
-    const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-    for (size_t i = sizeof(Params); i < size; ++i) {
-        if (bytes[i] == 0) continue;
-        return fail(KGEN_ERROR_UNSUPPORTED, "%s: byte %zu of params is not 0; this library knows the first %zu of %s", name, i, sizeof(Params), structure);
-    }
-    params = *given;
-    if (params.flags != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.flags is 0x%x; this library knows no flags of %s", name, params.flags, structure);
-    return KGEN_SUCCESS;
+    if (const int code = copy_structure(given, sizeof(Params), KGEN_ABI_VERSION, structure, name, params)) return code;
+    return check_flags(params.flags, 0, name);
 }
 
 // Refuses another element type than the kernel's.

@@ -1,0 +1,150 @@
+//! `kgen.toml`: defaults of flags for whoever works in a folder. What is on the command line or in the environment comes first.
+
+use super::CliError;
+use crate::files;
+use clap::Command;
+use serde::Deserialize;
+use std::{
+    ffi::OsString,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+/// The file that is read where it lies in the current folder.
+const FILE: &str = "kgen.toml";
+
+/// Names another one.
+pub(super) const VARIABLE: &str = "KGEN_CONFIG";
+
+/// Every key. Paths count from the folder of the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    variants: Option<PathBuf>,
+    templates: Option<PathBuf>,
+    color: Option<String>,
+    jobs: Option<u32>,
+    memory: Option<String>,
+    nvcc: Option<PathBuf>,
+    launcher: Option<String>,
+    offline: Option<bool>,
+    generated: Option<PathBuf>,
+    build_dir: Option<PathBuf>,
+    device: Option<String>,
+}
+
+/// Gives the arguments of `command` the defaults of the file that `line` or the environment names, or of `kgen.toml` in the current folder.
+///
+/// # Errors
+/// [`CliError::Usage`] where the file cannot be read, or holds a key that is not known or of another type.
+pub(super) fn apply(command: Command, line: &[OsString]) -> Result<Command, CliError> {
+    let variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let named = named(line).or_else(variable).map(PathBuf::from);
+    let path = named.clone().unwrap_or_else(|| FILE.into());
+    let text = match files::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(command),
+        Err(error) => return Err(CliError::Usage(format!("cannot read `{}`: {error}", path.display()))),
+    };
+    let config: Config = toml::from_str(&text).map_err(|error| {
+        CliError::Usage(format!("`{}`: {}\nhelp: docs/config.md has all keys", path.display(), error.to_string().trim_end()))
+    })?;
+    Ok(with_defaults(command, &config.defaults(path.parent().unwrap_or(Path::new("")))))
+}
+
+/// The value of `--config`, found before the line is read: what the file says takes part in reading it.
+fn named(line: &[OsString]) -> Option<OsString> {
+    let line: Vec<&OsString> = line.iter().skip(1).take_while(|argument| *argument != "--").collect();
+    let joined = line.iter().find_map(|argument| argument.to_str()?.strip_prefix("--config=").map(OsString::from));
+    joined.or_else(|| line.windows(2).find(|pair| pair[0] == "--config").map(|pair| pair[1].clone()))
+}
+
+impl Config {
+    /// Ids of arguments and their values.
+    fn defaults(self, folder: &Path) -> Vec<(&'static str, OsString)> {
+        let path = |path: Option<PathBuf>| path.map(|path| folder.join(path).into_os_string());
+        let text = |text: Option<String>| text.map(OsString::from);
+        let all = [
+            ("variants", path(self.variants)),
+            ("templates", path(self.templates)),
+            ("color", text(self.color)),
+            ("jobs", text(self.jobs.map(|jobs| jobs.to_string()))),
+            ("memory", text(self.memory)),
+            ("nvcc", path(self.nvcc)),
+            ("launcher", text(self.launcher)),
+            ("offline", text(self.offline.map(|offline| offline.to_string()))),
+            ("generated", path(self.generated.clone())),
+            ("output", path(self.generated)),
+            ("build_dir", path(self.build_dir)),
+            ("device", text(self.device)),
+        ];
+        all.into_iter().filter_map(|(id, value)| Some((id, value?))).collect()
+    }
+}
+
+/// `output` is where `generate` puts what other commands call `generated`.
+fn with_defaults(mut command: Command, defaults: &[(&'static str, OsString)]) -> Command {
+    let has = |command: &Command, id: &str| command.get_arguments().any(|argument| argument.get_id() == id);
+    for (id, value) in defaults {
+        if has(&command, id) {
+            command = command.mut_arg(id, |argument| argument.default_value(value.clone()));
+        }
+    }
+    let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for name in names {
+        let of_it = |id: &&(&'static str, OsString)| id.0 != "output" || name == "generate";
+        let own: Vec<(&'static str, OsString)> = defaults.iter().filter(of_it).cloned().collect();
+        command = command.mut_subcommand(name, |subcommand| with_defaults(subcommand, &own));
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+
+    fn read(text: &str, line: &[&str]) -> clap::ArgMatches {
+        let config: Config = toml::from_str(text).expect("a configuration");
+        let command = with_defaults(Cli::command(), &config.defaults(Path::new("/project")));
+        command.try_get_matches_from(line).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn every_key_is_the_default_of_a_flag() {
+        let text = "variants = 'v.toml'\ntemplates = 't'\ncolor = 'never'\njobs = 3\nmemory = '8G'\nnvcc = 'bin/nvcc'\n\
+            launcher = 'ccache'\noffline = true\ngenerated = 'gen'\nbuild_dir = 'out'\ndevice = 'emulator'\n";
+        let matches = read(text, &["kgen", "build-all"]);
+        let (_, build) = matches.subcommand().expect("a command");
+        let path = |id: &str| build.get_one::<PathBuf>(id).expect("it has a default").display().to_string();
+        assert_eq!([path("generated"), path("build_dir"), path("nvcc")], ["/project/gen", "/project/out", "/project/bin/nvcc"]);
+        assert!(build.get_flag("offline"));
+        assert_eq!(build.get_one::<std::num::NonZeroUsize>("jobs").map(|jobs| jobs.get()), Some(3));
+        assert_eq!(build.get_one::<PathBuf>("variants").expect("global"), Path::new("/project/v.toml"));
+        let matches = read(text, &["kgen", "generate"]);
+        let (_, generate) = matches.subcommand().expect("a command");
+        assert_eq!(generate.get_one::<PathBuf>("output").expect("it has a default"), Path::new("/project/gen"));
+    }
+
+    #[test]
+    fn the_command_line_comes_first() {
+        let matches = read("jobs = 3\n", &["kgen", "build", "-j", "5"]);
+        let (_, build) = matches.subcommand().expect("a command");
+        assert_eq!(build.get_one::<std::num::NonZeroUsize>("jobs").map(|jobs| jobs.get()), Some(5));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        let error = toml::from_str::<Config>("job = 3\n").expect_err("no such key").to_string();
+        assert!(error.contains("unknown field `job`") && error.contains("`jobs`"), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_found_on_the_line_wherever_it_stands() {
+        let named = |line: &[&str]| named(&line.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(named(&["kgen", "build", "--config", "a.toml"]), Some("a.toml".into()));
+        assert_eq!(named(&["kgen", "--config=b.toml", "list"]), Some("b.toml".into()));
+        assert_eq!(named(&["kgen", "list", "--", "--config=b.toml"]), None);
+    }
+}

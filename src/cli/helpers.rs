@@ -1,0 +1,115 @@
+//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV kernels never splits.
+
+use super::ui;
+use crate::{
+    family::Kind,
+    grid::{Grid, Target, Variant},
+    plan::runs_on,
+};
+use itertools::Itertools;
+use std::collections::BTreeSet;
+
+/// Whether they do; shared by the commands that make files.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Selection")]
+pub(super) struct HelperArgs {
+    /// Leave out the helper kernels that come along with selected split-KV kernels.
+    #[arg(long)]
+    no_helpers: bool,
+}
+
+impl HelperArgs {
+    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to say.
+    pub fn complete(self, grid: &Grid, selected: Vec<Variant>) -> Vec<Variant> {
+        let missing = missing(grid, &selected);
+        let flag = "`--no-helpers` leaves them out";
+        if self.no_helpers || (missing.there.is_empty() && missing.nowhere.is_empty()) {
+            return selected;
+        }
+        if !missing.there.is_empty() {
+            let names = missing.there.iter().map(|helper| format!("`{helper}`")).join(", ");
+            let (comes, left_out) =
+                if missing.there.len() == 1 { ("comes", "`--no-helpers` leaves it out") } else { ("come", flag) };
+            ui::note(&format!("{names} {comes} along, which selected kernels need; {left_out}"));
+        }
+        for (kind, target) in &missing.nowhere {
+            ui::note(&format!(
+                "the grid has no `{kind}` that runs on `{target}`; without one a library never splits the keys there"
+            ));
+        }
+        selected.into_iter().chain(missing.there).sorted_unstable().collect()
+    }
+}
+
+/// Helpers that are needed and not selected.
+#[derive(Debug, Default, PartialEq)]
+struct Missing {
+    /// Those of the grid.
+    there: BTreeSet<Variant>,
+    /// Kinds that the grid has for no target whose files run where they are needed.
+    nowhere: BTreeSet<(Kind, Target)>,
+}
+
+fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
+    let mut missing = Missing::default();
+    let needed: BTreeSet<(Kind, Target)> =
+        selected.iter().flat_map(|variant| variant.kind().helpers().map(|kind| (kind, variant.target()))).collect();
+    for (kind, target) in needed {
+        let serves = |helper: &&Variant| helper.kind() == kind && runs_on(helper.target(), target.compute_capability(), true);
+        match grid.variants().iter().filter(serves).max_by_key(|helper| helper.target()) {
+            Some(helper) if selected.contains(helper) => {}
+            Some(helper) => {
+                missing.there.insert(*helper);
+            }
+            None => {
+                missing.nowhere.insert((kind, target));
+            }
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{family::attention, grid::Selection};
+
+    fn missing_of(grid: &Grid, kinds: &[attention::Kind], targets: &[Target]) -> Missing {
+        let selection = Selection {
+            kinds: kinds.iter().copied().map(Kind::from).collect(),
+            targets: targets.to_vec(),
+            head_dims: vec![64],
+            ..Selection::default()
+        };
+        missing(grid, &grid.select(&selection).expect("selects something"))
+    }
+
+    #[test]
+    fn split_kernels_bring_the_helpers_that_run_where_they_do() {
+        let grid = Grid::builtin();
+        let names = |targets: &[Target]| {
+            let missing = missing_of(&grid, &[attention::Kind::Fwd, attention::Kind::FwdSplit], targets);
+            missing.there.iter().map(Variant::name).collect::<Vec<_>>()
+        };
+        let both = ["flash_fwd_combine_sm80", "flash_prepare_scheduler_sm80"];
+        assert_eq!(names(&[Target::Sm80]), both);
+        assert_eq!(names(&[Target::Sm80, Target::Sm100, Target::Sm120]), both, "newer GPUs run them by PTX");
+        assert_eq!(
+            missing_of(&grid, &[attention::Kind::Fwd, attention::Kind::Bwd], &[Target::Sm80]),
+            Missing::default(),
+            "nobody needs one"
+        );
+    }
+
+    #[test]
+    fn what_is_selected_already_or_declared_nowhere_does_not_come_along() {
+        let all = Grid::builtin();
+        assert_eq!(missing(&all, all.variants()), Missing::default());
+        let text = "version = 1\n[targets.sm80]\ndescription = 'A100'\n[[family]]\nkind = ['fwd_split']\nhead_dim = [64]\n\
+            dtype = ['fp16']\nmask = ['full']\ntarget = ['sm80']\n";
+        let grid = Grid::parse(text, "t.toml").expect("a grid");
+        let missing = missing(&grid, grid.variants());
+        assert_eq!(missing.there.len(), 0);
+        assert_eq!(missing.nowhere.len(), 2);
+    }
+}

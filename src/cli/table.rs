@@ -1,0 +1,132 @@
+//! Tables for people: aligned, and never wider than the terminal.
+
+use super::manner;
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+
+/// So many rows are printed whole; of more, only those that a reader has to look at.
+const FEW: usize = 10;
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column<'a> {
+    heading: &'a str,
+    number: bool,
+    needed: bool,
+}
+
+impl<'a> Column<'a> {
+    /// Text that a narrow terminal may go without.
+    pub fn text(heading: &'a str) -> Self {
+        Self { heading, number: false, needed: false }
+    }
+
+    /// A number, aligned to the right, that a narrow terminal may go without.
+    pub fn number(heading: &'a str) -> Self {
+        Self { number: true, ..Self::text(heading) }
+    }
+
+    /// The same, on every terminal.
+    pub fn needed(self) -> Self {
+        Self { needed: true, ..self }
+    }
+}
+
+/// A row, and whether a reader has to look at it.
+pub(super) struct Row {
+    /// A cell for each column.
+    pub cells: Vec<String>,
+    /// It failed, or is not as good as it should be.
+    pub notable: bool,
+}
+
+/// The table of a result: with `--verbose`, or where it is short, all rows; else the notable ones. Ends with a line on what is left out.
+/// Empty where no row is shown.
+pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
+    let (all, verbose) = (rows.len(), manner::verbose());
+    let shown: Vec<Row> = rows.into_iter().filter(|row| verbose || all <= FEW || row.notable).collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let left_out = all - shown.len();
+    let mut text = of(columns, shown.into_iter().map(|row| row.cells));
+    if left_out > 0 {
+        // Writing into a string cannot fail.
+        writeln!(text, "… and {left_out} more without anything to say of them; `--verbose` lists all").ok();
+    }
+    text
+}
+
+/// A table without lines, as text with a newline at its end, fitted to the terminal if standard output is one.
+pub(super) fn of(columns: &[Column<'_>], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let terminal = console::Term::stdout();
+    let width = if terminal.is_term() { terminal.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
+    within(width, columns, rows.into_iter().collect())
+}
+
+/// The same, of at most `width` columns of text as far as leaving out what is not needed can do that, the last first.
+fn within(width: Option<usize>, columns: &[Column<'_>], rows: Vec<Vec<String>>) -> String {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let mut left_out = Vec::new();
+    loop {
+        let text = render(columns, &kept, &rows);
+        let widest = text.lines().map(console::measure_text_width).max().unwrap_or(0);
+        let next = kept.iter().rposition(|column| !columns[*column].needed);
+        match (width, next) {
+            (Some(width), Some(next)) if widest > width => left_out.insert(0, columns[kept.remove(next)].heading),
+            _ if left_out.is_empty() => return text,
+            _ => {
+                let names = left_out.join(", ");
+                return format!("{text}(too narrow for: {names})\n");
+            }
+        }
+    }
+}
+
+fn render(columns: &[Column<'_>], kept: &[usize], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(kept.iter().map(|column| columns[*column].heading));
+    table.add_rows(rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect::<Vec<_>>()));
+    for (column, kept) in table.column_iter_mut().zip(kept) {
+        column.set_padding((0, 2));
+        if columns[*kept].number {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_aligns_numbers_to_the_right() {
+        let columns = [Column::text("name"), Column::number("n")];
+        let text = within(None, &columns, vec![vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
+        assert_eq!(text, "name    n\na     100\nb       7\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_goes_without_the_last_columns_that_are_not_needed() {
+        let columns =
+            [Column::text("variant").needed(), Column::number("aaaa"), Column::text("bbbb"), Column::text("result").needed()];
+        let rows = || vec![["flash_fwd", "1", "two", "pass"].map(str::to_owned).to_vec()];
+        assert!(within(Some(29), &columns, rows()).starts_with("variant    aaaa  bbbb  result\n"));
+        let narrow = within(Some(28), &columns, rows());
+        assert_eq!(narrow, "variant    aaaa  result\nflash_fwd     1  pass\n(too narrow for: bbbb)\n");
+        let narrower = within(Some(4), &columns, rows());
+        assert_eq!(narrower, "variant    result\nflash_fwd  pass\n(too narrow for: aaaa, bbbb)\n", "what is needed stays");
+    }
+
+    #[test]
+    fn many_passing_rows_do_not_bury_one_that_fails() {
+        let row = |index: usize, notable| Row { cells: vec![format!("kernel{index}")], notable };
+        let columns = [Column::text("variant").needed()];
+        let text = of_results(&columns, (0..=FEW).map(|index| row(index, index == 3)).collect());
+        assert_eq!(text, "variant\nkernel3\n… and 10 more without anything to say of them; `--verbose` lists all\n");
+        assert_eq!(of_results(&columns, (0..=FEW).map(|index| row(index, false)).collect()), "");
+        let few = of_results(&columns, (0..FEW).map(|index| row(index, false)).collect());
+        assert_eq!(few.lines().count(), FEW + 1);
+    }
+}
