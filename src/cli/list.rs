@@ -184,6 +184,7 @@ mod tests {
                 tile,
                 rows_per_warp: 32,
                 head_dim_padded: 80,
+                kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
                 fp8: None,
                 backward: None,
