@@ -4,11 +4,12 @@
     kgen build --set slice --templates templates --generated /tmp/after/gen --build-dir /tmp/after
     python3 scripts/compare_sass.py /tmp/before /tmp/after
 
-For each kernel function of each variant that both folders hold: registers, spilled bytes, and how often each opcode occurs. Prints the
-functions that differ, and a summary. Text that differs in comments and layout alone need not be compiled: --texts before/gen after/gen lists
-the variants whose text differs otherwise.
+For each kernel function of each variant that both folders hold: registers, spilled bytes, and how often each opcode occurs.
+Prints the functions that differ, and a summary. Text that differs in comments and layout alone need not be compiled:
+--texts before/gen after/gen lists the variants whose text differs otherwise.
 
-Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something did, 2 bad usage or input.
+Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something did, 2 bad usage
+or input.
 """
 
 import argparse
@@ -82,7 +83,8 @@ def differences(before, after):
     words, worse = [], False
     total = [sum(side[0].values()) for side in (before, after)]
     if before[0] != after[0]:
-        opcodes = [f"{name} {after[0][name] - before[0][name]:+d}" for name in sorted(before[0] | after[0]) if before[0][name] != after[0][name]]
+        changes = {name: after[0][name] - before[0][name] for name in sorted(before[0] | after[0])}
+        opcodes = [f"{name} {change:+d}" for name, change in changes.items() if change]
         words.append(f"instructions {total[0]} -> {total[1]} ({', '.join(opcodes)})")
         worse |= total[1] > total[0]
     for place, what in ((1, "registers"), (2, "bytes of stack and spills")):
@@ -96,14 +98,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", help="a build folder of `kgen build`; with --texts a generated one")
     parser.add_argument("after")
-    parser.add_argument("--texts", action="store_true", help="compare generated folders: list the variants whose text differs")
+    texts = "compare generated folders: list the variants whose text differs"
+    parser.add_argument("--texts", action="store_true", help=texts)
     parser.add_argument("--jobs", "-j", type=int, default=2)
     given = parser.parse_args()
     if given.texts:
         pairs = [(path, Path(given.after) / path.name) for path in sorted(Path(given.before).glob("*.cu"))]
         if not pairs:
             parser.error(f"`{given.before}` holds no kernel")
-        print("\n".join(a.stem for a, b in pairs if b.exists() and bare(a.read_text()) != bare(b.read_text())))
+        for before, after in pairs:
+            if after.exists() and bare(before.read_text()) != bare(after.read_text()):
+                print(before.stem)
         return 0
     before, after = report_of(given.before), report_of(given.after)
     names = [name for name in after if name in before and after[name]["resources"]]
@@ -112,11 +117,13 @@ def main():
     program = disassembler()
 
     def compare(name):
-        sides = [functions(folder, report[name], program) for folder, report in ((given.before, before), (given.after, after))]
+        reports = (given.before, before), (given.after, after)
+        sides = [functions(folder, report[name], program) for folder, report in reports]
         if sides[0].keys() != sides[1].keys():
             return [f"functions {sorted(sides[0])} -> {sorted(sides[1])}"], True
         results = [(function, *differences(sides[0][function], sides[1][function])) for function in sides[0]]
-        return [f"{function}: {'; '.join(words)}" for function, words, _ in results if words], any(worse for _, _, worse in results)
+        lines = [f"{function}: {'; '.join(words)}" for function, words, _ in results if words]
+        return lines, any(worse for _, _, worse in results)
 
     different, worse = 0, 0
     with ThreadPoolExecutor(given.jobs) as pool:

@@ -192,6 +192,7 @@ mod tests {
                 tile,
                 rows_per_warp: 32,
                 head_dim_padded: 80,
+                kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 fp8: None,
