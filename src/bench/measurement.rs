@@ -67,6 +67,17 @@ pub struct Numbers {
     pub relative_error: f64,
 }
 
+/// Which kernel of a variant was timed: a name stands for another one whenever its tile or its template changes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// The plan's tile.
+    #[serde(default)]
+    pub tile: serde_json::Value,
+    /// BLAKE3 of the kernel's text, as this kgen renders it; a library that was built before may hold another.
+    #[serde(default)]
+    pub source: String,
+}
+
 /// One variant at one shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -75,6 +86,9 @@ pub struct Measurement {
     /// And what it says.
     #[serde(flatten)]
     pub variant: Variant,
+    /// Which kernel of that name.
+    #[serde(flatten)]
+    pub made: Made,
     /// Sizes.
     pub shape: Size,
     /// How it went.
@@ -90,7 +104,16 @@ pub struct Measurement {
 impl Measurement {
     /// One without numbers.
     pub fn without(variant: Variant, shape: Size, status: Status, message: String) -> Self {
-        Self { name: variant.name(), variant, shape, status, message, numbers: None, card: CardState::default() }
+        Self {
+            name: variant.name(),
+            variant,
+            made: Made::default(),
+            shape,
+            status,
+            message,
+            numbers: None,
+            card: CardState::default(),
+        }
     }
 
     /// What was found, as rates; refused where they are beyond the card.

@@ -19,7 +19,7 @@ mod worker;
 
 pub use ceiling::Ceiling;
 pub(crate) use layout::{Layout, splits};
-pub use measurement::{Measurement, Numbers, Status};
+pub use measurement::{Made, Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
 pub(crate) use sample::{elements, fp32};

@@ -2,7 +2,7 @@
 //! that dies loses the shape it was at; the others carry on.
 
 use super::{
-    Measurement, Size, Status,
+    Made, Measurement, Size, Status,
     worker::{PROTOCOL, Request},
 };
 use crate::{
@@ -22,6 +22,8 @@ pub struct BenchRequest {
     pub variant: Variant,
     /// At least one.
     pub shapes: Vec<Size>,
+    /// Which kernel of that name: its tile and its text.
+    pub made: Made,
 }
 
 /// How everything is timed.
@@ -70,6 +72,9 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
             observer.measured(&measurement);
             found.push(measurement);
         }
+    }
+    for measurement in &mut found {
+        measurement.made = request.made.clone();
     }
     found
 }
@@ -142,8 +147,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
         let variant = |head_dim| Point { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
-        let requests =
-            [64, 128].map(|head_dim| BenchRequest { variant: variant(head_dim).into(), shapes: vec![shape.into(); 2] });
+        let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned() };
+        let requests = [64, 128].map(|head_dim| BenchRequest {
+            variant: variant(head_dim).into(),
+            shapes: vec![shape.into(); 2],
+            made: made.clone(),
+        });
         for (script, status, said) in [
             ("kill -SEGV $$", Status::Crash, "SIGSEGV"),
             ("echo oh >&2; exit 3", Status::Crash, "it said: oh"),
@@ -159,6 +168,7 @@ mod tests {
             assert_eq!(found.len(), 4, "{script}");
             assert!(found.iter().all(|m| m.status == status && m.message.contains(said)), "{script}: {}", found[0].message);
             assert_eq!(found[3].name, variant(128).name());
+            assert!(found.iter().all(|m| m.made == made), "what could not be timed is known by its tile and source too");
         }
     }
 }

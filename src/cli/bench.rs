@@ -11,7 +11,7 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    bench::{self, BenchOptions, BenchRequest, Ceiling, Measurement, Observer, Report, Status, Wanted},
+    bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Observer, Report, Status, Wanted},
     check::DEFAULT_SEED,
     device::{DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
     grid::{Target, Variant},
@@ -183,7 +183,10 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         let missing = format!("there is no `{}` to run on the GPU; `kgen build{flag}` makes it", library.display());
         return Err(CliError::Environment(missing));
     }
-    let requests = runnable(wanted, &gpu, &library, run_as)?;
+    let mut requests = runnable(wanted, &gpu, &library, run_as)?;
+    for request in &mut requests {
+        request.made = made(&workshop, request.variant, run_as)?;
+    }
     let own = std::env::current_exe();
     let options = BenchOptions {
         library: library.clone(),
@@ -225,6 +228,13 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     judge(&report.measurements)
 }
 
+/// The tile and the text of the kernel that the grid and the templates give for a variant.
+fn made(workshop: &Workshop, variant: Variant, run_as: Option<Target>) -> Result<Made, CliError> {
+    let plan = workshop.plan_to_run_as(variant, run_as).map_err(CliError::Usage)?;
+    let tile = serde_json::to_value(plan.tile()).unwrap_or_default();
+    Ok(Made { tile, source: workshop.renderer.kernel(&plan)?.hash })
+}
+
 /// The variants that can be timed by themselves, each with its shapes.
 ///
 /// # Errors
@@ -235,7 +245,7 @@ fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, 
         let why = "`fwd_combine` and `prepare_scheduler` have no shape of their own and are not timed by themselves";
         return Err(CliError::Usage(format!("{why}; select another kind with `--kind`")));
     }
-    let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: variant.sizes(wanted) };
+    let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: variant.sizes(wanted), made: Made::default() };
     let requests: Vec<BenchRequest> = timed.into_iter().map(request).filter(|request| !request.shapes.is_empty()).collect();
     if requests.is_empty() {
         let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
@@ -452,7 +462,7 @@ mod tests {
 
     #[test]
     fn what_runs_on_another_gpu_or_is_not_in_the_library_is_bad_usage() {
-        let requests = || vec![BenchRequest { variant: VARIANT, shapes: vec![SHAPE.into()] }];
+        let requests = || vec![BenchRequest { variant: VARIANT, shapes: vec![SHAPE.into()], made: Made::default() }];
         let error = runnable(requests(), &gpu(), Path::new("x.so"), None).expect_err("sm80 is newer");
         assert!(error.code() == 2 && error.to_string().contains("none runs on Some GPU (compute capability 7.5"), "{error}");
         let folder = tempfile::tempdir().expect("a folder");
