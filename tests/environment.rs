@@ -219,3 +219,26 @@ fn the_manifest_of_a_library_says_the_same_of_every_clean_build() {
     assert_eq!(first, build("two"));
     assert!(!first.contains("seconds"), "{first}");
 }
+
+/// What a compiler is given for a kernel of the emulator, by one that writes its arguments down.
+#[test]
+fn cxx_and_cxxflags_hold_for_what_the_emulator_compiles() {
+    let bench = Bench::new();
+    let compiler = bench.path("compiler");
+    let real = found("c++");
+    let log = bench.path("arguments");
+    fs::write(&compiler, format!("#!/bin/sh\necho \"$@\" >> '{}'\nexec '{}' \"$@\"\n", log.display(), real.display()))
+        .expect("written");
+    make_executable(&compiler);
+    let mut check = bench.kgen(&["check", "--device", "emulator", "flash_fwd_hdim16_fp16_sm80", "--case", "nothing"]);
+    check.env("CXX", format!("{} -DFROM_CXX", compiler.display())).env("CXXFLAGS", "-ffast-math -DFROM_CXXFLAGS");
+    check.assert().code(2).stderr(contains("nothing"));
+    let mut check = bench.kgen(&["check", "--device", "emulator", "flash_fwd_hdim16_fp16_sm80"]);
+    check.env("CXX", format!("{} -DFROM_CXX", compiler.display())).env("CXXFLAGS", "-ffast-math -DFROM_CXXFLAGS");
+    check.timeout(std::time::Duration::from_secs(300)).assert().success();
+    let log = fs::read_to_string(log).expect("it was called");
+    let kernel = log.lines().find(|line| line.contains("flash_fwd_hdim16_fp16_sm80.cu")).expect("it compiles the kernel");
+    let place = |flag: &str| kernel.find(flag).unwrap_or_else(|| panic!("`{flag}` is missing: {kernel}"));
+    assert!(place("-DFROM_CXX ") < place("-std=c++17") && place("-DFROM_CXXFLAGS") < place("-std=c++17"));
+    assert!(place("-ffast-math") < place("-fno-fast-math"), "arithmetic stays exact: {kernel}");
+}

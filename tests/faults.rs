@@ -93,8 +93,7 @@ fn laboratory() -> &'static Laboratory {
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, &Cancel::default())
-            .expect("the emulator compiles");
+        let kit = EmulatorKit::new(&cache, include, emulator, &host, &Cancel::default()).expect("the emulator compiles");
         Laboratory { templates, kernels, faults, marked, kit, cache }
     })
 }

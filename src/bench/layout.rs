@@ -387,14 +387,8 @@ mod tests {
     fn what_every_kind_of_kernel_leaves_on_the_emulator_is_attention_and_a_changed_row_is_not() {
         let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
         let host = host_compiler().expect("a C++ compiler");
-        let kit = EmulatorKit::new(
-            cache.path(),
-            templates.include_files(),
-            templates.emulator_files(),
-            &host.path,
-            &host.version,
-            &Cancel::default(),
-        );
+        let kit =
+            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
         let kit = kit.expect("the emulator compiles");
         let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 70 };
         let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };

@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn host(version: &str) -> HostCompiler {
-        HostCompiler { path: "g++".into(), version: version.into() }
+        HostCompiler { path: "g++".into(), version: version.into(), flags: Vec::new() }
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {

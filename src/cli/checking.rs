@@ -95,7 +95,7 @@ pub(super) fn run(
     if requests.iter().any(|request| request.device() == DeviceKind::Emulator) {
         let host = host()?;
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let made = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, cancel);
+        let made = EmulatorKit::new(&cache, include, emulator, &host, cancel);
         kit = Some(made.map_err(|error| match error {
             KitError::Interrupted => CliError::INTERRUPTED,
             other => CliError::Environment(other.to_string()),

@@ -220,7 +220,7 @@ fn emulator_library(
         other => CliError::Environment(other.to_string()),
     };
     let (include, emulator) = (workshop.templates.include_files(), workshop.templates.emulator_files());
-    let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host.path, &host.version, cancel).map_err(made)?;
+    let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host, cancel).map_err(made)?;
     let progress = Progress::new(format, "compiling for the emulator");
     progress.expect(kernels.len() + 1, 0);
     let compiled = |name: &str| progress.finish(name, None, false);

@@ -8,7 +8,7 @@ use super::kept::{self, Contents};
 use crate::{
     files::{FieldHasher, Presence},
     toolchain::{
-        Cancel,
+        Cancel, HostCompiler,
         process::{self, Ending},
     },
 };
@@ -21,7 +21,8 @@ use std::{
 };
 
 /// How the runtime and every kernel are compiled. `-ffp-contract=off` keeps `a * b + c` two roundings, as written.
-const FLAGS: [&str; 4] = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w"];
+/// A user's flags come before, and none of them may make arithmetic inexact.
+const FLAGS: [&str; 5] = ["-std=c++17", "-fPIC", "-fno-fast-math", "-ffp-contract=off", "-w"];
 /// The runtime does the work and is compiled once.
 const RUNTIME_OPTIMISATION: &str = "-O2";
 /// A kernel is compiled for each check and mostly calls the runtime.
@@ -85,6 +86,8 @@ pub enum KitError {
 #[derive(Debug, Clone)]
 pub struct EmulatorKit {
     compiler: PathBuf,
+    /// The user's own flags for it.
+    flags: Vec<String>,
     /// `<cache>/emulator`.
     root: PathBuf,
     /// Headers and runtime objects.
@@ -100,7 +103,7 @@ impl EmulatorKit {
     /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
     /// kit of the same content is there already and nobody has changed it.
     ///
-    /// `include` and `emulator` are `(path relative to its folder, text)`. `compiler_version` identifies the compiler,
+    /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler's version identifies it,
     /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel` is
     /// requested.
     ///
@@ -110,8 +113,7 @@ impl EmulatorKit {
         cache: &Path,
         include: impl Iterator<Item = (&'a str, &'a str)>,
         emulator: impl Iterator<Item = (&'a str, &'a str)>,
-        compiler: &Path,
-        compiler_version: &str,
+        compiler: &HostCompiler,
         cancel: &Cancel,
     ) -> Result<Self, KitError> {
         let files: Vec<(String, &str)> = include
@@ -121,8 +123,15 @@ impl EmulatorKit {
         let mut hasher = FieldHasher::default();
         // A compiler's version does not name the processor it compiles for.
         hasher.field("processor", std::env::consts::ARCH);
-        hasher.field("compiler", compiler_version);
-        for flag in FLAGS.into_iter().chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION]).chain(STRICT) {
+        hasher.field("compiler", &compiler.version);
+        for flag in compiler
+            .flags
+            .iter()
+            .map(String::as_str)
+            .chain(FLAGS)
+            .chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION])
+            .chain(STRICT)
+        {
             hasher.field("flag", flag);
         }
         for (path, text) in &files {
@@ -134,9 +143,10 @@ impl EmulatorKit {
         let failed = |source| KitError::Io { path: root.clone(), source };
         fs::create_dir_all(&root).map_err(failed)?;
         let presence = Arc::new(Presence::announce(&root, &[kept::UNFINISHED, ".tmp"]).map_err(failed)?);
-        let (compiler, folder) = (compiler.to_owned(), root.join(format!("kit-{}", short(&hash))));
+        let (flags, compiler, folder) =
+            (compiler.flags.clone(), compiler.path.clone(), root.join(format!("kit-{}", short(&hash))));
         let contents = Contents::default();
-        let mut kit = Self { compiler, folder, root, contents, hash, cancel: cancel.clone(), _presence: presence };
+        let mut kit = Self { compiler, flags, folder, root, contents, hash, cancel: cancel.clone(), _presence: presence };
         kit.contents = kept::made(&kit.root, &kit.folder, &kit.hash, |folder| kit.fill(folder, &files))?;
         Ok(kit)
     }
@@ -234,7 +244,7 @@ impl EmulatorKit {
     /// Runs the compiler with the common flags; keeps what it said in `<root>/<name>.log` where it fails.
     pub(super) fn compile(&self, name: &str, folder: &Path, arguments: impl FnOnce(&mut Command)) -> Result<(), KitError> {
         let mut command = Command::new(&self.compiler);
-        command.current_dir(folder).args(FLAGS);
+        command.current_dir(folder).args(&self.flags).args(FLAGS);
         for include in [EMULATOR, INCLUDE] {
             command.arg("-I").arg(self.folder.join(include));
         }
@@ -282,10 +292,14 @@ fn short(hash: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn any(compiler: &Path) -> HostCompiler {
+        HostCompiler { path: compiler.to_owned(), version: "any".to_owned(), flags: Vec::new() }
+    }
+
     fn kit(cache: &Path) -> EmulatorKit {
         let include = [("answer.h", "int answer();\n")];
         let emulator = [("runtime.cpp", "#include \"answer.h\"\nint answer() { return 42; }\n")];
-        EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), Path::new("c++"), "any", &Cancel::default())
+        EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), &any(Path::new("c++")), &Cancel::default())
             .expect("the kit compiles")
     }
 
@@ -323,7 +337,7 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let files = || [("runtime.cpp", "")].into_iter();
-            let made = scope.spawn(move || EmulatorKit::new(cache, [].into_iter(), files(), compiler, "any", &shared));
+            let made = scope.spawn(move || EmulatorKit::new(cache, [].into_iter(), files(), &any(compiler), &shared));
             while !started() && !made.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }

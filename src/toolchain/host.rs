@@ -17,6 +17,8 @@ pub struct HostCompiler {
     pub path: PathBuf,
     /// First line of its `--version`.
     pub version: String,
+    /// Flags behind the compiler in `CXX`, and those of `CXXFLAGS`, for code that is compiled for this machine: the emulator's.
+    pub flags: Vec<String>,
 }
 
 /// The C++ compiler of `CXX`, of `HOST_CXX`, of nvcc's own `NVCC_CCBIN`, or the system's.
@@ -34,8 +36,27 @@ pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
     };
     // Compilers run in other folders than this one.
     let path = std::path::absolute(&path).map_err(ToolchainError::io("resolve", &path))?;
+    // Within a time limit, which the crate below does not set: it starts what has answered here.
     let version = version_of(&path)?;
-    Ok(HostCompiler { path, version })
+    let flags = flags_for(&path, variable("CXX").is_some())?;
+    Ok(HostCompiler { path, version, flags })
+}
+
+/// The user's own flags for the compiler at `path`; `of_cxx` where it came from `CXX`, which may hold some too.
+fn flags_for(path: &Path, of_cxx: bool) -> Result<Vec<String>, ToolchainError> {
+    let unusable = |detail: String| ToolchainError::NoHostCompiler { tried: path.display().to_string(), detail };
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut build = cc::Build::new();
+    // No flags of the crate's own, and nothing printed for cargo.
+    build.cpp(true).target(&triple).host(&triple).opt_level(0).no_default_flags(true).cargo_metadata(false).cargo_warnings(false);
+    if !of_cxx {
+        build.compiler(path);
+    }
+    let tool = build.try_get_compiler().map_err(|error| unusable(format!("cannot be used: {error}")))?;
+    let text = |flag: &std::ffi::OsString| {
+        flag.to_str().map(str::to_owned).ok_or_else(|| unusable(format!("is given a flag that is not UTF-8: {}", flag.display())))
+    };
+    tool.args().iter().map(text).collect()
 }
 
 /// The compiler in a value of `CXX`: not the launcher before it, nor flags behind it. A path may hold spaces.
@@ -74,6 +95,14 @@ mod tests {
     fn a_missing_host_compiler_names_the_package_that_mends_it() {
         let message = version_of(Path::new("no-such-compiler")).unwrap_err().to_string();
         assert!(message.contains("no-such-compiler") && message.contains("apt-get install g++"), "{message}");
+    }
+
+    #[test]
+    fn a_compiler_that_nobody_gives_flags_has_none() {
+        if std::env::var_os("CXXFLAGS").is_none() {
+            let path = USUAL.iter().find_map(|name| find_in_path(name)).expect("a C++ compiler");
+            assert_eq!(flags_for(&path, false).expect("it works"), Vec::<String>::new());
+        }
     }
 
     #[test]
