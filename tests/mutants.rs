@@ -43,13 +43,13 @@ fn a_listed_mutant_is_left_out_and_an_entry_whose_line_is_gone_is_refused() {
     let listed = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("listed.toml");
     let own = std::fs::read_to_string(root().join("tests/emulator/equivalent_mutants.toml")).expect("the list is there");
     let gone =
-        "[[mutant]]\nid = \"770e214e414b\"\nfile = \"attention/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
+        "[[mutant]]\nid = \"0f9e4b763210\"\nfile = \"attention/fwd_sm80.cu.tera\"\nbefore = \"no such line\"\nafter = \"*\"\n";
     std::fs::write(&listed, format!("{own}\n{gone}reason = \"none\"\n")).expect("it can be written");
     let mutant =
         ["attention/parts/range/from_start.tera", "max(0, min(keys.rows, diagonal))", "min(0, min(keys.rows, diagonal))"];
     let (report, said) = tried(mutant, &listed);
     assert_eq!((&report["files"]["all"]["mutants"], &report["left_out"]["equivalent"]), (&0.into(), &1.into()), "{report:#}");
-    assert!(said.contains("the line of `770e214e414b` is no longer in `attention/fwd_sm80.cu.tera`: refused"), "{said}");
+    assert!(said.contains("the line of `0f9e4b763210` is no longer in `attention/fwd_sm80.cu.tera`: refused"), "{said}");
 }
 
 #[test]
