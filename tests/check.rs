@@ -292,7 +292,7 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
     let folder = folder();
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
-    let kernel = templates.join("attention/fwd_sm80.cu.tera");
+    let kernel = templates.join("attention/parts/softmax/mma_step.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replace("exp2_fast(fused_multiply_add", "2.0f * exp2_fast(fused_multiply_add");
     assert_ne!(text, broken, "the template no longer holds what this test breaks");
