@@ -112,7 +112,7 @@ fn fault_lists(folder: &Path) -> Vec<Fault> {
 
 /// Whether a file of `templates/` is included by templates of kernels: it is none of them, nor a header.
 fn is_part(file: &str) -> bool {
-    file.ends_with(".tera") && !file.ends_with(".cu.tera")
+    Path::new(file).extension().is_some_and(|extension| extension == "tera") && !file.ends_with(".cu.tera")
 }
 
 /// What encloses the text that a part renders. Templates and C++ know neither.
@@ -209,12 +209,12 @@ impl Laboratory {
             for (place, (plan, _)) in self.kernels.iter().enumerate() {
                 let template = if file.starts_with("include/") { "" } else { plan.template };
                 let is_asked = fault.kernel.as_ref().is_none_or(|part| plan.variant.name().contains(part));
-                if is_asked && !concerned.contains(template) {
-                    if let Some(text) = self.plant(fault, file, place) {
-                        concerned.insert(template);
-                        planted.push((plan, text));
-                    }
+                if !is_asked || concerned.contains(template) {
+                    continue;
                 }
+                let Some(text) = self.plant(fault, file, place) else { continue };
+                concerned.insert(template);
+                planted.push((plan, text));
             }
             assert!(!concerned.is_empty(), "the fault concerns a kernel that has `{file}`: its `find` occurs once");
         }
