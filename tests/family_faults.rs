@@ -52,7 +52,7 @@ fn laboratory() -> &'static Laboratory {
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("family_faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let kit = EmulatorKit::new(&cache, include, emulator, &host.path, &host.version, &Cancel::default());
+        let kit = EmulatorKit::new(&cache, include, emulator, &host, &Cancel::default());
         Laboratory {
             renderer: Renderer::new(&templates).expect("the templates parse"),
             grid: Grid::builtin(),

@@ -81,7 +81,7 @@ mod tests {
             verdict("dead", Status::Crash, "signal 11"),
         ];
         let text = report(&verdicts).to_string().expect("it serialises");
-        assert!(text.contains("tests=\"3\" failures=\"1\" errors=\"1\""), "{text}");
+        assert!(text.contains("tests=\"3\" skipped=\"0\" failures=\"1\" errors=\"1\""), "{text}");
         assert!(text.contains("<testcase name=\"good\" classname=\"emulator.smoke\" time=\"1.500\"/>"), "{text}");
         assert!(text.contains("message=\"O is &lt;wrong&gt;\" type=\"fail\"") && text.contains("at row 3"), "{text}");
         assert!(!text.contains('\u{1b}'), "XML has no escape character");

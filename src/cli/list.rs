@@ -194,7 +194,6 @@ mod tests {
                 head_dim_padded: 80,
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
-                kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 fp8: None,
                 backward: None,
                 hopper: None,

@@ -48,7 +48,15 @@ fn flags_for(path: &Path, of_cxx: bool) -> Result<Vec<String>, ToolchainError> {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut build = cc::Build::new();
     // No flags of the crate's own, and nothing printed for cargo.
-    build.cpp(true).target(&triple).host(&triple).opt_level(0).no_default_flags(true).cargo_metadata(false).cargo_warnings(false);
+    build
+        .cpp(true)
+        .target(&triple)
+        .host(&triple)
+        .opt_level(0)
+        .no_default_flags(true)
+        .warnings(false)
+        .cargo_metadata(false)
+        .cargo_warnings(false);
     if !of_cxx {
         build.compiler(path);
     }
