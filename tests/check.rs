@@ -44,7 +44,16 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
     assert!(status.success());
     CheckRequest {
         variant: VARIANT,
-        tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, key_groups: 1, cluster: 1, persistent: false },
+        tiling: Tiling {
+            m: 128,
+            n: 64,
+            stages: 2,
+            row_groups: 1,
+            key_groups: 1,
+            whole_tiles: false,
+            cluster: 1,
+            persistent: false,
+        },
         compiled_for: VARIANT.target(),
         kernel: Kernel::Library { device: DeviceKind::Emulator, path },
     }

@@ -1,4 +1,4 @@
-//! Plants each fault of `tests/emulator/<family>_faults.toml` in a kernel of a family other than attention and asserts that `kgen check`
+//! Plants each fault of `tests/emulator/families/<family>.toml` in a kernel of a family other than attention and asserts that `kgen check`
 //! on the emulator rejects it the way the fault is expected to show.
 
 use kgen::{
@@ -92,7 +92,7 @@ impl Laboratory {
     }
 
     fn assert_all_caught(&self, family: &str) {
-        let list = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulator/{family}_faults.toml"));
+        let list = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulator/families/{family}.toml"));
         let text = std::fs::read_to_string(list).expect("the family has a list of faults");
         let faults = toml::from_str::<Faults>(&text).expect("the list of faults reads").fault;
         assert!(!faults.is_empty(), "a list says something");
@@ -126,7 +126,7 @@ fn every_fault_of_reduce_is_caught() {
 
 #[test]
 fn every_family_but_attention_has_a_list_of_faults() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-    let without = TABLE.iter().skip(1).filter(|family| !folder.join(format!("{}_faults.toml", family.templates)).is_file());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/families");
+    let without = TABLE.iter().skip(1).filter(|family| !folder.join(format!("{}.toml", family.templates)).is_file());
     assert_eq!(without.map(|family| family.templates).collect::<Vec<_>>(), Vec::<&str>::new());
 }

@@ -28,7 +28,7 @@ pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
 /// Keys whose sum of positive P V loses more than the tolerance allows in tensor cores that keep 14 bits of it.
 const POSITIVE_KEYS: usize = 2048;
 
-/// The same of what kernels that read by TMA alone are given.
+/// The same of what kernels that read by TMA are given.
 pub fn forward_fp8_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
 }
@@ -74,8 +74,10 @@ fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let n = subject.tiling.round();
     let group = subject.tiling.group_rows();
     let alike: Vec<_> = [3, group + 1, 1, m + 1, n, 17, 0, group].map(|rows| (rows, rows)).into();
+    // A block that shares the keys of one piece out comes a third time to each stage only here.
+    let filled = if subject.tiling.key_groups > 1 { 2 * stages + 1 } else { stages + 1 };
     let unlike = [
-        (1, (stages + 1) * n + 1),
+        (1, filled * n + 1),
         (group + 1, n),
         (m, 5),
         (2, 0),
@@ -175,6 +177,12 @@ fn smoke() -> Vec<Problem> {
     for (tensor, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         cases.push(Problem::new(&[(17, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)));
     }
+    // The batch stride of a side that is not packed counts where the other side is packed.
+    for (lengths, tensor) in
+        [(Lengths::PackedKey, 0), (Lengths::PackedQuery, 1), (Lengths::PackedQuery, 2), (Lengths::PackedKey, 3)]
+    {
+        cases.push(Problem::new(&[(17, 17); 2], 2, 2).lengths(lengths).layout(Layout::UnalignedPart(tensor, Part::Batch)));
+    }
     cases
 }
 
@@ -271,6 +279,12 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         let (batch, heads) = (if part == Part::Batch { 2 } else { 1 }, if part == Part::Head { 2 } else { 1 });
         cases.push(plain(Problem::new(&[(17, 17)].repeat(batch), heads, heads).layout(Layout::UnalignedPart(tensor, part))));
     }
+    for (tensor, lengths) in
+        (0..8).map(|tensor| (tensor, if [1, 2, 6, 7].contains(&tensor) { Lengths::PackedQuery } else { Lengths::PackedKey }))
+    {
+        let problem = Problem::new(&[(17, 17); 2], 1, 1).lengths(lengths).layout(Layout::UnalignedPart(tensor, Part::Batch));
+        cases.push(BackwardProblem { total_q: lengths == Lengths::PackedQuery, ..plain(problem) });
+    }
     if level == Level::Thorough {
         if subject.device == DeviceKind::Gpu {
             cases.push(plain(Problem::encoder(512, 4, 128, 2, 1)));
@@ -332,7 +346,8 @@ mod tests {
 
     fn subject(device: DeviceKind) -> Subject<Point> {
         let variant = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
-        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
+        let tiling =
+            Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, whole_tiles: true, cluster: 1, persistent: true };
         Subject { variant, tiling, device }
     }
 

@@ -23,6 +23,8 @@ enum Spread {
     Far,
     /// Near -200: a maximum that starts anywhere but at -∞ would leave no weight at all.
     Low,
+    /// Each a hundred above the one before: a maximum that misses the last ones makes infinite weights of them.
+    Rising,
     /// All -∞: the row saw no key.
     Nothing,
 }
@@ -46,7 +48,7 @@ pub(super) fn plain() -> impl Case + use<> {
 /// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
 pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
     use Number::{Bf16, Fp16};
-    use Spread::{Far, Low, Near, Nothing};
+    use Spread::{Far, Low, Near, Nothing, Rising};
     let one = Problem::new(&[(1, 7)], 4, 1);
     let unequal = Problem::new(&[(2, 9), (0, 4), (3, 0), (1, 5)], 2, 1);
     let mut list = vec![
@@ -55,6 +57,8 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (one.clone(), 3, None, Nothing, Bf16, 32),
         (one.clone(), 6, None, Low, Bf16, 24),
         (one.clone(), 1, None, Near, Fp16, 256),
+        // The largest is among those that lanes come to in their second round.
+        (one.clone(), 60, None, Rising, Bf16, 48),
         (Problem::new(&[(3, 7); 2], 2, 2).layout(Layout::Padded), 200, None, Near, Bf16, 16),
         (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Unaligned), 4, None, Far, Bf16, 72),
         (Problem::new(&[(5, 7)], 2, 1).layout(Layout::Reversed), 4, None, Near, Fp16, 96),
@@ -114,6 +118,7 @@ impl Case for CombineCase {
                     Spread::Near => rng.random_range(-2.0..2.0),
                     Spread::Low => rng.random_range(-202.0..-198.0),
                     Spread::Far => rng.random_range(-300.0..300.0),
+                    Spread::Rising => 100.0 * split as f32,
                     Spread::Nothing => f32::NEG_INFINITY,
                 };
                 image.put(workspace.lse(split, sequence, row, head), lse.to_bits());

@@ -35,8 +35,7 @@ struct ForwardCase {
 
 /// The cases of a forward variant.
 pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let needs_tma = attention::needs_tma(subject.variant);
-    let problems = match (subject.variant.dtype == Dtype::Fp8, needs_tma) {
+    let problems = match (subject.variant.dtype == Dtype::Fp8, subject.tiling.whole_tiles) {
         (true, true) => cases::forward_fp8_tma(subject, level),
         (true, false) => cases::forward_fp8(subject, level),
         (false, true) => cases::forward_tma(subject, level),

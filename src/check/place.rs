@@ -52,6 +52,7 @@ impl Problem {
             Lengths::Uniform | Lengths::Used => false,
             Lengths::Packed | Lengths::PackedUsed => true,
             Lengths::PackedQuery => side == Side::Query,
+            Lengths::PackedKey => side == Side::Key,
         }
     }
 
@@ -61,6 +62,7 @@ impl Problem {
             Lengths::Uniform | Lengths::Packed => false,
             Lengths::Used | Lengths::PackedUsed => true,
             Lengths::PackedQuery => side == Side::Key,
+            Lengths::PackedKey => side == Side::Query,
         }
     }
 
@@ -207,7 +209,9 @@ mod tests {
     #[test]
     fn no_two_elements_share_a_place_and_none_lies_outside_the_span() {
         for layout in LAYOUTS {
-            for lengths in [Lengths::Uniform, Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedUsed] {
+            for lengths in
+                [Lengths::Uniform, Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedKey, Lengths::PackedUsed]
+            {
                 let sequences = if lengths == Lengths::Uniform { [(5, 5); 3] } else { [(5, 2), (0, 5), (3, 1)] };
                 let problem = Problem::new(&sequences, 2, 2).layout(layout).lengths(lengths);
                 for side in [Side::Query, Side::Key] {

@@ -78,6 +78,8 @@ pub enum Lengths {
     Packed,
     /// Packed queries, and keys in slots of a batch of which `seqused_k` rows are used: serving with a key cache.
     PackedQuery,
+    /// Packed keys, and queries in slots of a batch of which `seqused_q` rows are used: padded decoder states over packed encoder states.
+    PackedKey,
     /// `cu_seqlens` and `seqused` of both sides: rows that belong to nobody lie between the sequences.
     PackedUsed,
 }
@@ -90,6 +92,7 @@ impl Lengths {
             Self::Used => " seqused",
             Self::Packed => " cu_seqlens",
             Self::PackedQuery => " cu_seqlens_q+seqused_k",
+            Self::PackedKey => " cu_seqlens_k+seqused_q",
             Self::PackedUsed => " cu_seqlens+seqused",
         }
     }

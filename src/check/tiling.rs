@@ -16,6 +16,8 @@ pub struct Tiling {
     pub row_groups: usize,
     /// Warpgroups that share the keys of a row out, tile by tile: 1 where each sees all of its rows' keys.
     pub key_groups: usize,
+    /// Keys come in whole tiles, with rows of other sequences in them: by TMA.
+    pub whole_tiles: bool,
     /// Blocks of a cluster.
     pub cluster: usize,
     /// A block takes one piece of work after another.
@@ -25,7 +27,7 @@ pub struct Tiling {
 impl Default for Tiling {
     /// One piece of work of one element.
     fn default() -> Self {
-        Self { m: 1, n: 1, stages: 1, row_groups: 1, key_groups: 1, cluster: 1, persistent: false }
+        Self { m: 1, n: 1, stages: 1, row_groups: 1, key_groups: 1, whole_tiles: false, cluster: 1, persistent: false }
     }
 }
 

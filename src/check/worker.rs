@@ -257,7 +257,16 @@ mod tests {
             version: PROTOCOL,
             subject: Subject {
                 variant: Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 }.into(),
-                tiling: Tiling { m: 128, n: 64, stages: 2, row_groups: 1, key_groups: 1, cluster: 1, persistent: false },
+                tiling: Tiling {
+                    m: 128,
+                    n: 64,
+                    stages: 2,
+                    row_groups: 1,
+                    key_groups: 1,
+                    whole_tiles: false,
+                    cluster: 1,
+                    persistent: false,
+                },
                 device: DeviceKind::Emulator,
             },
             compiled_for: Target::Sm80,

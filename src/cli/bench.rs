@@ -238,7 +238,7 @@ fn made(workshop: &Workshop, variant: Variant, run_as: Option<Target>) -> Result
 /// The variants that can be timed by themselves, each with its shapes.
 ///
 /// # Errors
-/// [`CliError::Usage`] where nothing is left.
+/// [`CliError::Usage`] where a variant has no shape.
 fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, CliError> {
     let timed: Vec<&Variant> = variants.iter().filter(|variant| variant.dtype().is_some()).collect();
     if timed.is_empty() {
@@ -246,8 +246,8 @@ fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, 
         return Err(CliError::Usage(format!("{why}; select another kind with `--kind`")));
     }
     let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: variant.sizes(wanted), made: Made::default() };
-    let requests: Vec<BenchRequest> = timed.into_iter().map(request).filter(|request| !request.shapes.is_empty()).collect();
-    if requests.is_empty() {
+    let requests: Vec<BenchRequest> = timed.into_iter().map(request).collect();
+    if requests.iter().any(|request| request.shapes.is_empty()) {
         let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
         return Err(CliError::Usage(why.to_owned()));
     }

@@ -27,8 +27,9 @@ pub struct HostCompiler {
 /// [`ToolchainError::NoHostCompiler`] when there is none or it does not run.
 pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let path = match ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name)) {
-        Some(named) => resolve(Path::new(program(&named))),
+    let named = ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name));
+    let path = match &named {
+        Some(named) => resolve(Path::new(program(named))),
         None => USUAL
             .iter()
             .find_map(|name| find_in_path(name))
@@ -38,12 +39,13 @@ pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
     let path = std::path::absolute(&path).map_err(ToolchainError::io("resolve", &path))?;
     // Within a time limit, which the crate below does not set: it starts what has answered here.
     let version = version_of(&path)?;
-    let flags = flags_for(&path, variable("CXX").is_some())?;
+    let mut flags = named.as_deref().map(flags_behind).unwrap_or_default();
+    flags.extend(flags_for(&path)?);
     Ok(HostCompiler { path, version, flags })
 }
 
-/// The user's own flags for the compiler at `path`; `of_cxx` where it came from `CXX`, which may hold some too.
-fn flags_for(path: &Path, of_cxx: bool) -> Result<Vec<String>, ToolchainError> {
+/// The flags of `CXXFLAGS` for the compiler at `path`.
+fn flags_for(path: &Path) -> Result<Vec<String>, ToolchainError> {
     let unusable = |detail: String| ToolchainError::NoHostCompiler { tried: path.display().to_string(), detail };
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut build = cc::Build::new();
@@ -56,15 +58,14 @@ fn flags_for(path: &Path, of_cxx: bool) -> Result<Vec<String>, ToolchainError> {
         .no_default_flags(true)
         .warnings(false)
         .cargo_metadata(false)
-        .cargo_warnings(false);
-    if !of_cxx {
-        build.compiler(path);
-    }
+        .cargo_warnings(false)
+        .compiler(path);
     let tool = build.try_get_compiler().map_err(|error| unusable(format!("cannot be used: {error}")))?;
     let text = |flag: &std::ffi::OsString| {
         flag.to_str().map(str::to_owned).ok_or_else(|| unusable(format!("is given a flag that is not UTF-8: {}", flag.display())))
     };
-    tool.args().iter().map(text).collect()
+    // `-w` is how the crate says that it adds no warnings of its own.
+    tool.args().iter().filter(|flag| *flag != "-w").map(text).collect()
 }
 
 /// The compiler in a value of `CXX`: not the launcher before it, nor flags behind it. A path may hold spaces.
@@ -75,6 +76,14 @@ fn program(named: &str) -> &str {
     }
     let is_wrapper = |word: &&str| Path::new(word).file_name().is_some_and(|name| WRAPPERS.iter().any(|w| name == *w));
     named.split_whitespace().find(|word| !is_wrapper(word)).unwrap_or(named)
+}
+
+/// The words behind the compiler in a value of `CXX`.
+fn flags_behind(named: &str) -> Vec<String> {
+    let named = named.trim();
+    let compiler = program(named);
+    let behind = named.find(compiler).map_or("", |start| &named[start + compiler.len()..]);
+    behind.split_whitespace().map(str::to_owned).collect()
 }
 
 /// `NVCC_CCBIN` may name a folder, which holds a `g++`; a bare name is one in `PATH`.
@@ -109,7 +118,7 @@ mod tests {
     fn a_compiler_that_nobody_gives_flags_has_none() {
         if std::env::var_os("CXXFLAGS").is_none() {
             let path = USUAL.iter().find_map(|name| find_in_path(name)).expect("a C++ compiler");
-            assert_eq!(flags_for(&path, false).expect("it works"), Vec::<String>::new());
+            assert_eq!(flags_for(&path).expect("it works"), Vec::<String>::new());
         }
     }
 
@@ -120,6 +129,8 @@ mod tests {
         {
             assert_eq!(program(named), expected);
         }
+        assert_eq!(flags_behind("ccache g++ -m64 -g"), ["-m64", "-g"]);
+        assert_eq!(flags_behind("/usr/bin/clang++"), Vec::<String>::new());
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(resolve(folder.path()), folder.path().join("g++"));
     }

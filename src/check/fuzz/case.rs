@@ -180,9 +180,8 @@ impl FromStr for FuzzCase {
             .split_once('/')
             .and_then(|(q, k)| Some((q.parse().ok()?, k.parse().ok()?)))
             .ok_or_else(|| format!("`h{heads}` does not say query and key heads, as `h8/2` does"))?;
-        let lengths = words.optional([Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedUsed], |lengths| {
-            lengths.word().trim().to_owned()
-        });
+        let ways = [Lengths::Used, Lengths::Packed, Lengths::PackedQuery, Lengths::PackedKey, Lengths::PackedUsed];
+        let lengths = words.optional(ways, |lengths| lengths.word().trim().to_owned());
         let lengths = lengths.unwrap_or(Lengths::Uniform);
         let (sequences, drawn) = match words.drawn_lengths()? {
             Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
@@ -382,7 +381,8 @@ mod tests {
     #[test]
     fn names_of_the_fixed_cases_are_read_too() {
         let variant = attention::Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
-        let tiling = Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, cluster: 1, persistent: true };
+        let tiling =
+            Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, whole_tiles: true, cluster: 1, persistent: true };
         for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
             let subject = Subject { variant, tiling, device };
             for problem in forward_fp8_tma(&subject, Level::Thorough) {

@@ -330,7 +330,8 @@ fn sequences(rng: &mut Rng, style: Style, causal: bool, on_gpu: bool) -> Vec<(us
 }
 
 fn lengths(rng: &mut Rng, style: Style, sequences: &[(usize, usize)]) -> Lengths {
-    let unequal = [(5, Lengths::Packed), (3, Lengths::Used), (2, Lengths::PackedQuery), (2, Lengths::PackedUsed)];
+    let unequal =
+        [(5, Lengths::Packed), (3, Lengths::Used), (2, Lengths::PackedQuery), (1, Lengths::PackedKey), (2, Lengths::PackedUsed)];
     let equal = sequences.windows(2).all(|pair| pair[0] == pair[1]);
     match style {
         Style::Encoder if !once_in(rng, 4) => Lengths::Packed,

@@ -54,6 +54,7 @@ impl Family for Attention {
             stages: tile.stages as usize,
             row_groups,
             key_groups,
+            whole_tiles: tile.copy == crate::grid::CopyPath::Tma,
             cluster: tile.cluster as usize,
             persistent: tile.persistent,
         }
