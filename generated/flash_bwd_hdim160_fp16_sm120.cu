@@ -19,7 +19,7 @@
 // bytes to all warps, which share dQ += dS K while the next queries arrive.
 //
 // Plan: 90624 bytes of shared memory, 1 block (8 warps) an SM, limited by registers.
-// Made by kgen 0.1.0 from templates/flash/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_120f,code=sm_120f -Iinclude -c flash_bwd_hdim160_fp16_sm120.cu
 
 #include "kgen.h"
@@ -140,21 +140,37 @@ KGEN_DEVICE void accumulate(float (&sums)[TILES][HEAD_DIM / 8][4], const uint32_
     }
 }
 
-// Hides the keys behind the last one: those from `keys` on, counted from the lane's first.
-KGEN_DEVICE void mask(scores& s, int keys) {
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+    }
+}
+
+// What a warp's rows of S^T, which are keys, show of a tile of queries. Columns are counted from the tile's first query.
+struct view {
+    int keys;  // rows from here on, counted from the lane's first, are no keys
+
+    // The queries that see key r, counted from the lane's first.
+    KGEN_DEVICE interval of_row(int r) const { return {r >= keys ? BLOCK_M : 0, INT32_MAX}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
     KGEN_UNROLL
     for (int t = 0; t < N_TILES; ++t) {
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            const int r = t * 16 + h * 8;
-            const int first_seen = (r >= keys ? BLOCK_M : 0) - lane_column;
-            KGEN_UNROLL
-            for (int j = 0; j < BLOCK_M / 8; ++j) {
-                if (j * 8 < first_seen) s[t][j][2 * h] = -infinity();
-                if (j * 8 + 1 < first_seen) s[t][j][2 * h + 1] = -infinity();
-            }
-        }
+        for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t * 16 + h * 8));
     }
 }
 
@@ -314,6 +330,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     const int key_rows = work.keys.rows - work.first_key;
 
     // The queries walked over: from tile `first_tile` to the last, for each query head of the group.
+    const int end_query = queries.rows;
     constexpr int first_tile = 0;
     int tile = first_tile;
     int heads_left = p.num_heads / p.num_heads_k;
@@ -339,7 +356,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     };
     // Goes on to the next queries and starts to copy them, or leaves no heads.
     const auto copy_next = [&](uint32_t stage) {
-        if (++tile * BLOCK_M >= queries.rows) {
+        if (++tile * BLOCK_M >= end_query) {
             tile = first_tile;
             if (--heads_left == 0) return;
             q += p.q_head_stride;
@@ -361,7 +378,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         multiply<key_tile, query_tile>(s, shared + (is_value_warp ? K_OFFSET : V_OFFSET), warp_key, stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
         if (is_value_warp) {
             const int lane_key = warp_key + lane_index() / 4;
-            if (key_rows < BLOCK_N) mask(s, key_rows - lane_key);
+            if (key_rows < BLOCK_N) mask(s, {key_rows - lane_key});
             probabilities(w, s, p.log2_scale, stage + SHIFTS_OFFSET);
             hand_over(w, weights_at, warp_key);
             barrier_arrive(1 + warp, 64);
@@ -373,7 +390,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         accumulate<query_tile>(sums, w, stage + (is_value_warp ? DOUT_OFFSET : Q_OFFSET));
     };
 
-    if (first_tile * BLOCK_M >= queries.rows) heads_left = 0;
+    if (first_tile * BLOCK_M >= end_query) heads_left = 0;
     if (heads_left > 0) {
         const auto [batch, head_k, first_key, keys] = work;
         const uint16_t* k = static_cast<const uint16_t*>(p.k) + sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
@@ -536,7 +553,8 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     if (first_query >= queries.rows) return;
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-    const int seen = keys.rows;
+    constexpr int begin_key = 0;
+    const int end_key = keys.rows;
 
     const uint32_t q_tile = shared_base();
     const uint32_t dout_tile = q_tile + dq_query_tile::bytes;
@@ -563,7 +581,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
 
     float dq[1][HEAD_DIM / 8][4];
     clear(dq);
-    for (int first_key = 0; first_key < seen; first_key += DQ_N) {
+    for (int first_key = begin_key; first_key < end_key; first_key += DQ_N) {
         block_sync();  // no warp still reads the last keys
         copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(k_tile, k, p.k_row_stride, first_key, keys.rows);
         copy_tile<dq_key_tile, HEAD_DIM, DQ_THREADS, VECTOR>(v_tile, v, p.v_row_stride, first_key, keys.rows);
@@ -578,6 +596,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         for (int j = 0; j < DQ_N / 8; ++j) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
+                // (Masked as scores are, before the exponential, it takes more registers.)
                 const int key = first_key + j * 8 + lane_index() % 4 * 2;
                 const int end = keys.rows;
                 const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h])) : 0.0f;

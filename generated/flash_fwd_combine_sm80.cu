@@ -6,7 +6,7 @@
 // One block of 128 threads a row (a query of a head). Its weight for a split is exp(LSE of the split - LSE of all). Threads
 // read 8 columns each; where a row has fewer than 128 such pieces, several splits are read at once.
 //
-// Made by kgen 0.1.0 from templates/flash/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_combine_sm80.cu
 
 #include "kgen.h"

@@ -19,7 +19,7 @@
 // or, in a packed tensor, finds the rows of the sequence before.
 //
 // Plan: 222336 bytes of shared memory; O, S and P need about 208 of 232 registers.
-// Made by kgen 0.1.0 from templates/flash/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim192_fp8_sm90.cu
 
 #include "kgen.h"
@@ -68,6 +68,7 @@ constexpr int FOLD = 4;  // key tiles at most whose P V the tensor cores add up 
 using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
 using value_tile = byte_tile<(HEAD_DIM + 15) / 16 * 16, BLOCK_N>;  // V transposed
+constexpr int O_TILES = value_tile::rows / 8;                      // 8-column pieces of O
 
 // Shared memory: slots of Q at 0 (24576 bytes), totals of O at 24576 (49152 bytes), stages of K at 73728 (49152 bytes), stages of V at 122880 (49152 bytes), stages of V transposed at 172032 (49152 bytes), work at 221184 (32 bytes), zeros at 222208 (0 bytes), mbarriers at 222208 (128 bytes).
 constexpr uint32_t Q_OFFSET = 0;
@@ -86,6 +87,8 @@ constexpr uint32_t TOTAL_BYTES = (K_OFFSET - TOTALS_OFFSET) / CONSUMERS;
 static_assert(TOTAL_BYTES == WARPGROUP_ROWS * value_tile::rows * sizeof(element), "a total is as large as O");
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
+// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time.
+constexpr float RESCALE_THRESHOLD = 0.0f;
 // P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
 // Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
@@ -150,18 +153,30 @@ struct q_slot_place {
         }
     }
 };
+
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
 struct assignment {
     int batch, head;
     int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
-    int end;          // keys that the tile's last row sees
+    static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
+    int end;  // keys up to the last one that the tile's last row sees
+
+    KGEN_DEVICE int origin() const { return end; }  // key tile t ends before key origin - t * BLOCK_N
+    KGEN_DEVICE int span() const { return origin() - begin; }
+    KGEN_DEVICE int tiles() const { return (span() + BLOCK_N - 1) / BLOCK_N; }
     sequence queries, keys;
 
     KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
-    KGEN_DEVICE int tiles() const { return (end + BLOCK_N - 1) / BLOCK_N; }
 };
+
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
+    const int from_end = tile * BLOCK_M;
+    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
+}
 
 // Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
 struct work_place {
@@ -181,13 +196,6 @@ struct work_place {
     // are not whole.
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return (piece(given) + head(given)) % query_tiles(given.call); }
 };
-
-KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
-    const int from_end = tile * BLOCK_M;
-    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-    return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
-}
 
 KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
     return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
@@ -214,9 +222,9 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     ring_place<V_STAGES> v_place;
     work_place place;
     // Says to a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
-        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, first_query});
+        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
     };
     while (place.next(given)) {
         const uint32_t place_head = place.head(given), place_tile = place.tile(given);
@@ -226,7 +234,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const int tiles = work.tiles();
         const int q_batch = work.queries.packed ? 0 : work.batch;
         const int k_batch = work.keys.packed ? 0 : work.batch;
-        const int k_end = work.keys.first_row + work.end;
+        const int k_end = work.keys.first_row + work.origin();
         const auto fetch_k = [&](int tile) {
             mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
             fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
@@ -242,7 +250,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         KGEN_UNROLL
         for (int w = 0; w < CONSUMERS; ++w) {
             q_slot_place& q_place = q_places[w];
-            announce(q_place, place_head, place_tile, work.end, work.first_query);
+            announce(q_place, place_head, place_tile, work.span(), work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
                 fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
@@ -279,7 +287,7 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
             mbarrier_wait(barrier.v_full(v_stage), place_of_v.parity);
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
             // What lies before the sequence is the sequence before's, and must be zeros: 0 * NaN is NaN.
-            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.end : 0;
+            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.span() : 0;
             transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + v_stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
                                                                warp, first);
             fence_proxy_async();
@@ -296,7 +304,7 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
 
 using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 32][4];  // P, as A operands
-using output = float[value_tile::rows / 8][4];  // columns in the order of transposed V's rows
+using output = float[O_TILES][4];  // columns in the order of transposed V's rows
 
 // What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
@@ -304,19 +312,35 @@ struct row_state {
     float sum[2];  // this lane's part of the sum of exponentials
 };
 
-// Hides the columns that a row does not see: those before `first`, and for the lane's row h those from `end + h * 8` on.
-KGEN_DEVICE void mask(scores& s, int first, int end) {
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
     KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-        const int low = first - lane_column;
-        const int high = end + h * 8 - lane_column;
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-            if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
-            if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
-        }
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
     }
+}
+
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+struct view {
+    int first;  // columns before it belong to no key, or to one that no row sees
+
+    // The columns that row r sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int) const { return {first, INT32_MAX}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
 // Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
@@ -351,14 +375,13 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
 }
 
 // P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), and its rows to the sums. Of 16 keys a lane holds four, 2q, 2q + 1, 2q + 8 and
-// 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order (kgen/transpose_bytes.cuh). `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a word of P.
-template <class Call>
-KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
+// 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order (kgen/transpose_bytes.cuh).
+KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
-        shift[h] = zeros[h] + (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
+        shift[h] = (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
     }
     constexpr int steps = BLOCK_N / 32;
     KGEN_UNROLL
@@ -374,13 +397,12 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
             state.sum[h] += (of_key[0] + of_key[1]) + (of_key[2] + of_key[3]);
             p[step][i] = pack_e4m3(of_key[0], of_key[1], of_key[2], of_key[3]);
         }
-        if (step == (steps - 1) * 3 / 4) nearly_done(p[step][3]);
     }
 }
 
 KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     KGEN_UNROLL
-    for (int j = 0; j < value_tile::rows / 8; ++j) {
+    for (int j = 0; j < O_TILES; ++j) {
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) o[j][e] *= factor[e / 2];
     }
@@ -449,6 +471,21 @@ struct total_of_o {
     }
 };
 
+// The sum of a row, from the parts of it that the four lanes of a quad have.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// What O must be multiplied by, V's factor included: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
+}
+
 // The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
 // `warp_row` is the warp's first row in the tile.
 KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
@@ -459,13 +496,11 @@ KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const pa
     if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float sum = state.sum[h];
-        sum += shuffle_xor(sum, 1);
-        sum += shuffle_xor(sum, 2);
-        factor[h] = sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+        const float sum = sum_of_row(state.sum[h]);
+        factor[h] = inverse_of_sum(sum, v_descale);
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
         if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
-            store_global(lse + row, sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[h], log2_fast(sum) - P_EXPONENT));
+            store_global(lse + row, log_sum_exp(sum, state.max[h], log2_scale));
         }
     }
 }
@@ -555,13 +590,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
             warp_sync();  // one lane will say that the warp is done with it
             if (said.x == NO_WORK) return false;
-            const int end = said.z;
+            const int span = said.z;
             const int first_query = said.w;
-            at = {said.x, said.y, BLOCK_N - end};
+            at = {said.x, said.y, BLOCK_N - span};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
-            if (end > 0 && has_rows) return true;
+            if (span > 0 && has_rows) return true;
             done_with_q();
-            if (end <= 0) {
+            if (span <= 0) {
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
@@ -576,7 +611,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
-        if (at.first > 0) mask(s, at.first, BLOCK_N);
+        if (at.first > 0) mask(s, {at.first});
     };
     const auto multiply_q_k = [&](scores& s) {
         wgmma_fence();
@@ -597,15 +632,18 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     while (next_piece(at)) {
         const assignment work = assigned_work(p, at.head, at.tile);
         const int head_k = work.head / (p.num_heads / p.num_heads_k);
-        // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
-        const float log2_scale = maximum(p.softmax_scale * descale_of(p.q_descale, work.batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
-                                             descale_of(p.k_descale, work.batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride) * LOG2_E,
-                                         1e-30f);
+        const int batch = work.batch;
+        // The factors of Q and K belong to the scores. A scale of 0 becomes one that changes no exponential, so that a hidden
+    // key's -infinity stays what it is.
+    const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
+                          descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
+    const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
+    const float threshold = RESCALE_THRESHOLD == 0.0f ? 0.0f : RESCALE_THRESHOLD / log2_scale;
         weights weight;
         float factor[2];
         row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
         const auto take_exponentials = [&](const scores& s) {
-            exponentiate(weight, s, state, log2_scale, {0.0f, 0.0f}, [](uint32_t) {});
+            exponentiate(weight, s, state, log2_scale);
         };
         output o;
         clear(o);
@@ -620,7 +658,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             done_with_k();
             if (at.is_last()) done_with_q();
             mask_tile(s, at);
-            raise_maximum(s, state, factor, log2_scale, 0.0f);
+            raise_maximum(s, state, factor, log2_scale, threshold);
             take_exponentials(s);
         }
         while (!at.is_last()) {
@@ -639,7 +677,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (at.is_last()) done_with_q();
             mask_tile(s, at);
             // Every growth of a maximum counts: the largest P is then a power of two, and not rounded.
-            const bool outgrown = raise_maximum(s, state, factor, log2_scale, 0.0f);
+            const bool outgrown = raise_maximum(s, state, factor, log2_scale, threshold);
             wgmma_wait<0>(o);
             done_with_v();
             if (outgrown) {

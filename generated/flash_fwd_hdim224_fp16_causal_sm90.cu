@@ -16,7 +16,7 @@
 // or, in a packed tensor, finds the rows of the sequence before.
 //
 // Plan: 231536 bytes of shared memory; O, S and P need about 196 of 240 registers.
-// Made by kgen 0.1.0 from templates/flash/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim224_fp16_causal_sm90.cu
 
 #include "kgen.h"
@@ -54,10 +54,12 @@ constexpr int HEAD_DIM_PADDED = 224;
 constexpr int BLOCK_M = 128;  // queries a block
 constexpr int BLOCK_N = 80;  // keys a step
 constexpr int STAGES = 2;
+constexpr int V_STAGES = STAGES;
 constexpr int Q_SLOTS = 3;  // places for the Q of one warpgroup
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
+constexpr int O_TILES = HEAD_DIM / 8;  // 8-column pieces of O
 
 using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
@@ -136,18 +138,30 @@ struct q_slot_place {
         }
     }
 };
+
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
 struct assignment {
     int batch, head;
     int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
-    int end;          // keys that the tile's last row sees
+    static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
+    int end;  // keys up to the last one that the tile's last row sees
+
+    KGEN_DEVICE int origin() const { return end; }  // key tile t ends before key origin - t * BLOCK_N
+    KGEN_DEVICE int span() const { return origin() - begin; }
+    KGEN_DEVICE int tiles() const { return (span() + BLOCK_N - 1) / BLOCK_N; }
     sequence queries, keys;
 
     KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
-    KGEN_DEVICE int tiles() const { return (end + BLOCK_N - 1) / BLOCK_N; }
 };
+
+KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
+    const int from_end = tile * BLOCK_M;
+    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
+}
 
 // Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
 struct work_place {
@@ -181,13 +195,6 @@ struct work_place {
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return piece(given) / heads(given); }
 };
 
-KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
-    const int from_end = tile * BLOCK_M;
-    const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-    return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
-}
-
 KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_head, uint32_t tile) {
     return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
@@ -211,12 +218,13 @@ constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
-    ring_place<STAGES> k_place, v_place;
+    ring_place<STAGES> k_place;
+    ring_place<V_STAGES> v_place;
     work_place place;
     // Says to a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
-    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t end, uint32_t first_query) {
+    const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
-        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, end, first_query});
+        store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
     };
     while (place.next(given)) {
         const uint32_t place_head = place.head(given), place_tile = place.tile(given);
@@ -226,7 +234,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const int tiles = work.tiles();
         const int q_batch = work.queries.packed ? 0 : work.batch;
         const int k_batch = work.keys.packed ? 0 : work.batch;
-        const int k_end = work.keys.first_row + work.end;
+        const int k_end = work.keys.first_row + work.origin();
         const auto fetch_k = [&](int tile) {
             mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
             fetch_tile(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), k_end - (tile + 1) * BLOCK_N, head_k, k_batch);
@@ -242,7 +250,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         KGEN_UNROLL
         for (int w = 0; w < CONSUMERS; ++w) {
             q_slot_place& q_place = q_places[w];
-            announce(q_place, place_head, place_tile, work.end, work.first_query);
+            announce(q_place, place_head, place_tile, work.span(), work.first_query);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (tiles > 0) {
                 fetch_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * WARPGROUP_ROWS, work.head, q_batch);
@@ -265,7 +273,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
 
 using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
-using output = float[HEAD_DIM / 8][4];
+using output = float[O_TILES][4];
 
 // What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
@@ -273,19 +281,36 @@ struct row_state {
     float sum[2];  // this lane's part of the sum of exponentials
 };
 
-// Hides the columns that a row does not see: those before `first`, and for the lane's row h those from `end + h * 8` on.
-KGEN_DEVICE void mask(scores& s, int first, int end) {
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
     KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-        const int low = first - lane_column;
-        const int high = end + h * 8 - lane_column;
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-            if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
-            if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
-        }
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
     }
+}
+
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+struct view {
+    int first;  // columns before it belong to no key, or to one that no row sees
+    int diagonal;  // columns that the lane's first row sees
+
+    // The columns that row r sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int r) const { return {first, diagonal + r}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
 // Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
@@ -320,7 +345,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
 }
 
 // P = exp2(log2_scale * (S - max)), and its rows to the sums. The accumulator layout of S is the A-operand layout of P: no data
-// moves between lanes. `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a word of P.
+// moves between lanes.
+// `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a register of P.
 template <class Call>
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
     float shift[2];
@@ -346,10 +372,25 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
 
 KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     KGEN_UNROLL
-    for (int j = 0; j < HEAD_DIM / 8; ++j) {
+    for (int j = 0; j < O_TILES; ++j) {
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) o[j][e] *= factor[e / 2];
     }
+}
+
+// The sum of a row, from the parts of it that the four lanes of a quad have.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// What O must be multiplied by: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
 // The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
@@ -360,13 +401,11 @@ KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const pa
     if (lse != nullptr) lse += (work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride) + work.head * p.lse_head_stride;
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float sum = state.sum[h];
-        sum += shuffle_xor(sum, 1);
-        sum += shuffle_xor(sum, 2);
-        factor[h] = sum == 0.0f ? 0.0f : reciprocal(sum);
+        const float sum = sum_of_row(state.sum[h]);
+        factor[h] = inverse_of_sum(sum);
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
         if (lse != nullptr && lane_index() % 4 == 0 && row >= 0) {
-            store_global(lse + row, sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[h], log2_fast(sum)));
+            store_global(lse + row, log_sum_exp(sum, state.max[h], log2_scale));
         }
     }
 }
@@ -466,13 +505,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
             warp_sync();  // one lane will say that the warp is done with it
             if (said.x == NO_WORK) return false;
-            const int end = said.z;
+            const int span = said.z;
             const int first_query = said.w;
-            at = {said.x, said.y, BLOCK_N - end, first_diagonal};
+            at = {said.x, said.y, BLOCK_N - span, first_diagonal};
             const bool has_rows = first_query + warpgroup_row + WARPGROUP_ROWS > 0;
-            if (end > 0 && has_rows) return true;
+            if (span > 0 && has_rows) return true;
             done_with_q();
-            if (end <= 0) {
+            if (span <= 0) {
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
@@ -488,7 +527,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
     const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
-        if (at.first > 0 || at.diagonal + warpgroup_row < BLOCK_N) mask(s, at.first, at.diagonal + lane_row);
+        if (at.first > 0 || at.diagonal + warpgroup_row < BLOCK_N) mask(s, {at.first, at.diagonal + lane_row});
     };
     // The first tiles of a piece may lie behind the diagonal of all rows of this warpgroup, though not of the others'. They are passed
     // over, K and V apart.

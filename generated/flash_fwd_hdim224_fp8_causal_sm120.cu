@@ -15,9 +15,9 @@
 // come transposed, with its keys in the same order.
 // ldmatrix transposes bytes here, four stored rows to a register; V's rows are stored in that order of keys.
 //
-// Plan: 43008 bytes of shared memory; accumulators, fragments and addresses need about 212 registers a thread;
-// 2 blocks (8 warps) an SM, limited by registers.
-// Made by kgen 0.1.0 from templates/flash/fwd_fp8.cu.tera; edit that, not this. To compile this file alone:
+// Plan: 43008 bytes of shared memory; accumulators, fragments and addresses need about 212 registers per thread;
+// 2 blocks (8 warps) per SM, limited by registers.
+// Made by kgen 0.1.0 from templates/attention/fwd_fp8.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_120f,code=sm_120f -Iinclude -c flash_fwd_hdim224_fp8_causal_sm120.cu
 
 #include "kgen.h"
@@ -45,8 +45,9 @@ constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 2;  // registers are capped so that this many fit
 constexpr int WARP_ROWS = BLOCK_M / WARPS;
-constexpr int M_TILES = WARP_ROWS / 16;         // 16-row MMA tiles a warp
+constexpr int M_TILES = WARP_ROWS / 16;         // 16-row MMA tiles per warp
 constexpr int O_CHUNKS = (HEAD_DIM + 15) / 16;  // 16-column pieces of O and V, two MMAs each
+constexpr int O_TILES = 2 * O_CHUNKS;           // 8-column MMA tiles of O
 
 using query_tile = byte_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
@@ -69,12 +70,12 @@ constexpr float LN_2 = 0.69314718055994531f;
 
 // What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
-    float o[M_TILES][2 * O_CHUNKS][4];  // output, not yet divided by the sum
-    float max[M_TILES][2];              // the maximum that exp2 is taken relative to, in units of Q K^T
-    float sum[M_TILES][2];              // this lane's part of the sum of exponentials, in fp32 before they are rounded
+    float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
+    float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
 };
 
-using scores = float[M_TILES][BLOCK_N / 8][4];
+using scores = float[M_TILES][key_tile::rows / 8][4];
 
 // The MMA of both products.
 KGEN_DEVICE void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -103,77 +104,6 @@ KGEN_DEVICE void multiply_q_k(scores& s, const query_fragments& q, uint32_t k, l
             for (int t = 0; t < M_TILES; ++t) {
                 multiply_add(s[t][2 * j], q[step][t], b[0], b[1]);
                 multiply_add(s[t][2 * j + 1], q[step][t], b[2], b[3]);
-            }
-        }
-    }
-}
-
-// Hides the keys a row does not see: those from `keys` (counted from the tile's first key) on, and for the lane's
-// row r (counted from its first row) those from `diagonal + r` on.
-KGEN_DEVICE void mask(scores& s, int keys, int diagonal) {
-    const int lane_column = lane_index() % 4 * 2;
-    KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            const int limit = min(keys, diagonal + t * 16 + h * 8) - lane_column;
-            KGEN_UNROLL
-            for (int j = 0; j < BLOCK_N / 8; ++j) {
-                if (j * 8 >= limit) s[t][j][2 * h] = -infinity();
-                if (j * 8 + 1 >= limit) s[t][j][2 * h + 1] = -infinity();
-            }
-        }
-    }
-}
-
-// One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
-// sums, and brings O and the sums to a new maximum where the old one has been outgrown.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
-    float seen[M_TILES][2];
-    bool outgrown = false;
-    KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
-            KGEN_UNROLL
-            for (int j = 1; j < BLOCK_N / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
-            m = maximum(m, shuffle_xor(m, 1));
-            m = maximum(m, shuffle_xor(m, 2));
-            seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
-        }
-    }
-    // The first tile always comes here: the maximum starts at -infinity.
-    if (warp_any(outgrown)) {
-        KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) {
-            KGEN_UNROLL
-            for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
-                const float old_max = state.max[t][h];
-                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
-                state.max[t][h] = seen[t][h];
-                state.sum[t][h] *= factor;
-                KGEN_UNROLL
-                for (int j = 0; j < 2 * O_CHUNKS; ++j) {
-                    state.o[t][j][2 * h] *= factor;
-                    state.o[t][j][2 * h + 1] *= factor;
-                }
-            }
-        }
-    }
-    KGEN_UNROLL
-    for (int t = 0; t < M_TILES; ++t) {
-        KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
-            const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
-            KGEN_UNROLL
-            for (int j = 0; j < BLOCK_N / 8; ++j) {
-                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
-                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
-                state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
             }
         }
     }
@@ -208,6 +138,94 @@ KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lan
     }
 }
 
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
+    const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+    }
+}
+
+// What a warp's rows see of a key tile. Columns are counted from the tile's first key.
+struct view {
+    int keys;  // columns from here on belong to no key
+    int diagonal;  // columns that the lane's first row sees
+
+    // The columns that row r sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int r) const { return {0, min(keys, diagonal + r)}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t * 16 + h * 8));
+    }
+}
+
+// One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
+// sums, and brings O and the sums to a new maximum where the old one has been outgrown.
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+    float seen[M_TILES][2];
+    bool outgrown = false;
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
+            KGEN_UNROLL
+            for (int j = 1; j < key_tile::rows / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
+            m = maximum(m, shuffle_xor(m, 1));
+            m = maximum(m, shuffle_xor(m, 2));
+            seen[t][h] = maximum(m, state.max[t][h]);
+            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+        }
+    }
+    // The first tile always comes here: the maximum starts at -infinity.
+    if (warp_any(outgrown)) {
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                const float old_max = state.max[t][h];
+                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
+                state.max[t][h] = seen[t][h];
+                state.sum[t][h] *= factor;
+                KGEN_UNROLL
+                for (int j = 0; j < O_TILES; ++j) {
+                    state.o[t][j][2 * h] *= factor;
+                    state.o[t][j][2 * h + 1] *= factor;
+                }
+            }
+        }
+    }
+    KGEN_UNROLL
+    for (int t = 0; t < M_TILES; ++t) {
+        KGEN_UNROLL
+        for (int h = 0; h < 2; ++h) {
+            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
+            KGEN_UNROLL
+            for (int j = 0; j < key_tile::rows / 8; ++j) {
+                s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
+                s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
+                state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
+            }
+        }
+    }
+}
+
 // A block's share of the work: blocks are ordered by batch, head, then query tile, the longest rows first.
 struct assignment {
     int batch, head, first_query;
@@ -221,6 +239,21 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     const int head = block / m_blocks % p.num_heads;
     const int first_query = (m_blocks - 1 - block % m_blocks) * BLOCK_M;
     return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
+}
+
+// The sum of a row, from the parts of it that the four lanes of a quad have.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// What O must be multiplied by, V's factor included: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four that lie side by
@@ -241,10 +274,8 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            float sum = state.sum[t][h];
-            sum += shuffle_xor(sum, 1);
-            sum += shuffle_xor(sum, 2);
-            const float factor = sum == 0.0f ? 0.0f : v_descale * reciprocal(sum);
+            const float sum = sum_of_row(state.sum[t][h]);
+            const float factor = inverse_of_sum(sum, v_descale);
             const int row = first_row + t * 16 + h * 8;
             uint16_t* to = o + row * p.o_row_stride + lane_column;
             KGEN_UNROLL
@@ -267,8 +298,7 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
                 }
             }
             if (lse != nullptr && lane_index() % 4 == 0 && row < valid_rows) {
-                const float value = sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, state.max[t][h], log2_fast(sum) - P_EXPONENT);
-                store_global(lse + row, value);
+                store_global(lse + row, log_sum_exp(sum, state.max[t][h], log2_scale));
             }
         }
     }
@@ -281,10 +311,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
 
-    // Key tiles: [0, clear_tiles) are seen whole by every row of the block, [clear_tiles, tiles) need the mask.
+    // Tile t holds the keys from origin + t * BLOCK_N on. Of tiles [first_tile, end_tile) some row of the block sees a key; of these
+    // [clear_first, clear_end) are seen whole by every row, and the others need the mask.
+    constexpr int origin = 0, first_tile = 0, clear_first = 0;
     const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first row sees
-    const int tiles = (max(0, min(keys.rows, diagonal + BLOCK_M - 1)) + BLOCK_N - 1) / BLOCK_N;
-    const int clear_tiles = max(0, min(keys.rows, diagonal)) / BLOCK_N;
+    const int end_tile = (max(0, min(keys.rows, diagonal + BLOCK_M - 1)) + BLOCK_N - 1) / BLOCK_N;
+    const int clear_end = max(0, min(keys.rows, diagonal)) / BLOCK_N;
 
     const uint8_t* q = static_cast<const uint8_t*>(p.q) +
                        sequence_offset(queries, batch, head, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
@@ -304,17 +336,17 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
             state.sum[t][h] = 0.0f;
         }
         KGEN_UNROLL
-        for (int j = 0; j < 2 * O_CHUNKS; ++j) {
+        for (int j = 0; j < O_TILES; ++j) {
             KGEN_UNROLL
             for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
         }
     }
 
     const auto copy_k = [&](int tile, uint32_t to) {
-        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(to, k, p.k_row_stride, tile * BLOCK_N, keys.rows);
+        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(to, k, p.k_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
     const auto copy_v = [&](int tile, uint32_t to) {
-        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, tile * BLOCK_N, keys.rows);
+        copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
     // The factors of Q and K belong to the scores. A scale of 0 becomes one that changes no exponential, so that a hidden
@@ -327,16 +359,16 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();
     const auto prepare = [&](scores& s, int tile) {
-        if (tile >= clear_tiles) {
-            mask(s, keys.rows - tile * BLOCK_N, diagonal + warp_row + static_cast<int>(lane_index() / 4) - tile * BLOCK_N);
+        if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
+            mask(s, {keys.rows - (origin + tile * BLOCK_N), diagonal + warp_row + static_cast<int>(lane_index() / 4) - (origin + tile * BLOCK_N)});
         }
         softmax(s, state, log2_scale, threshold);
     };
 
-    if (tiles > 0) {
+    if (end_tile > first_tile) {
         copy_bytes<query_tile, HEAD_DIM, THREADS, VECTOR, row_order::natural>(shared + Q_OFFSET, q, p.q_row_stride, first_query, queries.rows);
         cp_async_commit();
-        copy_k(tiles - 1, shared + K_OFFSET);
+        copy_k(end_tile - 1, shared + K_OFFSET);
         cp_async_commit();
 
         query_fragments q_fragments;
@@ -348,7 +380,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
             for (int t = 0; t < M_TILES; ++t) ldmatrix_x4(q_fragments[step][t], fragment_address<query_tile>(shared + Q_OFFSET, q_lanes, t * 16, step));
         }
 
-        for (int tile = tiles - 1; tile >= 0; --tile) {
+        for (int tile = end_tile - 1; tile >= first_tile; --tile) {
             cp_async_wait<0>();
             block_sync();  // K(tile) is there for all, and no warp still reads V(tile + 1)
             copy_v(tile, shared + V_OFFSET);
@@ -357,7 +389,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
             multiply_q_k(s, q_fragments, shared + K_OFFSET, k_lanes);
             cp_async_wait<0>();
             block_sync();  // V(tile) is there for all, and no warp still reads K(tile)
-            if (tile > 0) {
+            if (tile > first_tile) {
                 copy_k(tile - 1, shared + K_OFFSET);
                 cp_async_commit();
             }

@@ -17,7 +17,7 @@
 // finds the rows of the sequence before.
 //
 // Plan: 141576 bytes of shared memory; O, S and P need about 104 of 255 registers.
-// Made by kgen 0.1.0 from templates/flash/fwd_short_sm90.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/fwd_short_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_short_hdim64_fp16_causal_sm90.cu
 
 #include "kgen.h"
@@ -70,8 +70,8 @@ static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses")
 static_assert(STAGE_BYTES >= key_tile::bytes, "a stage holds a tile");
 
 // The columns of O that a warpgroup finishes, in chunks of 8: an even number, for pairs of chunks are written together.
-constexpr int CHUNKS = HEAD_DIM / 8;
-constexpr int SHARE = (CHUNKS + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
+constexpr int O_TILES = HEAD_DIM / 8;
+constexpr int SHARE = (O_TILES + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
 static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies where its stages were");
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
@@ -113,17 +113,22 @@ struct ring_place {
         }
     }
 };
+
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
 // A piece of work: a query tile of one head.
 struct assignment {
     int batch, head;
     int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
-    int end;          // keys that the tile's last row sees
+    static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
+    int end;  // keys up to the last one that the tile's last row sees
+
+    KGEN_DEVICE int origin() const { return end; }  // key tile t ends before key origin - t * BLOCK_N
+    KGEN_DEVICE int span() const { return origin() - begin; }
+    KGEN_DEVICE int tiles() const { return (span() + BLOCK_N - 1) / BLOCK_N; }
     sequence queries, keys;
 
     KGEN_DEVICE bool is_empty() const { return first_query <= -BLOCK_M; }
-    KGEN_DEVICE int tiles() const { return (end + BLOCK_N - 1) / BLOCK_N; }
 };
 
 KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, int tile) {
@@ -152,10 +157,10 @@ KGEN_DEVICE own_tiles share_of(const assignment& work, int head_k, uint32_t shar
     const int passed = warpgroup * BLOCK_N;  // keys of the warpgroups before
     const uint32_t stages = shared + STAGES_OFFSET + warpgroup * WARPGROUP_BYTES;
     return {(work.tiles() - warpgroup + WARPGROUPS - 1) / WARPGROUPS,
-            work.keys.first_row + work.end - passed - BLOCK_N,
+            work.keys.first_row + work.origin() - passed - BLOCK_N,
             head_k,
             work.keys.packed ? 0 : work.batch,
-            BLOCK_N - work.end + passed,
+            BLOCK_N - work.span() + passed,
             BLOCK_N - BLOCK_M + 1 + passed,
             stages,
             stages + STAGES * STAGE_BYTES};
@@ -163,7 +168,7 @@ KGEN_DEVICE own_tiles share_of(const assignment& work, int head_k, uint32_t shar
 
 using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
-using output = float[CHUNKS][4];
+using output = float[O_TILES][4];
 
 // What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
@@ -171,19 +176,36 @@ struct row_state {
     float sum[2];  // this lane's part of the sum of exponentials
 };
 
-// Hides the columns that a row does not see: those before `first`, and for the lane's row h those from `end + h * 8` on.
-KGEN_DEVICE void mask(scores& s, int first, int end) {
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
     KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-        const int low = first - lane_column;
-        const int high = end + h * 8 - lane_column;
-        KGEN_UNROLL
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-            if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
-            if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
-        }
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
     }
+}
+
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+struct view {
+    int first;  // columns before it belong to no key, or to one that no row sees
+    int diagonal;  // columns that the lane's first row sees
+
+    // The columns that row r sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int r) const { return {first, diagonal + r}; }
+};
+
+KGEN_DEVICE void mask(scores& s, view seen) {
+    KGEN_UNROLL
+    for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
 // Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
@@ -226,8 +248,9 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
         // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
         shift[h] = state.max[h] == -infinity() ? 0.0f : -log2_scale * state.max[h];
     }
+    constexpr int steps = BLOCK_N / 16;
     KGEN_UNROLL
-    for (int step = 0; step < BLOCK_N / 16; ++step) {
+    for (int step = 0; step < steps; ++step) {
         KGEN_UNROLL
         for (int i = 0; i < 4; ++i) {
             const int j = 2 * step + i / 2, h = i % 2;
@@ -241,7 +264,7 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
 
 KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     KGEN_UNROLL
-    for (int j = 0; j < CHUNKS; ++j) {
+    for (int j = 0; j < O_TILES; ++j) {
         KGEN_UNROLL
         for (int e = 0; e < 4; ++e) o[j][e] *= factor[e / 2];
     }
@@ -307,7 +330,7 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         done_with_k(tile);
         const int first = keys.first + tile * STRIDE;
         const int diagonal = keys.diagonal + tile * STRIDE;
-        if (first > 0 || diagonal < BLOCK_N) mask(s, first, diagonal + lane_row);
+        if (first > 0 || diagonal < BLOCK_N) mask(s, {first, diagonal + lane_row});
         float factor[2];
         const bool outgrown = raise_maximum(s, state, factor, log2_scale, threshold);
         if (tile > 0) {
@@ -334,6 +357,21 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
     wgmma_wait<0>(o);
 }
 
+// The sum of a row, from the parts of it that the four lanes of a quad have.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// What O must be multiplied by: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
+}
+
 // What the block's rows are of all keys: O and sums of the warpgroups put together, relative to the largest of their maxima. A
 // warpgroup finishes and writes SHARE chunks of columns, of all rows.
 //
@@ -350,13 +388,12 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
     if (warpgroup < with_keys) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            state.sum[h] += shuffle_xor(state.sum[h], 1);
-            state.sum[h] += shuffle_xor(state.sum[h], 2);
+            state.sum[h] = sum_of_row(state.sum[h]);
             if (lane_index() % 4 == 0) store_shared(state_of(warpgroup, lane_row + h * 8), state.max[h], state.sum[h]);
         }
         barrier_wait(barrier.meeting, 128);  // products of other warps may still read the stages where O goes now
         KGEN_UNROLL
-        for (int j = 0; j < CHUNKS; ++j) {
+        for (int j = 0; j < O_TILES; ++j) {
             if (j / SHARE == warpgroup) {
                 KGEN_UNROLL
                 for (int e = 0; e < 4; ++e) mine[j % SHARE][e] = o[j][e];
@@ -386,7 +423,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
             factor[w][h] = part_max[w] == -infinity() ? 0.0f : exp2_fast(log2_scale * (part_max[w] - most[h]));
             sum[h] = fused_multiply_add(part_sum[w], factor[w][h], sum[h]);
         }
-        const float inverse = sum[h] == 0.0f ? 0.0f : reciprocal(sum[h]);
+        const float inverse = inverse_of_sum(sum[h]);
         KGEN_UNROLL
         for (int w = 0; w < WARPGROUPS; ++w) factor[w][h] *= inverse;
     }
@@ -403,7 +440,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         for (int e = 0; e < 4; ++e) mine[c][e] *= own[e / 2];
     }
     const int first_chunk = warpgroup * SHARE;
-    const auto has_chunk = [&](int c) { return CHUNKS == WARPGROUPS * SHARE || first_chunk + c < CHUNKS; };
+    const auto has_chunk = [&](int c) { return O_TILES == WARPGROUPS * SHARE || first_chunk + c < O_TILES; };
     KGEN_UNROLL
     for (int w = 0; w < WARPGROUPS; ++w) {
         const bool has_part = w < with_keys && w != warpgroup;
@@ -431,7 +468,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
             if (has_chunk(c + 1)) store_quad_row(to + row * p.o_row_stride + column, words, row >= 0, given.vector);
         }
         if (lse != nullptr && warpgroup == 0 && lane_index() % 4 == 0 && row >= 0) {
-            store_global(lse + row, sum[h] == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, most[h], log2_fast(sum[h])));
+            store_global(lse + row, log_sum_exp(sum[h], most[h], log2_scale));
         }
     }
 }

@@ -9,9 +9,9 @@
 // rows and one split, whose keys its 4 warps deal out among them, 64 a step. Each warp has a ring of 2 slices that it fills
 // by itself (cp.async) and a softmax state of its own, so no warp waits for another until the end, where they merge.
 //
-// Plan: 122432 bytes of shared memory; accumulators, fragments and addresses need about 228 registers a thread;
-// 1 block (4 warps) an SM, limited by shared memory.
-// Made by kgen 0.1.0 from templates/flash/fwd_split_sm80.cu.tera; edit that, not this. To compile this file alone:
+// Plan: 122432 bytes of shared memory; accumulators, fragments and addresses need about 228 registers per thread;
+// 1 block (4 warps) per SM, limited by shared memory.
+// Made by kgen 0.1.0 from templates/attention/fwd_split_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_split_hdim224_fp16_causal_sm80.cu
 
 #include "kgen.h"
@@ -41,11 +41,12 @@ constexpr int STAGES = 2;  // steps in shared memory
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 1;  // registers are capped so that this many fit
-constexpr int M_TILES = BLOCK_M / 16;     // 16-row MMA tiles
+constexpr int M_TILES = BLOCK_M / 16;   // 16-row MMA tiles
+constexpr int O_TILES = HEAD_DIM / 8;   // 8-column MMA tiles of O
 constexpr int SLICE = BLOCK_N / WARPS;  // keys that a warp takes at once
 
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
-using slice_tile = shared_tile<SLICE, HEAD_DIM_PADDED>;
+using key_tile = shared_tile<SLICE, HEAD_DIM_PADDED>;
 
 // Shared memory: Q at 0 (7168 bytes), rings of K and V (then O) at 7168 (114688 bytes), maxima at 121856 (256 bytes), sums at 122112 (256 bytes), reciprocals of sums at 122368 (64 bytes).
 constexpr uint32_t Q_OFFSET = 0;
@@ -54,7 +55,7 @@ constexpr uint32_t MAX_OFFSET = 121856;
 constexpr uint32_t SUM_OFFSET = 122112;
 constexpr uint32_t INVERSE_OFFSET = 122368;
 constexpr uint32_t SHARED_BYTES = 122432;
-constexpr uint32_t STAGE_BYTES = 2 * slice_tile::bytes;  // K and V of one slice
+constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one slice
 constexpr uint32_t RING_BYTES = STAGES * STAGE_BYTES;    // of one warp
 
 // At the end each warp's O lies where the rings were. Rows are 32 bytes longer than they need to be: free of bank conflicts.
@@ -69,23 +70,23 @@ constexpr float RESCALE_THRESHOLD = 8.0f;
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one slice to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the block.
+// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
-    float o[M_TILES][HEAD_DIM / 8][4];  // output, not yet divided by the sum
-    float max[M_TILES][2];              // the maximum that exp2 is taken relative to, in units of Q K^T
-    float sum[M_TILES][2];              // this lane's part of the sum of exponentials
+    float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
+    float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
+    float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
 };
 
-using scores = float[M_TILES][SLICE / 8][4];
+using scores = float[M_TILES][key_tile::rows / 8][4];
 
 using query_fragments = uint32_t[HEAD_DIM_PADDED / 16][M_TILES][4];
 
-// S = Q K^T for one slice, with Q in registers.
+// S = Q K^T for one key tile, with Q in registers.
 KGEN_DEVICE void multiply_q_k(scores& s, const query_fragments& q, uint32_t k, lane_offsets k_lanes) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
-        for (int j = 0; j < SLICE / 8; ++j) {
+        for (int j = 0; j < key_tile::rows / 8; ++j) {
             KGEN_UNROLL
             for (int e = 0; e < 4; ++e) s[t][j][e] = 0.0f;
         }
@@ -93,9 +94,9 @@ KGEN_DEVICE void multiply_q_k(scores& s, const query_fragments& q, uint32_t k, l
     KGEN_UNROLL
     for (int step = 0; step < HEAD_DIM_PADDED / 16; ++step) {
         KGEN_UNROLL
-        for (int j = 0; j < SLICE / 16; ++j) {
+        for (int j = 0; j < key_tile::rows / 16; ++j) {
             uint32_t b[4];
-            ldmatrix_x4(b, fragment_address<slice_tile>(k, k_lanes, j * 16, step));
+            ldmatrix_x4(b, fragment_address<key_tile>(k, k_lanes, j * 16, step));
             KGEN_UNROLL
             for (int t = 0; t < M_TILES; ++t) {
                 mma_m16n8k16<element>(s[t][2 * j], q[step][t], b[0], b[1]);
@@ -105,21 +106,63 @@ KGEN_DEVICE void multiply_q_k(scores& s, const query_fragments& q, uint32_t k, l
     }
 }
 
-// Hides the keys that a row does not see: those from `end` on, and for the lane's row [t][h] those from `visible[t][h]` on.
-// Keys are counted from the tensor's first; the slice starts at `first`.
-KGEN_DEVICE void mask(scores& s, int first, int end, const int (&visible)[M_TILES][2]) {
+// O += P V for one key tile. The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
+KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
+    KGEN_UNROLL
+    for (int step = 0; step < key_tile::rows / 16; ++step) {
+        uint32_t a[M_TILES][4];
+        KGEN_UNROLL
+        for (int t = 0; t < M_TILES; ++t) {
+            a[t][0] = pack<element>(p[t][2 * step][0], p[t][2 * step][1]);
+            a[t][1] = pack<element>(p[t][2 * step][2], p[t][2 * step][3]);
+            a[t][2] = pack<element>(p[t][2 * step + 1][0], p[t][2 * step + 1][1]);
+            a[t][3] = pack<element>(p[t][2 * step + 1][2], p[t][2 * step + 1][3]);
+        }
+        KGEN_UNROLL
+        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
+            uint32_t b[4];
+            ldmatrix_x4_transposed(b, fragment_address<key_tile>(v, v_lanes, step * 16, j));
+            KGEN_UNROLL
+            for (int t = 0; t < M_TILES; ++t) {
+                mma_m16n8k16<element>(state.o[t][2 * j], a[t], b[0], b[1]);
+                if (2 * j + 1 < O_TILES) mma_m16n8k16<element>(state.o[t][2 * j + 1], a[t], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// Columns [low, high) of a tile: those that a row sees.
+struct interval {
+    int low, high;
+};
+
+// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
+// array, registers spill.)
+template <int CHUNKS>
+KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
+    const int low = seen.low - lane_column, high = seen.high - lane_column;
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        if (j * 8 < low || j * 8 >= high) s[j][2 * h] = -infinity();
+        if (j * 8 + 1 < low || j * 8 + 1 >= high) s[j][2 * h + 1] = -infinity();
+    }
+}
+
+// What a block's rows see of a key tile. Keys are counted from the tensor's first.
+struct view {
+    int first, end;  // the tile's first key; keys from `end` on are another split's or nobody's
+    const int (&diagonal)[M_TILES][2];  // keys that the lane's row [t][h] sees
+
+    // The columns that row t * 16 + h * 8 sees, counted from the lane's first row.
+    KGEN_DEVICE interval of_row(int t, int h) const { return {0, min(end, diagonal[t][h]) - first}; }
+};
+
+KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            const int limit = min(end, visible[t][h]) - first - lane_column;
-            KGEN_UNROLL
-            for (int j = 0; j < SLICE / 8; ++j) {
-                if (j * 8 >= limit) s[t][j][2 * h] = -infinity();
-                if (j * 8 + 1 >= limit) s[t][j][2 * h + 1] = -infinity();
-            }
-        }
+        for (int h = 0; h < 2; ++h) mask_row(s[t], h, seen.of_row(t, h));
     }
 }
 
@@ -134,14 +177,14 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
         for (int h = 0; h < 2; ++h) {
             float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
             KGEN_UNROLL
-            for (int j = 1; j < SLICE / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
+            for (int j = 1; j < key_tile::rows / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
             m = maximum(m, shuffle_xor(m, 1));
             m = maximum(m, shuffle_xor(m, 2));
             seen[t][h] = maximum(m, state.max[t][h]);
             outgrown |= seen[t][h] > state.max[t][h] + threshold;
         }
     }
-    // The first slice always comes here: the maximum starts at -infinity.
+    // The first tile always comes here: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
@@ -153,7 +196,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
                 state.max[t][h] = seen[t][h];
                 state.sum[t][h] *= factor;
                 KGEN_UNROLL
-                for (int j = 0; j < HEAD_DIM / 8; ++j) {
+                for (int j = 0; j < O_TILES; ++j) {
                     state.o[t][j][2 * h] *= factor;
                     state.o[t][j][2 * h + 1] *= factor;
                 }
@@ -167,7 +210,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
             const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
             KGEN_UNROLL
-            for (int j = 0; j < SLICE / 8; ++j) {
+            for (int j = 0; j < key_tile::rows / 8; ++j) {
                 s[t][j][2 * h] = exp2_fast(fused_multiply_add(s[t][j][2 * h], log2_scale, shift));
                 s[t][j][2 * h + 1] = exp2_fast(fused_multiply_add(s[t][j][2 * h + 1], log2_scale, shift));
                 state.sum[t][h] += s[t][j][2 * h] + s[t][j][2 * h + 1];
@@ -176,29 +219,19 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     }
 }
 
-// O += P V for one slice. The accumulator layout of S is the A-operand layout of P: no data moves between lanes.
-KGEN_DEVICE void multiply_p_v(row_state& state, const scores& p, uint32_t v, lane_offsets v_lanes) {
-    KGEN_UNROLL
-    for (int step = 0; step < SLICE / 16; ++step) {
-        uint32_t a[M_TILES][4];
-        KGEN_UNROLL
-        for (int t = 0; t < M_TILES; ++t) {
-            a[t][0] = pack<element>(p[t][2 * step][0], p[t][2 * step][1]);
-            a[t][1] = pack<element>(p[t][2 * step][2], p[t][2 * step][3]);
-            a[t][2] = pack<element>(p[t][2 * step + 1][0], p[t][2 * step + 1][1]);
-            a[t][3] = pack<element>(p[t][2 * step + 1][2], p[t][2 * step + 1][3]);
-        }
-        KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM_PADDED / 16; ++j) {
-            uint32_t b[4];
-            ldmatrix_x4_transposed(b, fragment_address<slice_tile>(v, v_lanes, step * 16, j));
-            KGEN_UNROLL
-            for (int t = 0; t < M_TILES; ++t) {
-                mma_m16n8k16<element>(state.o[t][2 * j], a[t], b[0], b[1]);
-                if (2 * j + 1 < HEAD_DIM / 8) mma_m16n8k16<element>(state.o[t][2 * j + 1], a[t], b[2], b[3]);
-            }
-        }
-    }
+// The sum of a row, from the parts of it that the four lanes of a quad have.
+KGEN_DEVICE float sum_of_row(float part) {
+    part += shuffle_xor(part, 1);
+    part += shuffle_xor(part, 2);
+    return part;
+}
+
+// What O must be multiplied by: 0 for a row that has seen no key.
+KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
+
+// The log-sum-exp of a row, -infinity for one that has seen no key.
+KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
+    return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
 // A block's share of the work: blocks are ordered by split, batch, key head, then row tile. The heads of a split run
@@ -234,11 +267,7 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
         const int row = i / chunks, column = i % chunks * 8;
         const int packed = work.first_row + row;
         const uint16_t* from = q + packed / group * p.q_row_stride + packed % group * p.q_head_stride + column;
-        const int start = query_tile::panel_start(column);
-        const int width = query_tile::panel_columns(start);
-        const uint32_t chunk = (column - start) / 8;
-        const uint32_t offset = width == 64 ? swizzled<64>(row, chunk) : width == 32 ? swizzled<32>(row, chunk) : swizzled<16>(row, chunk);
-        const uint32_t destination = tile + query_tile::panel_offset(start) + offset;
+        const uint32_t destination = tile + chunk_offset<query_tile>(row, column);
         const bool valid = packed < rows && (HEAD_DIM == HEAD_DIM_PADDED || column < HEAD_DIM);
         if constexpr (VECTOR) {
             cp_async(destination, from, valid);
@@ -263,9 +292,7 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            float sum = state.sum[t][h];
-            sum += shuffle_xor(sum, 1);
-            sum += shuffle_xor(sum, 2);
+            const float sum = sum_of_row(state.sum[t][h]);
             if (lane_index() % 4 == 0) {
                 store_shared(max_address(warp, t * 16 + h * 8 + lane_row), state.max[t][h]);
                 store_shared(sum_address(warp, t * 16 + h * 8 + lane_row), sum);
@@ -295,7 +322,7 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
             const float scale = factor(warp, row, largest_maximum(row));
             const uint32_t to = outputs + warp * WARP_OUTPUT_BYTES + (row * OUTPUT_ROW + lane_index() % 4 * 2) * 4;
             KGEN_UNROLL
-            for (int j = 0; j < HEAD_DIM / 8; ++j) store_shared(to + j * 32, state.o[t][j][2 * h] * scale, state.o[t][j][2 * h + 1] * scale);
+            for (int j = 0; j < O_TILES; ++j) store_shared(to + j * 32, state.o[t][j][2 * h] * scale, state.o[t][j][2 * h + 1] * scale);
         }
     }
 
@@ -308,10 +335,9 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
         float sum = 0.0f;
         KGEN_UNROLL
         for (int w = 0; w < WARPS; ++w) sum += factor(w, row, largest) * load_shared_float(sum_address(w, row));
-        store_shared(shared + INVERSE_OFFSET + row * 4, sum == 0.0f ? 0.0f : reciprocal(sum));
+        store_shared(shared + INVERSE_OFFSET + row * 4, inverse_of_sum(sum));
         if (row < valid_rows) {
-            const float lse = sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, largest, log2_fast(sum));
-            store_global(split_lse(p, partial_row(p, work, queries, row)), lse);
+            store_global(split_lse(p, partial_row(p, work, queries, row)), log_sum_exp(sum, largest, log2_scale));
         }
     }
     block_sync();  // every warp's O is there for all
@@ -343,12 +369,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
     const sequence keys = sequence_of(work.batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     const int rows = queries.rows * group;
     if (work.first_row >= rows) return;
-
+    constexpr int clear_first = 0;  // no mask here has a left end
     // Row r sees the keys below r / group + diagonal. The splits share out what the tile's last row sees.
     const int diagonal = keys.rows - queries.rows + 1;
     const int last_row = min(work.first_row + BLOCK_M, rows) - 1;
     const key_range range = split_keys(max(0, min(keys.rows, last_row / group + diagonal)), work.split, splits);
-    const int clear_end = min(range.end, work.first_row / group + diagonal);  // every row sees the keys below
+    const int clear_end = min(range.end, work.first_row / group + diagonal);  // every row sees the keys from clear_first up to here
     if (range.first >= range.end) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
@@ -371,26 +397,26 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
             state.sum[t][h] = 0.0f;
         }
         KGEN_UNROLL
-        for (int j = 0; j < HEAD_DIM / 8; ++j) {
+        for (int j = 0; j < O_TILES; ++j) {
             KGEN_UNROLL
             for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
         }
     }
-    int visible[M_TILES][2];
+    int diagonals[M_TILES][2];
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
-        for (int h = 0; h < 2; ++h) visible[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + diagonal;
+        for (int h = 0; h < 2; ++h) diagonals[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + diagonal;
     }
 
     // K and V of a slice are two groups of copies. A slice behind the split's end leaves its groups empty, so that the
     // number of groups in flight is always the same.
     const auto copy_k = [&](int first, uint32_t stage) {
-        if (first < range.end) copy_warp_tile<slice_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
+        if (first < range.end) copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
         cp_async_commit();
     };
     const auto copy_v = [&](int first, uint32_t stage) {
-        if (first < range.end) copy_warp_tile<slice_tile, HEAD_DIM, VECTOR>(stage + slice_tile::bytes, opaque(v), p.v_row_stride, first, range.end);
+        if (first < range.end) copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage + key_tile::bytes, opaque(v), p.v_row_stride, first, range.end);
         cp_async_commit();
     };
 
@@ -403,7 +429,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         copy_v(slice + s * BLOCK_N, ring + s * STAGE_BYTES);
     }
 
-    // 1e-30 stands for a scale of 0: -infinity * 0 would be NaN, and no exponential changes.
+    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
     const lane_offsets row_lanes = lanes_by_row(0);
@@ -427,11 +453,11 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         multiply_q_k(s, q_fragments, stage, chunk_lanes);
         warp_sync();  // no lane still reads K of the slice
         copy_k(slice + STAGES * BLOCK_N, stage);
-        if (slice + SLICE > clear_end) mask(s, slice, range.end, visible);
+        if ((clear_first > 0 && slice < clear_first) || slice + SLICE > clear_end) mask(s, {slice, range.end, diagonals});
         softmax(s, state, log2_scale, threshold);
         cp_async_wait<2 * STAGES - 1>();
         warp_sync();  // V of the slice is there for the whole warp
-        multiply_p_v(state, s, stage + slice_tile::bytes, row_lanes);
+        multiply_p_v(state, s, stage + key_tile::bytes, row_lanes);
         warp_sync();  // no lane still reads V of the slice
         copy_v(slice + STAGES * BLOCK_N, stage);
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;

@@ -14,7 +14,7 @@
 // but never less than 8 units. A sequence then gets ceil(units / T) splits, at most num_splits.
 //
 // One block of 256 threads; each warp tries a T of its own, so the search takes few rounds.
-// Made by kgen 0.1.0 from templates/flash/prepare_scheduler.cu.tera; edit that, not this. To compile this file alone:
+// Made by kgen 0.1.0 from templates/attention/prepare_scheduler.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_prepare_scheduler_sm80.cu
 
 #include "kgen.h"

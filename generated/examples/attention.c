@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
     const int64_t q_row = HEADS * d, k_row = HEADS_K * d;
     kgen_fwd_params p = {0};
     p.struct_size = sizeof p;
-    p.flags = variant->causal ? KGEN_FLAG_CAUSAL : 0;
+    p.flags = (variant->features & KGEN_FEATURE_CAUSAL) != 0 ? KGEN_FLAG_CAUSAL : 0;
     p.q = q.device, p.k = k.device, p.v = v.device, p.o = o.device, p.lse = lse;
     p.q_batch_stride = SEQLEN_Q * q_row, p.q_row_stride = q_row, p.q_head_stride = d;
     p.k_batch_stride = SEQLEN_K * k_row, p.k_row_stride = k_row, p.k_head_stride = d;
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
 
     /* Row 57 of head 3 on the host: softmax over the keys it sees, times V. */
     const int row = 57, head = 3, head_k = head / (HEADS / HEADS_K);
-    const int keys = variant->causal ? row + SEQLEN_K - SEQLEN_Q + 1 : SEQLEN_K;
+    const int keys = (variant->features & KGEN_FEATURE_CAUSAL) != 0 ? row + SEQLEN_K - SEQLEN_Q + 1 : SEQLEN_K;
     const float* q_host = q.host + row * q_row + head * d;
     double score[SEQLEN_K], largest = -INFINITY, sum = 0;
     for (int j = 0; j < keys; ++j) {

@@ -18,9 +18,10 @@ extern "C" {
 typedef struct CUstream_st* cudaStream_t;
 #endif
 
-/* Version of this interface. A structure only ever grows at its end, and `struct_size` says how much of it the caller
- * knows, so that code built against an older header keeps working. */
-#define KGEN_ABI_VERSION 2
+/* Version of this interface. A structure of parameters only ever grows at its end, and `struct_size` says how much of it the
+ * caller knows: what an older caller's lacks is zero. What a newer caller's has beyond the library's must be zero: anything else
+ * asks for what this library does not know, and is refused, as unknown flags are (KGEN_ERROR_UNSUPPORTED). */
+#define KGEN_ABI_VERSION 3
 
 /* Results of every call. */
 enum {
@@ -29,11 +30,12 @@ enum {
     KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
     KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
     KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its words */
-    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory; another one may */
+    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory, another one may; or the request asks
+                                    * for something that this version of the library does not know */
 };
 
-/* Element types of Q, K and V. */
-enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2 };
+/* Element types of inputs. */
+enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2, KGEN_DTYPE_FP32 = 3 };
 
 /* Kinds of kernel. */
 enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KGEN_KIND_PREPARE_SCHEDULER = 3, KGEN_KIND_BWD = 4, KGEN_KIND_FWD_SHORT = 5 };
@@ -179,17 +181,106 @@ typedef struct kgen_bwd_params {
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
 typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t stream);
 
-/* One row of the table of what a library holds. */
+/* Other families of kernels. */
+
+/* Sum of two vectors: out[i] = a[i] + b[i], rounded once to the dtype. Dtypes: fp32, fp16, bf16.
+ *
+ * Contiguous vectors of any length, each aligned to its elements. Vectors that lie alike relative to multiples of 16 bytes are
+ * moved in 16-byte pieces; any others element by element. `out` must share no memory with `a` or `b`. */
+typedef struct kgen_vector_add_params {
+    uint32_t struct_size; /* sizeof(kgen_vector_add_params) */
+    uint32_t flags;       /* 0 */
+
+    const void* a;
+    const void* b;
+    void* out;
+    uint64_t count; /* elements */
+    int32_t dtype;  /* KGEN_DTYPE_* */
+    int32_t reserved; /* 0 */
+} kgen_vector_add_params;
+
+enum { KGEN_KIND_VECTOR_ADD = 16 };
+
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_vector_add_launcher)(const kgen_vector_add_params* params, cudaStream_t stream);
+
+/* Picks the best vector_add variant for the current device and the dtype, and launches it. */
+int kgen_vector_add(const kgen_vector_add_params* params, cudaStream_t stream);
+
+/* Transposition: out[j][i] = in[i][j], for elements of 1, 2 or 4 bytes, whatever they stand for.
+ *
+ * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in place, where
+ * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. A matrix whose start and whose rows
+ * are multiples of 16 bytes is moved in 16-byte pieces; any other element by element, correct but slower. */
+typedef struct kgen_transpose_params {
+    uint32_t struct_size; /* sizeof(kgen_transpose_params) */
+    uint32_t flags;       /* 0 */
+
+    const void* in;
+    void* out;
+    uint64_t rows;
+    uint64_t columns;
+    int32_t element_bytes; /* 1, 2 or 4 */
+    int32_t reserved;      /* 0 */
+} kgen_transpose_params;
+
+enum { KGEN_KIND_TRANSPOSE = 17 };
+
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_transpose_launcher)(const kgen_transpose_params* params, cudaStream_t stream);
+
+/* Picks the best transpose variant for the current device and the size of an element, and launches it. */
+int kgen_transpose(const kgen_transpose_params* params, cudaStream_t stream);
+
+/* Reductions of the rows of a matrix to one fp32 number each: sum, max or logsumexp. One row reduces all elements of a tensor.
+ *
+ * `in` is a contiguous row-major matrix of rows x columns, of fp32, fp16 or bf16; `out` has `rows` numbers. The order in which a row
+ * is summed depends on nothing but its length, so the same row gives the same bits in every run. A row of no element gives 0, and
+ * -infinity for max and logsumexp. max passes over NaN unless there is nothing else: then it gives -infinity.
+ *
+ * Matrices whose start and whose rows are multiples of 16 bytes are read in 16-byte pieces; any others element by element. `out` must
+ * share no memory with `in`. `workspace` holds kgen_reduce_workspace() bytes: partial results of rows that several blocks read. */
+typedef struct kgen_reduce_params {
+    uint32_t struct_size; /* sizeof(kgen_reduce_params) */
+    uint32_t flags;       /* 0 */
+
+    const void* in;
+    float* out;
+    void* workspace; /* 16-byte aligned, contents irrelevant before and after; may be NULL where none is needed */
+    size_t workspace_bytes;
+    uint64_t rows;
+    uint64_t columns;
+    int32_t dtype;     /* KGEN_DTYPE_* of `in` */
+    int32_t operation; /* KGEN_REDUCE_* */
+} kgen_reduce_params;
+
+enum { KGEN_KIND_REDUCE_SUM = 18, KGEN_KIND_REDUCE_MAX = 19, KGEN_KIND_REDUCE_LOGSUMEXP = 20 };
+enum { KGEN_REDUCE_SUM = 0, KGEN_REDUCE_MAX = 1, KGEN_REDUCE_LOGSUMEXP = 2 };
+
+/* A launcher: checks the parameters, starts its kernels on `stream`, returns one of the codes above. With it comes
+ * `size_t <name>_workspace(const kgen_reduce_params*)`: the bytes that it needs at `workspace`, from rows, columns and dtype. */
+typedef int (*kgen_reduce_launcher)(const kgen_reduce_params* params, cudaStream_t stream);
+
+/* Picks the best variant for the current device, the operation and the dtype, and launches it. */
+int kgen_reduce(const kgen_reduce_params* params, cudaStream_t stream);
+
+/* Bytes of workspace that kgen_reduce() needs for this request on the current device; 0 if it would fail. */
+size_t kgen_reduce_workspace(const kgen_reduce_params* params);
+
+/* What a variant does beyond its kind, head dim and dtype. A request is answered by variants of exactly its features. */
+#define KGEN_FEATURE_CAUSAL 1u
+
+/* One row of the table of what a library holds. Read it where kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
     int32_t kind;       /* KGEN_KIND_* */
     int32_t head_dim;
     int32_t dtype;      /* KGEN_DTYPE_* */
-    int32_t causal;
+    uint32_t features;  /* KGEN_FEATURE_*: all that it does, and a request must ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
-    kgen_fwd_launcher launch;      /* NULL where kind is KGEN_KIND_BWD */
-    kgen_bwd_launcher launch_bwd;  /* NULL elsewhere */
+    kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */
+    kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; a kernel of another family is launched by its name */
 } kgen_variant;
 
 /* Picks the best variant for the current device and the request, and launches it. */

@@ -47,9 +47,7 @@ struct fwd_identity {
 // Checks the documented ranges of the numbers that the structures of every pass have. Pointers are left to the caller.
 template <class Params>
 int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
-    if ((params.flags & ~known_flags) != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown flags 0x%x", name, params.flags & ~known_flags);
-    }
+    if (const int code = check_flags(params.flags, known_flags, name)) return code;
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
     if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name, params.batch,

@@ -12,29 +12,45 @@ namespace kgen {
 // Bytes of the structure's first version; what a caller's version lacks is zero.
 constexpr size_t FWD_PARAMS_VERSION_1 = offsetof(kgen_fwd_params, q_descale);
 
-// Copies the caller's structure, of whatever version, into `params`.
-inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
+// More than any version will have: a size beyond is a structure that nobody has filled in.
+constexpr size_t LARGEST_PARAMS = 4096;
+
+// Copies a structure of `size` bytes, at least `least` (those of `version`, the oldest that is read), into `params`, of this library's
+// version. What a newer caller's has beyond it must be zero.
+template <class Params>
+int copy_structure(const Params* given, size_t least, int version, const char* structure, const char* name, Params& params) {
     if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
     const size_t size = given->struct_size;
-    if (size < FWD_PARAMS_VERSION_1) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; version 1 of kgen_fwd_params has %zu bytes, version %d has %zu",
-                    name, size, FWD_PARAMS_VERSION_1, KGEN_ABI_VERSION, sizeof(kgen_fwd_params));
+    if (size < least || size > LARGEST_PARAMS) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; version %d of %s has %zu bytes, version %d has %zu", name, size, version,
+                    structure, least, KGEN_ABI_VERSION, sizeof(Params));
+    }
+    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
+    for (size_t i = sizeof(Params); i < size; ++i) {
+        if (bytes[i] != 0) {
+            return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.struct_size is %zu and byte %zu is not zero; this library is of version %d and knows the first %zu bytes",
+                        name, size, i, KGEN_ABI_VERSION, sizeof(Params));
+        }
     }
     params = {};
-    memcpy(&params, given, size < sizeof params ? size : sizeof params);
+    memcpy(static_cast<void*>(&params), given, size < sizeof(Params) ? size : sizeof(Params));
+    params.struct_size = sizeof(Params);  // what the copy has, for launchers that are given it
     return KGEN_SUCCESS;
 }
 
-// The same for a backward pass, whose structure has had one version so far.
+inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
+    return copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params);
+}
+
+// A backward pass's structure has had one version so far.
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
-    if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
-    const size_t size = given->struct_size;
-    if (size < sizeof(kgen_bwd_params)) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: params.struct_size is %zu; version %d of kgen_bwd_params has %zu bytes", name, size, KGEN_ABI_VERSION,
-                    sizeof(kgen_bwd_params));
-    }
-    params = *given;
-    return KGEN_SUCCESS;
+    return copy_structure(given, sizeof(kgen_bwd_params), 2, "kgen_bwd_params", name, params);
+}
+
+// Refuses flags that are not among `known`.
+inline int check_flags(uint32_t flags, uint32_t known, const char* name) {
+    if ((flags & ~known) == 0) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_UNSUPPORTED, "%s: unknown flags 0x%x; version %d of the library knows 0x%x here", name, flags & ~known, KGEN_ABI_VERSION, known);
 }
 
 }  // namespace kgen

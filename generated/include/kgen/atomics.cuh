@@ -1,0 +1,161 @@
+// Device memory that blocks of one launch share: atomics, and flags that say that something is there. (PTX ISA, "Memory consistency model":
+// all are strong operations of scope .gpu; sm_70 and newer.)
+//
+// One thread makes what it and others have written known: all of them, a barrier among them, then one store_release(), or an atomic of
+// order release. Who reads that value by load_acquire(), or by an atomic of order acquire, and those behind a barrier with it, see what was
+// written before. Reads of it must be load_written() or cp.async: load_global() may give what the multiprocessor has kept of old.
+#pragma once
+
+#include "kgen/floats.cuh"
+#include "kgen/platform.cuh"
+#include "kgen/types.cuh"
+
+namespace kgen {
+
+// What an atomic orders besides itself.
+enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release };
+
+// Runs MAKE(word, ...) with PTX's word for ORDER.
+#define KGEN_BY_ORDER(MAKE, ...)                             \
+    if constexpr (ORDER == memory_order::relaxed) {          \
+        MAKE("relaxed", __VA_ARGS__);                        \
+    } else if constexpr (ORDER == memory_order::acquire) {   \
+        MAKE("acquire", __VA_ARGS__);                        \
+    } else if constexpr (ORDER == memory_order::release) {   \
+        MAKE("release", __VA_ARGS__);                        \
+    } else {                                                 \
+        MAKE("acq_rel", __VA_ARGS__);                        \
+    }
+
+// Each gives what was there before. `letter` is the type as asm knows it.
+#define KGEN_ATOM(order, instruction, letter) \
+    asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory")
+#define KGEN_DEFINE_ATOMIC(name, type, letter, instruction)     \
+    template <memory_order ORDER = memory_order::relaxed>       \
+    KGEN_DEVICE type name(type* pointer, type value) {          \
+        type old;                                               \
+        KGEN_BY_ORDER(KGEN_ATOM, instruction, letter)           \
+        return old;                                             \
+    }
+KGEN_DEFINE_ATOMIC(atomic_add, uint32_t, "r", "add.u32")
+KGEN_DEFINE_ATOMIC(atomic_add, uint64_t, "l", "add.u64")
+KGEN_DEFINE_ATOMIC(atomic_add, float, "f", "add.f32")
+KGEN_DEFINE_ATOMIC(atomic_max, uint32_t, "r", "max.u32")
+KGEN_DEFINE_ATOMIC(atomic_max, uint64_t, "l", "max.u64")
+KGEN_DEFINE_ATOMIC(atomic_or, uint32_t, "r", "or.b32")
+KGEN_DEFINE_ATOMIC(atomic_or, uint64_t, "l", "or.b64")
+KGEN_DEFINE_ATOMIC(atomic_exchange, uint32_t, "r", "exch.b32")
+KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, "l", "exch.b64")
+#undef KGEN_DEFINE_ATOMIC
+#undef KGEN_ATOM
+
+// Puts `value` where `expected` is; gives what was there before.
+#define KGEN_CAS(order, instruction, letter)                                           \
+    asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2, %3;"         \
+                 : "=" letter(old)                                                     \
+                 : "l"(pointer), letter(expected), letter(value)                       \
+                 : "memory")
+#define KGEN_DEFINE_CAS(type, letter, instruction)                                     \
+    template <memory_order ORDER = memory_order::relaxed>                              \
+    KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value) {            \
+        type old;                                                                      \
+        KGEN_BY_ORDER(KGEN_CAS, instruction, letter)                                   \
+        return old;                                                                    \
+    }
+KGEN_DEFINE_CAS(uint32_t, "r", "cas.b32")
+KGEN_DEFINE_CAS(uint64_t, "l", "cas.b64")
+#undef KGEN_DEFINE_CAS
+#undef KGEN_CAS
+#undef KGEN_BY_ORDER
+
+// The same where nobody wants to know what was there before: nothing waits for it. (PTX ISA, "red"; add_global() is that of floats.)
+#define KGEN_RED(order, instruction, letter) \
+    asm volatile("red." order ".gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory")
+#define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
+    template <memory_order ORDER = memory_order::relaxed>                                                                          \
+    KGEN_DEVICE void name(type* pointer, type value) {                                                                             \
+        static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");     \
+        if constexpr (ORDER == memory_order::relaxed) {                                                                            \
+            KGEN_RED("relaxed", instruction, letter);                                                                              \
+        } else {                                                                                                                   \
+            KGEN_RED("release", instruction, letter);                                                                              \
+        }                                                                                                                          \
+    }
+KGEN_DEFINE_REDUCTION(reduce_add, uint32_t, "r", "add.u32")
+KGEN_DEFINE_REDUCTION(reduce_add, uint64_t, "l", "add.u64")
+KGEN_DEFINE_REDUCTION(reduce_max, uint32_t, "r", "max.u32")
+KGEN_DEFINE_REDUCTION(reduce_max, uint64_t, "l", "max.u64")
+KGEN_DEFINE_REDUCTION(reduce_or, uint32_t, "r", "or.b32")
+KGEN_DEFINE_REDUCTION(reduce_or, uint64_t, "l", "or.b64")
+#undef KGEN_DEFINE_REDUCTION
+#undef KGEN_RED
+
+// A flag. The value that an acquiring load finds brings what came before the releasing store of it.
+KGEN_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE uint64_t load_acquire(const uint64_t* pointer) {
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE void store_release(uint32_t* pointer, uint32_t value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(pointer), "r"(value) : "memory");
+}
+
+KGEN_DEVICE void store_release(uint64_t* pointer, uint64_t value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
+}
+
+// The same without an order of other accesses: atomic, and no more.
+KGEN_DEVICE uint32_t load_relaxed(const uint32_t* pointer) {
+    uint32_t value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE uint64_t load_relaxed(const uint64_t* pointer) {
+    uint64_t value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE void store_relaxed(uint32_t* pointer, uint32_t value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(pointer), "r"(value) : "memory");
+}
+
+KGEN_DEVICE void store_relaxed(uint64_t* pointer, uint64_t value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
+}
+
+// What another block of the same launch has written, once it is known to be there.
+KGEN_DEVICE uint32_t load_written(const uint32_t* pointer) {
+    uint32_t value;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE float load_written(const float* pointer) {
+    float value;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(pointer) : "memory");
+    return value;
+}
+
+// 16 bytes; `pointer` must be 16-byte aligned.
+KGEN_DEVICE floats4 load_written(const floats4* pointer) {
+    floats4 value;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(pointer) : "memory");
+    return value;
+}
+
+KGEN_DEVICE words4 load_written(const words4* pointer) {
+    words4 value;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(pointer) : "memory");
+    return value;
+}
+
+}  // namespace kgen

@@ -1,0 +1,230 @@
+// reduce_max_bf16_sm90
+//
+// Maximum of each row of a matrix of bf16, in fp32, for compute capability 9.0.
+//
+// A row is cut into chunks of 65536 elements. A block of 256 threads reads one chunk: each thread takes every 256th piece of 16 bytes,
+// 4 of them in flight, and folds each piece as a tree. Then lanes fold by butterflies and warps in their order. Where rows have
+// several chunks, a second kernel folds the chunks' results. Short rows take a warp each. All of that depends on the length of a row
+// alone, so its result has the same bits in every run.
+//
+// Made by kgen 0.1.0 from templates/reduce/reduce.cu.tera; edit that, not this. To compile this file alone:
+//   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c reduce_max_bf16_sm90.cu
+
+#include "kgen.h"
+#include "kgen/contiguous.cuh"
+#include "kgen/floats.cuh"
+#include "kgen/global.cuh"
+#include "kgen/launch.cuh"
+#include "kgen/math.cuh"
+#include "kgen/shared.cuh"
+#include "kgen/sync.cuh"
+
+namespace {
+
+using namespace kgen;
+
+constexpr int THREADS = 256;
+constexpr int WARPS = THREADS / 32;
+constexpr int MIN_BLOCKS_PER_SM = 4;
+constexpr int PIECES = 4;                       // of 16 bytes, in flight per thread
+constexpr uint64_t CHUNK = 65536;                 // elements of a row that a block reads
+constexpr uint64_t SHORT_ROW = 1024;              // elements of a row that a warp reads
+constexpr uint32_t SHARED_BYTES = 64;            // the state of every warp
+
+using element = uint16_t;  // the bits of bf16
+constexpr int PIECE_ELEMENTS = 8;
+
+KGEN_DEVICE void load_piece(const element* from, float (&values)[PIECE_ELEMENTS]) {
+    const words4 piece = load_global(reinterpret_cast<const words4*>(from));
+    unpack<bf16>(piece.x, values[0], values[1]);
+    unpack<bf16>(piece.y, values[2], values[3]);
+    unpack<bf16>(piece.z, values[4], values[5]);
+    unpack<bf16>(piece.w, values[6], values[7]);
+}
+
+KGEN_DEVICE float load_one(const element* from) {
+    float low, high;
+    unpack<bf16>(load_global(from), low, high);
+    return low;
+}
+
+// What stands for an element that is not there.
+KGEN_DEVICE float absent() { return -infinity(); }
+
+struct state {
+    float largest;
+};
+
+KGEN_DEVICE state nothing() { return {absent()}; }
+
+KGEN_DEVICE state fold(state a, state b) { return {maximum(a.largest, b.largest)}; }
+
+KGEN_DEVICE state fold(state s, const float (&values)[PIECE_ELEMENTS]) {
+    float parts[PIECE_ELEMENTS];
+    KGEN_UNROLL
+    for (int i = 0; i < PIECE_ELEMENTS; ++i) parts[i] = values[i];
+    KGEN_UNROLL
+    for (int step = 1; step < PIECE_ELEMENTS; step *= 2) {
+        KGEN_UNROLL
+        for (int i = 0; i + step < PIECE_ELEMENTS; i += 2 * step) parts[i] = maximum(parts[i], parts[i + step]);
+    }
+    return fold(s, state{parts[0]});
+}
+
+KGEN_DEVICE float result(state s) { return s.largest; }
+
+struct work {
+    const element* in;
+    float* out;
+    state* partial;  // by row and chunk
+    uint64_t rows, columns;
+    uint64_t chunks;  // of a row
+};
+
+// A piece of a row that begins at `at`; what lies at `end` or beyond is absent.
+template <bool VECTOR>
+KGEN_DEVICE void read(const element* row, uint64_t at, uint64_t end, float (&values)[PIECE_ELEMENTS]) {
+    if (VECTOR && at + PIECE_ELEMENTS <= end) {
+        load_piece(row + at, values);
+        return;
+    }
+    KGEN_UNROLL
+    for (int i = 0; i < PIECE_ELEMENTS; ++i) values[i] = at + i < end ? load_one(row + at + i) : absent();
+}
+
+// Folds elements `begin` to `end` of a row: every STRIDE-th piece, from piece `first` on.
+template <bool VECTOR, int STRIDE>
+KGEN_DEVICE state fold_row(const element* row, uint64_t begin, uint64_t end, uint32_t first) {
+    state s = nothing();
+    for (uint64_t at = begin + first * PIECE_ELEMENTS; at < end; at += PIECES * STRIDE * PIECE_ELEMENTS) {
+        float values[PIECES][PIECE_ELEMENTS];
+        KGEN_UNROLL
+        for (int i = 0; i < PIECES; ++i) read<VECTOR>(row, at + i * (STRIDE * PIECE_ELEMENTS), end, values[i]);
+        KGEN_UNROLL
+        for (int i = 0; i < PIECES; ++i) s = fold(s, values[i]);
+    }
+    return s;
+}
+
+// The states of a warp's lanes, in every lane. The lower lane's comes first, so that all have the same bits.
+KGEN_DEVICE state fold_lanes(state s) {
+    KGEN_UNROLL
+    for (int step = 1; step < 32; step *= 2) {
+        state other;
+        other.largest = shuffle_xor(s.largest, step);
+        s = (lane_index() & step) == 0 ? fold(s, other) : fold(other, s);
+    }
+    return s;
+}
+
+// The states of all threads of the block, for thread 0.
+KGEN_DEVICE state fold_block(state s) {
+    s = fold_lanes(s);
+    const uint32_t mine = shared_base() + thread_index() / 32 * static_cast<uint32_t>(sizeof(state));
+    if (lane_index() == 0) {
+        store_shared(mine, s.largest);
+    }
+    block_sync();  // the state of every warp is there
+    if (thread_index() != 0) return s;
+    for (uint32_t warp = 1; warp < WARPS; ++warp) {
+        const uint32_t theirs = shared_base() + warp * static_cast<uint32_t>(sizeof(state));
+        state other;
+        other.largest = load_shared_float(theirs);
+        s = fold(s, other);
+    }
+    return s;
+}
+
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_short_rows(KGEN_PARAMETER work w) {
+    const uint64_t row = static_cast<uint64_t>(block_index()) * WARPS + thread_index() / 32;
+    if (row >= w.rows) return;
+    const state s = fold_lanes(fold_row<VECTOR, 32>(w.in + row * w.columns, 0, w.columns, lane_index()));
+    if (lane_index() == 0) store_global(w.out + row, result(s));
+}
+
+template <bool VECTOR>
+KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
+    const uint64_t row = block_index() / w.chunks, chunk = block_index() % w.chunks;
+    const uint64_t begin = chunk * CHUNK, end = w.columns - begin < CHUNK ? w.columns : begin + CHUNK;
+    const state s = fold_block(fold_row<VECTOR, THREADS>(w.in + row * w.columns, begin, end, thread_index()));
+    if (thread_index() != 0) return;
+    if (w.chunks == 1) {
+        store_global(w.out + row, result(s));
+    } else {
+        auto* to = reinterpret_cast<float*>(w.partial + block_index());
+        store_global(to, s.largest);
+    }
+}
+
+KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_partial(KGEN_PARAMETER work w) {
+    const state* row = w.partial + static_cast<uint64_t>(block_index()) * w.chunks;
+    state s = nothing();
+    for (uint64_t chunk = thread_index(); chunk < w.chunks; chunk += THREADS) {
+        const auto* from = reinterpret_cast<const float*>(row + chunk);
+        s = fold(s, state{load_global(from)});
+    }
+    s = fold_block(s);
+    if (thread_index() == 0) store_global(w.out + block_index(), result(s));
+}
+
+// What both functions below look at.
+int check_shapes(const kgen_reduce_params& p, const char* self) {
+    if (const int code = check_dtype(p.dtype, KGEN_DTYPE_BF16, "bf16", self)) return code;
+    constexpr int32_t OPERATION = KGEN_REDUCE_MAX;
+    if (p.operation != OPERATION) return fail(KGEN_ERROR_MISMATCH, "%s: params.operation is %d; this kernel computes %d", self, p.operation, OPERATION);
+    if (p.columns != 0 && p.rows > INT64_MAX / sizeof(element) / p.columns) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: rows x columns is more than any memory holds", self);
+    }
+    return KGEN_SUCCESS;
+}
+
+uint64_t chunks_of(const kgen_reduce_params& p) { return p.columns <= CHUNK ? 1 : (p.columns + CHUNK - 1) / CHUNK; }
+
+uint64_t partial_bytes(const kgen_reduce_params& p) { return chunks_of(p) == 1 ? 0 : p.rows * chunks_of(p) * sizeof(state); }
+
+}  // namespace
+
+extern "C" size_t reduce_max_bf16_sm90_workspace(const kgen_reduce_params* given) {
+    constexpr const char* self = "reduce_max_bf16_sm90_workspace";
+    kgen_reduce_params params;
+    if (copy_params(given, self, "kgen_reduce_params", params) != KGEN_SUCCESS || check_shapes(params, self) != KGEN_SUCCESS) return 0;
+    return partial_bytes(params);
+}
+
+extern "C" int reduce_max_bf16_sm90(const kgen_reduce_params* given, cudaStream_t stream) {
+    constexpr const char* self = "reduce_max_bf16_sm90";
+    kgen_reduce_params params;
+    if (const int code = copy_params(given, self, "kgen_reduce_params", params)) return code;
+    if (const int code = check_shapes(params, self)) return code;
+    if (params.rows == 0) return KGEN_SUCCESS;
+    if (params.rows > INT64_MAX / sizeof(float)) return fail(KGEN_ERROR_INVALID_VALUE, "%s: rows is more than any memory holds", self);
+    const span in = {"in", params.in, params.rows * params.columns * sizeof(element)}, out = {"out", params.out, params.rows * sizeof(float)};
+    if (const int code = check_span(in, sizeof(element), self)) return code;
+    if (const int code = check_span(out, sizeof(float), self)) return code;
+    if (const int code = check_apart(in, out, self)) return code;
+    work w = {static_cast<const element*>(params.in), params.out, nullptr, params.rows, params.columns, chunks_of(params)};
+    const bool vector = offset_in_piece(params.in) == 0 && (params.rows == 1 || params.columns % PIECE_ELEMENTS == 0);
+
+    if (params.columns <= SHORT_ROW) {
+        const uint64_t blocks = (params.rows + WARPS - 1) / WARPS;
+        if (const int code = check_grid(blocks, self)) return code;
+        return launch(vector ? reduce_short_rows<true> : reduce_short_rows<false>, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
+    }
+    const uint64_t blocks = params.rows * w.chunks;
+    if (const int code = check_grid(blocks, self)) return code;
+    const uint64_t needed = partial_bytes(params);
+    if (needed != 0) {
+        const span workspace = {"workspace", params.workspace, needed};
+        if (const int code = check_span(workspace, 16, self)) return code;
+        if (params.workspace_bytes < needed) {
+            return fail(KGEN_ERROR_INVALID_VALUE, "%s: workspace_bytes is %zu; this takes %llu", self, params.workspace_bytes, static_cast<unsigned long long>(needed));
+        }
+        if (const int code = check_apart(in, workspace, self)) return code;
+        if (const int code = check_apart(out, workspace, self)) return code;
+        w.partial = static_cast<state*>(params.workspace);
+    }
+    const int code = launch(vector ? reduce_chunks<true> : reduce_chunks<false>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
+    if (code != KGEN_SUCCESS || needed == 0) return code;
+    return launch(reduce_partial, self, static_cast<uint32_t>(params.rows), THREADS, SHARED_BYTES, w, stream);
+}
