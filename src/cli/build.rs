@@ -55,6 +55,7 @@ pub struct Args {
 
 /// How to build; shared with `build-all`.
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 #[command(next_help_heading = "Build")]
 pub(super) struct BuildArgs {
     #[command(flatten)]

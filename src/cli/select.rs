@@ -25,7 +25,7 @@ const FLAGS: [&str; 9] = ["kind", "head_dim", "dtype", "causal", "full", "target
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
-    /// Variants by name, such as flash_fwd_hdim128_bf16_causal_sm80; instead of the flags below.
+    /// Variants by name, such as `flash_fwd_hdim128_bf16_causal_sm80`; instead of the flags below.
     #[arg(value_name = "VARIANT", conflicts_with_all = FLAGS)]
     names: Vec<String>,
 

@@ -61,15 +61,15 @@ pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
 pub(super) fn of(columns: &[Column<'_>], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let terminal = console::Term::stdout();
     let width = if terminal.is_term() { terminal.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
-    within(width, columns, rows.into_iter().collect())
+    within(width, columns, &rows.into_iter().collect::<Vec<_>>())
 }
 
 /// The same, of at most `width` columns of text as far as leaving out what is not needed can do that, the last first.
-fn within(width: Option<usize>, columns: &[Column<'_>], rows: Vec<Vec<String>>) -> String {
+fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let mut left_out = Vec::new();
     loop {
-        let text = render(columns, &kept, &rows);
+        let text = render(columns, &kept, rows);
         let widest = text.lines().map(console::measure_text_width).max().unwrap_or(0);
         let next = kept.iter().rposition(|column| !columns[*column].needed);
         match (width, next) {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_table_aligns_numbers_to_the_right() {
         let columns = [Column::text("name"), Column::number("n")];
-        let text = within(None, &columns, vec![vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
+        let text = within(None, &columns, &[vec!["a".into(), "100".into()], vec!["b".into(), "7".into()]]);
         assert_eq!(text, "name    n\na     100\nb       7\n");
     }
 
@@ -112,10 +112,10 @@ mod tests {
         let columns =
             [Column::text("variant").needed(), Column::number("aaaa"), Column::text("bbbb"), Column::text("result").needed()];
         let rows = || vec![["flash_fwd", "1", "two", "pass"].map(str::to_owned).to_vec()];
-        assert!(within(Some(29), &columns, rows()).starts_with("variant    aaaa  bbbb  result\n"));
-        let narrow = within(Some(28), &columns, rows());
+        assert!(within(Some(29), &columns, &rows()).starts_with("variant    aaaa  bbbb  result\n"));
+        let narrow = within(Some(28), &columns, &rows());
         assert_eq!(narrow, "variant    aaaa  result\nflash_fwd     1  pass\n(too narrow for: bbbb)\n");
-        let narrower = within(Some(4), &columns, rows());
+        let narrower = within(Some(4), &columns, &rows());
         assert_eq!(narrower, "variant    result\nflash_fwd  pass\n(too narrow for: aaaa, bbbb)\n", "what is needed stays");
     }
 

@@ -7,6 +7,7 @@ use crate::{
     plan::{self, Plan},
 };
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::fmt::Write as _;
 use std::{ffi::OsStr, sync::OnceLock};
 
 /// The word for the GPU of this machine.
@@ -53,9 +54,11 @@ impl TargetWord {
         let too_large: Vec<Variant> = plans.iter().filter(too_large).map(|plan| plan.variant).collect();
         if let Some(first) = too_large.first() {
             let (count, of) = (too_large.len(), plans.iter().filter(|plan| plan.variant.target() == target).count());
-            note += &format!(
-                "; not {count} of the {of} selected, `{first}` for one, which need more than its {} KB of shared memory a block",
-                available / 1024
+            let kilobytes = available / 1024;
+            // Writing to a string cannot fail.
+            let _ = write!(
+                note,
+                "; not {count} of the {of} selected, `{first}` for one, which need more than its {kilobytes} KB of shared memory a block"
             );
         }
         Some(note)

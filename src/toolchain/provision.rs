@@ -59,7 +59,9 @@ pub fn provisioned(bundle: &Bundle) -> Result<Option<Provisioned>, ToolchainErro
         Ok(folder) => {
             let found = Some(Provisioned { folder }).filter(|p| p.program(bundle.program).is_file());
             // An earlier kgen made none. Where they cannot be made, kgen itself works all the same.
-            found.iter().for_each(|p| link_all(&p.folder).unwrap_or_default());
+            if let Some(found) = &found {
+                link_all(&found.folder).unwrap_or_default();
+            }
             Ok(found)
         }
         Err(ToolchainError::Platform { .. }) => Ok(None),
@@ -245,7 +247,7 @@ fn link_all(tree: &Path) -> io::Result<()> {
         let name = entry?.file_name();
         // libcudart.so.13: what programs are linked with has no number.
         if let Some((plain, number)) = name.to_str().and_then(|name| name.rsplit_once('.'))
-            && plain.ends_with(".so")
+            && Path::new(plain).extension().is_some_and(|extension| extension == "so")
             && number.parse::<u32>().is_ok()
         {
             link(Path::new(&name), lib.join(plain))?;

@@ -239,15 +239,19 @@ mod tests {
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
         ]);
-        let constants: String =
+        let constants: Vec<_> =
             facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
         let (fwd, fwd_size) = fwd::layout();
         let (bwd, bwd_size) = bwd::layout();
-        compile(&(constants + &layout_of("kgen_fwd_params", fwd, fwd_size) + &layout_of("kgen_bwd_params", bwd, bwd_size)));
+        compile(
+            &(constants.concat() + &layout_of("kgen_fwd_params", fwd, fwd_size) + &layout_of("kgen_bwd_params", bwd, bwd_size)),
+        );
     }
 
     #[test]
     fn python_has_the_structures_and_constants_of_the_c_header() {
+        type Layout = (Vec<(String, usize)>, usize);
+        type Numbers = std::collections::BTreeMap<String, usize>;
         let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
         // The module needs torch for tensors, of which there are none here.
         let program = "import ctypes, json, sys, types\n\
@@ -261,16 +265,13 @@ mod tests {
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        type Layout = (Vec<(String, usize)>, usize);
-        type Numbers = std::collections::BTreeMap<String, usize>;
         let (fwd, bwd, dtypes, flags): (Layout, Layout, Numbers, Numbers) =
             serde_json::from_slice(&output.stdout).expect("what the program prints");
         assert_eq!((dtypes.len(), flags.len()), (3, 2));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
-            numbers
-                .iter()
-                .map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"))
-                .collect()
+            let asserts =
+                numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));
+            asserts.collect::<Vec<_>>().concat()
         };
         compile(
             &[
