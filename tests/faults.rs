@@ -694,6 +694,7 @@ faults! {
     the_launcher_takes_a_sequence_that_is_a_row_too_long: "the launcher takes a sequence that is a row too long",
     the_launcher_does_not_look_for_q: "the launcher does not look for Q",
     the_launcher_forgets_a_flag_that_it_does_not_know: "the launcher forgets a flag that it does not know",
+    the_launcher_takes_fields_that_it_does_not_know: "the launcher takes fields that it does not know",
     two_blocks_write_the_same_rows: "two blocks write the same rows",
     fp8_the_factor_of_k_is_another_key_heads: "FP8: the factor of K is another key head's",
     the_diagonal_is_one_off: "the diagonal is one off",
