@@ -37,35 +37,10 @@ pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
     };
     // Compilers run in other folders than this one.
     let path = std::path::absolute(&path).map_err(ToolchainError::io("resolve", &path))?;
-    // Within a time limit, which the crate below does not set: it starts what has answered here.
     let version = version_of(&path)?;
     let mut flags = named.as_deref().map(flags_behind).unwrap_or_default();
-    flags.extend(flags_for(&path)?);
+    flags.extend(variable("CXXFLAGS").iter().flat_map(|flags| flags.split_whitespace()).map(str::to_owned));
     Ok(HostCompiler { path, version, flags })
-}
-
-/// The flags of `CXXFLAGS` for the compiler at `path`.
-fn flags_for(path: &Path) -> Result<Vec<String>, ToolchainError> {
-    let unusable = |detail: String| ToolchainError::NoHostCompiler { tried: path.display().to_string(), detail };
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut build = cc::Build::new();
-    // No flags of the crate's own, and nothing printed for cargo.
-    build
-        .cpp(true)
-        .target(&triple)
-        .host(&triple)
-        .opt_level(0)
-        .no_default_flags(true)
-        .warnings(false)
-        .cargo_metadata(false)
-        .cargo_warnings(false)
-        .compiler(path);
-    let tool = build.try_get_compiler().map_err(|error| unusable(format!("cannot be used: {error}")))?;
-    let text = |flag: &std::ffi::OsString| {
-        flag.to_str().map(str::to_owned).ok_or_else(|| unusable(format!("is given a flag that is not UTF-8: {}", flag.display())))
-    };
-    // `-w` is how the crate says that it adds no warnings of its own.
-    tool.args().iter().filter(|flag| *flag != "-w").map(text).collect()
 }
 
 /// The compiler in a value of `CXX`: not the launcher before it, nor flags behind it. A path may hold spaces.
@@ -112,14 +87,6 @@ mod tests {
     fn a_missing_host_compiler_names_the_package_that_mends_it() {
         let message = version_of(Path::new("no-such-compiler")).unwrap_err().to_string();
         assert!(message.contains("no-such-compiler") && message.contains("apt-get install g++"), "{message}");
-    }
-
-    #[test]
-    fn a_compiler_that_nobody_gives_flags_has_none() {
-        if std::env::var_os("CXXFLAGS").is_none() {
-            let path = USUAL.iter().find_map(|name| find_in_path(name)).expect("a C++ compiler");
-            assert_eq!(flags_for(&path).expect("it works"), Vec::<String>::new());
-        }
     }
 
     #[test]

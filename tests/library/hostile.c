@@ -5,6 +5,7 @@
  *     hostile fuzz SEED ITERATIONS   random structures; prints how the calls ended
  *
  * A call may return any error code, with a message; it may not crash, and it may not start an impossible grid. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,19 @@ void kgen_emulator_multiprocessors(int count);
 
 static uint64_t launches, wrong_launches, last_blocks;
 
-/* In place of kgen::emulator::run(name, blocks, threads, shared_bytes, cluster, enter, call). */
-const char* COUNT_BLOCKS(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, uint32_t cluster, void (*enter)(const void*),
-                         const void* call) {
+/* kgen::emulator::launch_options. */
+struct launch_options {
+    bool early;
+    uint32_t cluster;
+};
+
+/* In place of kgen::emulator::run(name, blocks, threads, shared_bytes, options, enter, call). */
+const char* COUNT_BLOCKS(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, struct launch_options options,
+                         void (*enter)(const void*), const void* call) {
     (void)name, (void)threads, (void)shared_bytes, (void)enter, (void)call;
     ++launches;
     last_blocks = blocks;
-    if (blocks == 0 || blocks > INT32_MAX || (cluster > 1 && blocks % cluster != 0)) ++wrong_launches;
+    if (blocks == 0 || blocks > INT32_MAX || (options.cluster > 1 && blocks % options.cluster != 0)) ++wrong_launches;
     return NULL;
 }
 
