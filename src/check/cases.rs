@@ -162,6 +162,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(65, 203)], 1, 1).inputs(Inputs::Constant, Scale::Zero),
         // A scale that makes of a maximum left too low an overflow.
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)),
+        // The same for a threshold that is not divided by the scale, beyond what fp32 and bf16 hold too.
+        Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows outgrown where those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
         // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at -infinity.
