@@ -14,9 +14,17 @@ use crate::{device::DeviceKind, family::attention::Point};
 /// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
 pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     match level {
-        Level::Smoke => smoke(),
-        Level::Thorough => thorough().into_iter().chain(batches(subject, level)).collect(),
+        Level::Smoke => smoke().into_iter().chain([last_key(subject)]).collect(),
+        Level::Thorough => thorough().into_iter().chain([last_key(subject)]).chain(batches(subject, level)).collect(),
     }
+}
+
+/// Under a causal mask the last key of its tile is seen by the last row of a query tile alone, and outweighs the others: a range
+/// that ends too early leaves it out.
+fn last_key(subject: &Subject<Point>) -> Problem {
+    let rows = subject.tiling.m * subject.tiling.cluster;
+    let keys = rows.next_multiple_of(subject.tiling.n) + 1;
+    Problem::new(&[(rows, keys)], 1, 1).inputs(Inputs::Rising, Scale::One)
 }
 
 /// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
@@ -142,7 +150,7 @@ fn smoke() -> Vec<Problem> {
         // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
         Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd),
         // Sequences without keys, and under a causal mask rows without, where there is no place for the log-sum-exp either.
-        Problem::new(&[(40, 17), (9, 0)], 1, 1).lengths(Lengths::Packed).without_lse(),
+        Problem::new(&[(40, 17), (9, 0)], 2, 2).lengths(Lengths::Packed).without_lse(),
         // GQA 4 with two key heads, tiles that end exactly.
         Problem::new(&[(64, 128)], 8, 2),
         // One query over a GQA 8 group.
@@ -260,6 +268,8 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
+    // The last key of its tile is seen by the last query alone.
+    cases.extend([plain(last_key(subject)), deterministic(last_key(subject))]);
     // Four key tiles add to a dQ: in another order of blocks sums by atomics would have other bits.
     cases.push(deterministic(Problem::new(&[(70, 3 * subject.tiling.n + 5)], 1, 1)));
     // Packed queries that need all of the workspace: the last one is alone in its tile.

@@ -6,6 +6,7 @@
 mod arithmetic;
 mod backward;
 mod cases;
+mod changed;
 mod combine;
 mod compare;
 mod descale;
@@ -33,6 +34,7 @@ mod worker;
 
 use crate::family::attention::{self, Kind};
 
+pub use changed::{Change, Expected, STRUCTURE, begin, changed, drop_tensor};
 pub use compare::{Comparison, Tally};
 pub use exam::{Case, Drawn, Subject, selected_cases};
 pub use level::Level;

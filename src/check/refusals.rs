@@ -3,82 +3,25 @@
 
 use super::{
     backward::{BackwardCase, BackwardProblem},
+    changed::{
+        Change,
+        Expected::{Nothing, Refused, Same},
+        STRUCTURE, begin, changed, drop_tensor,
+    },
     combine,
-    compare::{Comparison, Distance},
     descale::Descales,
-    exam::{Case, Drawn, Subject},
+    exam::{Case, Subject},
     forward,
     numbers::Number,
     problem::{Layout, Problem},
     scheduler, split,
 };
 use crate::{
-    device::{
-        BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Outputs,
-        Params,
-    },
+    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Params},
     family::attention::{Kind, Point},
     grid::Dtype,
 };
 use std::rc::Rc;
-
-/// What must come of a changed call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    /// The launcher returns the code, and says the words.
-    Refused(i32, &'static str),
-    /// What comes of the call as it was.
-    Same,
-    /// Nothing: the outputs are as they were.
-    Nothing,
-}
-
-use Expected::{Nothing, Refused, Same};
-
-/// What is changed, in words, how, and what comes of that.
-type Change = (&'static str, fn(&mut Call), Expected);
-
-/// An ordinary case with something changed.
-#[derive(Debug)]
-struct Changed {
-    base: Rc<dyn Case>,
-    change: Change,
-}
-
-impl Case for Changed {
-    fn name(&self) -> String {
-        format!("{} with {}", self.base.name(), self.change.0)
-    }
-
-    fn draw(&self, seed: u64) -> Drawn {
-        let mut drawn = self.base.draw(seed);
-        self.change.1(&mut drawn.call);
-        if self.change.2 == Nothing {
-            let before = Outputs(drawn.call.outputs.clone());
-            drawn.judge = Box::new(move |after| untouched(&before, after));
-        }
-        drawn
-    }
-
-    fn refusal(&self) -> Option<String> {
-        match self.change.2 {
-            Refused(_, words) => Some(words.to_owned()),
-            Same | Nothing => None,
-        }
-    }
-
-    fn refusal_code(&self) -> i32 {
-        match self.change.2 {
-            Refused(code, _) => code,
-            Same | Nothing => 0,
-        }
-    }
-}
-
-fn untouched(before: &Outputs, after: &Outputs) -> Comparison {
-    let complaint = (before != after).then(|| "outputs were written, and there is nothing to compute".to_owned());
-    Comparison { worst: Distance { output: "nothing", error: 0.0, tolerance: 0.0 }, complaint }
-}
 
 /// The numbers that the structures of both passes have.
 struct Numbers<'a> {
@@ -128,31 +71,23 @@ fn bwd(call: &mut Call) -> &mut BwdParams {
     params
 }
 
-fn begin(call: &mut Call, header: Header) {
-    let params = Box::new(call.params.clone());
-    call.params = Params::Headed { header, params };
-}
-
-/// Its pointer is NULL.
-fn drop_tensor(call: &mut Call, name: &str) {
-    call.inputs.retain(|(known, _)| *known != name);
-    call.outputs.retain(|(known, _)| *known != name);
-}
-
 /// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room behind the last one.
 const TOO_LONG: i32 = i32::MAX - 1023;
 
+const SHORT_FWD: &[Change] = &[(
+    "a structure that is too short",
+    |c| begin(c, Header::TooShort),
+    Refused(ERROR_INVALID_VALUE, "version 1 of kgen_fwd_params has"),
+)];
+
+const SHORT_BWD: &[Change] = &[(
+    "a structure that is too short",
+    |c| begin(c, Header::TooShort),
+    Refused(ERROR_INVALID_VALUE, "version 2 of kgen_bwd_params has"),
+)];
+
 /// What every launcher does.
 const EVERYWHERE: &[Change] = &[
-    ("no structure", |c| begin(c, Header::Null), Refused(ERROR_INVALID_VALUE, "params is NULL")),
-    ("a structure that is too short", |c| begin(c, Header::TooShort), Refused(ERROR_INVALID_VALUE, "params.struct_size is")),
-    ("a structure of a later version", |c| begin(c, Header::LaterVersion), Same),
-    (
-        "a later version's field in use",
-        |c| begin(c, Header::LaterUse),
-        Refused(ERROR_UNSUPPORTED, "is not zero; this library is of version"),
-    ),
-    ("an unknown flag", |c| begin(c, Header::Flags(1 << 30)), Refused(ERROR_UNSUPPORTED, "unknown flags 0x40000000")),
     ("batch -1", |c| *numbers(c).batch = -1, Refused(ERROR_INVALID_VALUE, "batch -1")),
     ("seqlen_q -1", |c| *numbers(c).seqlen_q = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
     ("seqlen_k -1", |c| *numbers(c).seqlen_k = -1, Refused(ERROR_INVALID_VALUE, "must lie in 0 .. 2147482623")),
@@ -264,12 +199,15 @@ fn uncounted(call: &mut Call) {
 /// What those two do that have partial results.
 const PARTIAL: &[Change] = &[
     ("no workspace", |c| drop_tensor(c, "workspace"), Refused(ERROR_INVALID_VALUE, "the workspace has 0 bytes")),
-    ("too small a workspace", small_workspace, Refused(ERROR_INVALID_VALUE, "the workspace has 16 bytes")),
+    ("a number too little of workspace", small_workspace, Refused(ERROR_INVALID_VALUE, "the workspace has")),
 ];
 
 fn small_workspace(call: &mut Call) {
-    drop_tensor(call, "workspace");
-    call.outputs.push(("workspace", Image::poisoned(Element::Bits32, 4, 0)));
+    for (name, image) in call.inputs.iter_mut().chain(&mut call.outputs) {
+        if *name == "workspace" {
+            *image = Image::poisoned(Element::Bits32, image.span_bytes() / 4 - 1, 0);
+        }
+    }
 }
 
 const SPLIT: &[Change] = &[
@@ -322,8 +260,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         Kind::FwdCombine => (Rc::new(combine::plain()), &[EVERYWHERE, SPLITTING, PARTIAL, COMBINE]),
         Kind::PrepareScheduler => (Rc::new(scheduler::plain()), &[EVERYWHERE, SPLITTING, SCHEDULER]),
     };
-    let changes = lists.iter().flat_map(|list| list.iter());
-    changes.map(|change| Box::new(Changed { base: Rc::clone(&base), change: *change }) as Box<dyn Case>).collect()
+    let short = if variant.kind == Kind::Bwd { SHORT_BWD } else { SHORT_FWD };
+    [changed(&base, &[STRUCTURE, short]), changed(&base, lists)].into_iter().flatten().collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no plain layout.

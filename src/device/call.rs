@@ -1,6 +1,6 @@
 //! A call of a launcher with tensors in place of pointers, and what it leaves behind.
 
-use super::{Image, Params};
+use super::{Field, Image, Params};
 use std::{ffi::c_void, ptr};
 
 /// Multiprocessors of an emulated device unless a call says otherwise: fewer than most calls have tiles.
@@ -23,6 +23,15 @@ pub struct Call {
 }
 
 impl Call {
+    /// The fields of a structure that is given as such, to change them.
+    ///
+    /// # Panics
+    /// Of another structure: the caller has made the call.
+    pub(crate) fn fields(&mut self) -> &mut [Field] {
+        let Params::Fields(fields) = &mut self.params else { panic!("a call by fields") };
+        &mut fields.fields
+    }
+
     /// A pointer that nobody may follow, NULL where the call has no tensor of that name: what a workspace is asked for with.
     pub(super) fn stand_in(&self, name: &str) -> *mut c_void {
         let held = self.inputs.iter().chain(&self.outputs).any(|(known, _)| *known == name);

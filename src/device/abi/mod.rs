@@ -64,6 +64,8 @@ pub enum Header {
     Null,
     /// `struct_size` is a byte less than the first version's.
     TooShort,
+    /// `struct_size` is a little more than any version's will be.
+    TooLong,
     /// `struct_size` is the first version's; what later ones have besides holds garbage.
     FirstVersion,
     /// `struct_size` is a later version's; what this one does not know is zero.
@@ -83,6 +85,7 @@ impl Header {
         match self {
             Self::Null => (size, flags),
             Self::TooShort => (first_version - 1, flags),
+            Self::TooLong => (4096 + size_of::<u64>() as u32, flags),
             Self::FirstVersion => (first_version, flags),
             Self::LaterVersion | Self::LaterUse => (size + size_of::<Tail>() as u32, flags),
             Self::Flags(more) => (size, flags | more),

@@ -3,9 +3,14 @@
 
 use super::{Point, point::Kind};
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Vector},
-    device::{Call, ERROR_INVALID_VALUE, Field, Fields, Outputs, Params},
+    check::{
+        Case, Change, Comparison, Drawn,
+        Expected::{Refused, Same},
+        Level, Number, STRUCTURE, Subject, Tally, Vector, begin, changed, drop_tensor,
+    },
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Fields, Header, Outputs, Params},
 };
+use std::rc::Rc;
 
 /// What the matrix holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +102,87 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         cases.push(plain(1000, 3));
     }
     cases.push(ReduceCase { shared: true, ..plain(4, 64) });
-    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+    let short: Rc<dyn Case> = Rc::new(plain(3, 5));
+    let empty: Rc<dyn Case> = Rc::new(plain(3, 0));
+    let chunks: Rc<dyn Case> = Rc::new(plain(1, chunk + 1));
+    let cases = cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>);
+    cases
+        .chain(changed(&short, &[STRUCTURE, CHANGES]))
+        .chain(changed(&empty, &[EMPTY]))
+        .chain(changed(&chunks, &[WORKSPACE]))
+        .collect()
+}
+
+/// What is changed of a call that the kernel takes.
+const CHANGES: &[Change] = &[
+    (
+        "a structure that is too short",
+        |c| begin(c, Header::TooShort),
+        Refused(ERROR_INVALID_VALUE, "version 3 of kgen_reduce_params has"),
+    ),
+    ("no in", |c| drop_tensor(c, "in"), Refused(ERROR_INVALID_VALUE, "in must not be NULL")),
+    ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
+    (
+        "in between elements",
+        |c| c.fields()[0] = Field::TensorAt("in", 1),
+        Refused(ERROR_INVALID_VALUE, "in must be a multiple of"),
+    ),
+    (
+        "out between numbers",
+        |c| c.fields()[1] = Field::TensorAt("out", 2),
+        Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
+    ),
+    ("another dtype", |c| c.fields()[6] = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
+    ("another operation", |c| c.fields()[7] = Field::I32(7), Refused(ERROR_MISMATCH, "7")),
+    (
+        "more elements than bytes can be counted of",
+        |c| c.fields()[4..6].copy_from_slice(&[Field::U64(1 << 32), Field::U64(1 << 31)]),
+        Refused(ERROR_INVALID_VALUE, "is more than any memory holds"),
+    ),
+    (
+        "more results than bytes can be counted of",
+        |c| c.fields()[4..6].copy_from_slice(&[Field::U64(1 << 62), Field::U64(1)]),
+        Refused(ERROR_INVALID_VALUE, "is more than any memory holds"),
+    ),
+    ("more blocks than a grid has", |c| far_apart(c, 1 << 48, 1), Refused(ERROR_INVALID_VALUE, "more than a grid has")),
+    (
+        "more blocks for long rows than a grid has",
+        |c| far_apart(c, 1 << 32, 1 << 16),
+        Refused(ERROR_INVALID_VALUE, "more than a grid has"),
+    ),
+    (
+        "in that begins in the last result",
+        |c| c.fields()[0] = Field::TensorAt("out", 8),
+        Refused(ERROR_INVALID_VALUE, "out overlaps in"),
+    ),
+    ("out that ends in in", |c| c.fields()[1] = Field::TensorAt("in", -8), Refused(ERROR_INVALID_VALUE, "out overlaps in")),
+];
+
+/// What is changed of a call whose rows have no element.
+const EMPTY: &[Change] = &[("no in", |c| drop_tensor(c, "in"), Same)];
+
+/// What is changed of a call whose only row has several chunks.
+const WORKSPACE: &[Change] = &[
+    ("no workspace", |c| c.scratch = false, Refused(ERROR_INVALID_VALUE, "workspace must not be NULL")),
+    (
+        "a workspace between numbers",
+        |c| c.fields()[2] = Field::TensorAt("workspace", 8),
+        Refused(ERROR_INVALID_VALUE, "workspace must be a multiple of 16 bytes"),
+    ),
+    (
+        "a workspace of 7 bytes",
+        |c| c.fields()[3] = Field::U64(7),
+        Refused(ERROR_INVALID_VALUE, "workspace_bytes is 7; this takes"),
+    ),
+    ("the workspace in in", |c| c.fields()[2] = Field::Tensor("in"), Refused(ERROR_INVALID_VALUE, "workspace overlaps in")),
+    ("the workspace in out", |c| c.fields()[2] = Field::Tensor("out"), Refused(ERROR_INVALID_VALUE, "workspace overlaps out")),
+];
+
+/// No memory is touched: a matrix that no machine holds.
+fn far_apart(call: &mut Call, rows: u64, columns: u64) {
+    call.scratch = false;
+    call.fields()[..2].copy_from_slice(&[Field::U64(1 << 60), Field::U64(1 << 61)]);
+    call.fields()[4..6].copy_from_slice(&[Field::U64(rows), Field::U64(columns)]);
 }
 
 impl ReduceCase {

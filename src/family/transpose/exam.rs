@@ -3,9 +3,10 @@
 
 use super::Point;
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Subject, Tally},
-    device::{Call, ERROR_INVALID_VALUE, Element, Field, Fields, Image, Outputs, Params},
+    check::{Case, Change, Comparison, Drawn, Expected::Refused, Level, STRUCTURE, Subject, Tally, begin, changed, drop_tensor},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Field, Fields, Header, Image, Outputs, Params},
 };
+use std::rc::Rc;
 
 /// Where `out` lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,53 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         cases.push(TransposeCase { offsets: [256; 2], place: Place::Overlapping(elements), ..plain(7, 9) });
     }
     cases.push(TransposeCase { place: Place::Same, ..plain(7, 9) });
-    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+    let base: Rc<dyn Case> = Rc::new(plain(3, 5));
+    let wide: &[Change] = if element == Element::Bits8 { &[] } else { BETWEEN };
+    let cases = cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>);
+    cases.chain(changed(&base, &[STRUCTURE, CHANGES, wide])).collect()
+}
+
+/// What is changed of a call that the kernel takes.
+const CHANGES: &[Change] = &[
+    (
+        "a structure that is too short",
+        |c| begin(c, Header::TooShort),
+        Refused(ERROR_INVALID_VALUE, "version 3 of kgen_transpose_params has"),
+    ),
+    ("no in", |c| drop_tensor(c, "in"), Refused(ERROR_INVALID_VALUE, "in must not be NULL")),
+    ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
+    ("elements of 16 bytes", |c| c.fields()[4] = Field::I32(16), Refused(ERROR_MISMATCH, "params.element_bytes is 16")),
+    (
+        "more elements than bytes can be counted of",
+        |c| c.fields()[2..4].copy_from_slice(&[Field::U64(1 << 32), Field::U64(1 << 31)]),
+        Refused(ERROR_INVALID_VALUE, "rows x columns is more than any memory holds"),
+    ),
+    ("more blocks than a grid has", |c| far_apart(c, [1 << 56, 2 << 56]), Refused(ERROR_INVALID_VALUE, "more than a grid has")),
+    (
+        "more blocks than a grid has, in place",
+        |c| far_apart(c, [1 << 56, 1 << 56]),
+        Refused(ERROR_INVALID_VALUE, "more than a grid has"),
+    ),
+];
+
+/// What is changed of a call with elements of more than a byte.
+const BETWEEN: &[Change] = &[
+    (
+        "in between elements",
+        |c| c.fields()[0] = Field::TensorAt("in", 1),
+        Refused(ERROR_INVALID_VALUE, "in must be a multiple of"),
+    ),
+    (
+        "out between elements",
+        |c| c.fields()[1] = Field::TensorAt("out", 1),
+        Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
+    ),
+];
+
+/// No memory is touched: a square matrix that no machine holds.
+fn far_apart(call: &mut Call, places: [u64; 2]) {
+    call.fields()[..2].copy_from_slice(&places.map(Field::U64));
+    call.fields()[2..4].copy_from_slice(&[Field::U64(1 << 26); 2]);
 }
 
 impl TransposeCase {

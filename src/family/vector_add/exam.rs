@@ -3,9 +3,13 @@
 
 use super::Point;
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Vector},
-    device::{Call, ERROR_INVALID_VALUE, Field, Fields, Outputs, Params},
+    check::{
+        Case, Change, Comparison, Drawn, Expected::Refused, Level, Number, STRUCTURE, Subject, Tally, Vector, begin, changed,
+        drop_tensor,
+    },
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Fields, Header, Outputs, Params},
 };
+use std::rc::Rc;
 
 /// One call.
 #[derive(Debug)]
@@ -50,7 +54,45 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
     for shared in [0, 1, 99, -99] {
         cases.push(AddCase { shared: Some(shared), ..plain(100, [128; 3]) });
     }
-    cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+    let base: Rc<dyn Case> = Rc::new(plain(9, [0; 3]));
+    let cases = cases.into_iter().map(|case| Box::new(case) as Box<dyn Case>);
+    cases.chain(changed(&base, &[STRUCTURE, CHANGES])).collect()
+}
+
+/// What is changed of a call that the kernel takes.
+const CHANGES: &[Change] = &[
+    (
+        "a structure that is too short",
+        |c| begin(c, Header::TooShort),
+        Refused(ERROR_INVALID_VALUE, "version 3 of kgen_vector_add_params has"),
+    ),
+    ("no a", |c| drop_tensor(c, "a"), Refused(ERROR_INVALID_VALUE, "a must not be NULL")),
+    ("no b", |c| drop_tensor(c, "b"), Refused(ERROR_INVALID_VALUE, "b must not be NULL")),
+    ("no out", |c| drop_tensor(c, "out"), Refused(ERROR_INVALID_VALUE, "out must not be NULL")),
+    ("a between elements", |c| c.fields()[0] = Field::TensorAt("a", 1), Refused(ERROR_INVALID_VALUE, "a must be a multiple of")),
+    ("b between elements", |c| c.fields()[1] = Field::TensorAt("b", 1), Refused(ERROR_INVALID_VALUE, "b must be a multiple of")),
+    (
+        "out between elements",
+        |c| c.fields()[2] = Field::TensorAt("out", 1),
+        Refused(ERROR_INVALID_VALUE, "out must be a multiple of"),
+    ),
+    ("out in b", |c| c.fields()[2] = Field::Tensor("b"), Refused(ERROR_INVALID_VALUE, "out overlaps b")),
+    ("another dtype", |c| c.fields()[4] = Field::I32(7), Refused(ERROR_MISMATCH, "params.dtype is 7")),
+    (
+        "more elements than bytes can be counted of",
+        |c| c.fields()[3] = Field::U64(1 << 63),
+        Refused(ERROR_INVALID_VALUE, "9223372036854775808 elements are more than any memory holds"),
+    ),
+    ("more blocks than a grid has", far_apart, Refused(ERROR_INVALID_VALUE, "more than a grid has")),
+];
+
+/// No memory is touched: vectors that no machine holds.
+fn far_apart(call: &mut Call) {
+    let fields = call.fields();
+    for (index, address) in [1 << 56, 2 << 56, 3 << 56].into_iter().enumerate() {
+        fields[index] = Field::U64(address);
+    }
+    fields[3] = Field::U64(1 << 52);
 }
 
 impl AddCase {
