@@ -70,6 +70,8 @@ pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     if subject.variant.causal {
         // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three tiles.
         cases.push(Problem::new(&[(2 * subject.tiling.m * subject.tiling.cluster + 1, 17)], 12, 2).on(16));
+        // More pieces of one head than there are blocks: a group is one head, never none.
+        cases.push(Problem::new(&[(3 * subject.tiling.m * subject.tiling.cluster, 17)], 2, 1).on(1));
     }
     cases
 }
