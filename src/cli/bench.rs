@@ -112,7 +112,7 @@ struct ShapeArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Timing")]
 struct TimingArgs {
-    /// Rounds, each timed by itself; the median, its interval and the spread are over them.
+    /// Rounds; the median, its interval and the spread are taken over them.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -132,7 +132,7 @@ struct TimingArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// Longest one variant may take at all its shapes, in seconds.
+    /// Time limit per variant for all its shapes, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = TIME_LIMIT, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: u64,
 }

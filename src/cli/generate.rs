@@ -26,7 +26,7 @@ Examples:
   kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
                                 its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
-                                my.cu, and my.h and include/ beside it
+                                my.cu, my.h and include/
   kgen generate --all --check   is ./generated what the templates give?
 
 A folder keeps the kernels it holds: those selected are added, and all are
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
     output: PathBuf,
 
-    /// Write nothing; fail, naming files, where the output is not what would be written.
+    /// Write nothing; fail and name the files that differ from what would be written.
     #[arg(long)]
     check: bool,
 }

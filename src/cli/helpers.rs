@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub(super) struct HelperArgs {
-    /// Leave out the helper kernels that come along with selected split-KV kernels.
+    /// Do not add the helper kernels that selected split-KV kernels need.
     #[arg(long)]
     no_helpers: bool,
 }

@@ -35,15 +35,15 @@ pub struct SelectionArgs {
     #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
-    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is made for it.
+    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is generated on demand.
     #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
     #[arg(value_parser = head_dim, allow_negative_numbers = true)]
     head_dim: Vec<u32>,
 
-    /// Only these element types of Q, K and V.
+    /// Only these element types.
     #[arg(long, value_name = "DTYPE", value_delimiter = ',', alias = "dtypes", hide_possible_values = true)]
     #[arg(value_parser = words::<Dtype>())]
-    #[arg(help = help::<Dtype>("Only these element types of Q, K and V"))]
+    #[arg(help = help::<Dtype>("Only these element types"))]
     dtype: Vec<Dtype>,
 
     /// Only variants with a causal mask.
@@ -64,7 +64,7 @@ pub struct SelectionArgs {
         hide_possible_values = true
     )]
     #[arg(value_parser = TargetParser)]
-    #[arg(help = help::<Target>("Only these GPU architectures, also by GPU (h100, rtx3090, native, …)"))]
+    #[arg(help = help::<Target>("Only these targets, or those of these GPUs (h100, rtx3090, native, …)"))]
     target: Vec<TargetWord>,
 
     /// Only a named set of the grid, for example standard-74.
@@ -75,7 +75,7 @@ pub struct SelectionArgs {
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, long_help = FILTER_HELP)]
     filter: Option<String>,
 
-    /// The whole grid (what no flags mean too); other flags still narrow it.
+    /// The whole grid, as without any flag; other flags still narrow it.
     #[arg(long)]
     all: bool,
 }

@@ -35,7 +35,7 @@ pub fn find_disassembler(nvcc: &Nvcc, offline: bool, cancel: &Cancel, say: &dyn 
         Some(own) => own,
         None if offline => return Err(ToolchainError::NoDisassembler { beside: beside.to_owned() }),
         None => {
-            say.say("no `cuobjdump` and `nvdisasm` beside nvcc: installing CUDA's disassembler for kgen alone");
+            say.say("no `cuobjdump` and `nvdisasm` next to nvcc: installing CUDA's disassembler for kgen alone");
             provision::install(&DISASSEMBLER, cancel, say)?
         }
     };
