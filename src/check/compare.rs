@@ -1,4 +1,5 @@
-//! Judges what a launch left in memory: every element that should be there, and every byte that should not have changed.
+//! Judges what a launch left in memory: every element that should be there, and every byte that should not have
+//! changed.
 
 use crate::device::Image;
 

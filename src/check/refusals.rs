@@ -1,5 +1,5 @@
-//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not refuse because of
-//! how their structure begins or how large they might be. They are ordinary calls, changed.
+//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not
+//! refuse because of how their structure begins or how large they might be. They are ordinary calls, changed.
 
 use super::{
     backward::{BackwardCase, BackwardProblem},
@@ -139,7 +139,7 @@ fn drop_tensor(call: &mut Call, name: &str) {
     call.outputs.retain(|(known, _)| *known != name);
 }
 
-/// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room behind the last one.
+/// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room after the last one.
 const TOO_LONG: i32 = i32::MAX - 1023;
 
 /// What every launcher does.
@@ -326,7 +326,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     changes.map(|change| Box::new(Changed { base: Rc::clone(&base), change: *change }) as Box<dyn Case>).collect()
 }
 
-/// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no plain layout.
+/// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no
+/// plain layout.
 fn problem(variant: Point) -> Problem {
     let plain = Problem::new(&[(17, 40)], 2, 1).layout(Layout::Padded);
     if variant.dtype == Dtype::Fp8 { plain.in_fp8(Descales::Absent) } else { plain }

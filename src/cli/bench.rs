@@ -124,7 +124,8 @@ struct TimingArgs {
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=600_000))]
     measure_ms: u32,
 
-    /// Replay CUDA graphs of many launches, for kernels of a few microseconds, which the host cannot launch fast enough.
+    /// Replay CUDA graphs of many launches, for kernels of a few microseconds, which the host cannot launch fast
+    /// enough.
     #[arg(long)]
     graph: bool,
 
@@ -168,7 +169,8 @@ impl TimingArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of it.
+/// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of
+/// it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, shape, timing, library, run_as, out } = args;
     let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;

@@ -69,7 +69,8 @@ pub(super) struct BuildArgs {
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
-    /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when needed].
+    /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when
+    /// needed].
     #[arg(long, value_name = "PATH")]
     nvcc: Option<PathBuf>,
 

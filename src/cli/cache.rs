@@ -16,7 +16,8 @@ Examples:
   kgen cache prune             remove what has not been used for 30 days
   kgen cache prune --days 0    remove everything but the compiler";
 
-/// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain remove`.
+/// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain
+/// remove`.
 const PARTS: [(&str, &str); 3] = [
     ("objects", "compiled kernels and libraries"),
     ("emulator", "kernels compiled for the emulator"),

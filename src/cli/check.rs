@@ -196,7 +196,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     if check.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
         return Err(CliError::Usage("`--schedule` is for the emulator, a GPU has its own; add `--device emulator`".to_owned()));
     }
-    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
+    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is
+    // rendered.
     let kernel = |plan: &Plan| {
         if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })

@@ -146,8 +146,8 @@ fn variants_of(plans: &[Plan]) -> Vec<Variant> {
     plans.iter().map(|plan| plan.variant).collect()
 }
 
-/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice of
-/// kind or mask; anything else has to be said.
+/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice
+/// of kind or mask; anything else has to be said.
 fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }

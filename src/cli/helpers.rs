@@ -1,4 +1,5 @@
-//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV kernels never splits.
+//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV
+//! kernels never splits.
 
 use super::ui;
 use crate::{
@@ -19,7 +20,8 @@ pub(super) struct HelperArgs {
 }
 
 impl HelperArgs {
-    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to say.
+    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to
+    /// say.
     pub fn complete(self, grid: &Grid, selected: Vec<Variant>) -> Vec<Variant> {
         let missing = missing(grid, &selected);
         let flag = "`--no-helpers` leaves them out";

@@ -89,7 +89,7 @@ impl SelectionArgs {
     /// The variants of `grid` that the names or flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors
-    /// [`CliError::Usage`] where a name is nobody's, the filter cannot be read or nothing is selected; the message says
+    /// [`CliError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
     /// what is to blame. [`CliError::Environment`] for `--target native` where there is no GPU.
     pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
         if !self.names.is_empty() {
@@ -110,8 +110,8 @@ impl SelectionArgs {
         grid.select(&selection).map_err(|error| usage(error.to_string()))
     }
 
-    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares,
-    /// which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
+    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid
+    /// declares, which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
     pub fn tell_notes(&self, grid: &Grid, selected: &[Variant]) {
         let plans: Vec<Plan> = if self.target.is_empty() {
             Vec::new()

@@ -68,7 +68,8 @@ pub fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
 }
 
 impl Renderer {
-    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
+    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host
+    /// compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
     ///
     /// # Errors
     /// As [`tree`].

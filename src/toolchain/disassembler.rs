@@ -19,8 +19,8 @@ pub struct Disassembler {
     pub version: String,
 }
 
-/// Finds the disassembler: the one beside `nvcc`, which knows whatever that compiler makes, else kgen's own; where there is
-/// none, installs kgen's own unless `offline`. `say` is told what takes long and where it goes.
+/// Finds the disassembler: the one beside `nvcc`, which knows whatever that compiler makes, else kgen's own; where
+/// there is none, installs kgen's own unless `offline`. `say` is told what takes long and where it goes.
 ///
 /// # Errors
 /// [`ToolchainError`], saying what is missing and what to run.
