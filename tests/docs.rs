@@ -56,9 +56,10 @@ fn anchor(heading: &str) -> String {
 /// The anchors of a page's headings; a heading that comes again gets a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let headings = prose(text).filter_map(|(_, line)| line.starts_with('#').then(|| anchor(line.trim_start_matches('#'))));
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     headings
-        .map(|name| {
+        .map(|(_, line)| {
+            let name = anchor(line.trim_start_matches('#'));
             let before = seen.entry(name.clone()).or_default();
             *before += 1;
             if *before == 1 { name } else { format!("{name}-{}", *before - 1) }
