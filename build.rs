@@ -1,5 +1,5 @@
-//! Rebuilds kgen when a file is added to or removed from what it embeds (cargo itself only sees edits), and gives it the
-//! hash of the code that judges kernels, which is part of every kept verdict's key.
+//! Rebuilds kgen when a file is added to or removed from what it embeds (cargo itself only sees edits), and gives it
+//! the hash of the code that judges kernels, which is part of every kept verdict's key.
 
 use std::{
     fs, io,

@@ -1,6 +1,7 @@
 //! How many things are done at once.
 
-/// Most at once, whatever is asked for: each is a process and a thread that waits for it, and no machine gains from more.
+/// Most at once, whatever is asked for: each is a process and a thread that waits for it, and no machine gains from
+/// more.
 pub const MOST: usize = 1024;
 
 /// Of `asked` jobs for `things` things, those that have something to do: at least one, at most [`MOST`].

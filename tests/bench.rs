@@ -1,5 +1,5 @@
-//! `kgen bench` without a GPU: what it says of that, and what it does with a driver that is a mock (`support/mock_gpu.c`)
-//! and kernels that run on the host (`support/mock_attention.cpp`).
+//! `kgen bench` without a GPU: what it says of that, and what it does with a driver that is a mock
+//! (`support/mock_gpu.c`) and kernels that run on the host (`support/mock_attention.cpp`).
 
 use assert_cmd::Command;
 use kgen::device::GpuInfo;

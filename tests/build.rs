@@ -152,7 +152,7 @@ fn a_library_whose_kernels_nobody_can_name_is_not_replaced() {
     let text = fs::read_to_string(&manifest).expect("a manifest");
     for (damaged, says) in [
         (text.replace(OTHER, "flash_other"), "holds `flash_other`, which neither the grid nor `--generated` knows"),
-        ("{".to_owned(), "cannot tell what the library beside"),
+        ("{".to_owned(), "cannot tell what the library next to"),
     ] {
         fs::write(&manifest, damaged).expect("written");
         bench.kgen(&["build", "flash_fwd_hdim72_fp16_sm80"]).assert().code(2).stderr(contains(says).and(contains("`--only`")));

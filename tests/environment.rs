@@ -1,4 +1,5 @@
-//! Hostile and unlucky surroundings of a build: what lies in the user's folders, how they are called, and what the compilers do.
+//! Hostile and unlucky surroundings of a build: what lies in the user's folders, how they are called, and what the
+//! compilers do.
 
 #[path = "support/bench.rs"]
 mod bench;

@@ -1,5 +1,5 @@
-//! Plants each fault of `tests/emulator/families/<family>.toml` in a kernel of a family other than attention and asserts that `kgen check`
-//! on the emulator rejects it the way the fault is expected to show.
+//! Plants each fault of `tests/emulator/families/<family>.toml` in a kernel of a family other than attention and
+//! asserts that `kgen check` on the emulator rejects it the way the fault is expected to show.
 
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},

@@ -1,5 +1,5 @@
-//! Plants each fault of `tests/emulator/*faults.toml` in generated kernels and asserts that `kgen check` on the emulator
-//! rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
+//! Plants each fault of `tests/emulator/*faults.toml` in generated kernels and asserts that `kgen check` on the
+//! emulator rejects it the way the fault is expected to show. This is what a pass on the emulator is worth.
 
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Tiling, Verdict, run},
@@ -175,8 +175,8 @@ impl Laboratory {
         run(&[request], &options, &()).pop().expect("one verdict")
     }
 
-    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is planted in a
-    /// copy that takes the place of its `#include`.
+    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is
+    /// planted in a copy that takes the place of its `#include`.
     fn plant(&self, fault: &Fault, file: &str, place: usize) -> Option<String> {
         let (plan, kernel) = &self.kernels[place];
         let once = |text: &str| replace_once(text, &[fault.find.clone(), fault.replace.clone()]);
@@ -201,7 +201,8 @@ impl Laboratory {
         }
     }
 
-    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at all.
+    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at
+    /// all.
     fn planted(&self, fault: &Fault) -> Vec<(&Plan, String)> {
         let mut planted: Vec<(&Plan, String)> = Vec::new();
         for file in fault.file.all() {
@@ -268,8 +269,8 @@ fn the_work_of_several_groups_of_heads_is_done() {
     }
 }
 
-/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or twice or more often where that
-/// is due earlier.
+/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or twice or more
+/// often where that is due earlier.
 #[test]
 fn o_may_move_to_its_total_after_any_number_of_tiles() {
     let laboratory = laboratory();

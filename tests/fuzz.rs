@@ -47,7 +47,8 @@ fn failures(fault: &str) -> Vec<Value> {
     report["failures"].as_array().expect("an array").clone()
 }
 
-/// The smallest call that the failures were shrunk to, and how it failed. Those of the least work are shrunk first, while there is time.
+/// The smallest call that the failures were shrunk to, and how it failed. Those of the least work are shrunk first,
+/// while there is time.
 fn smallest(failures: &[Value]) -> (String, String) {
     let text = |failure: &Value, key: &str| failure[key].as_str().map(str::to_owned);
     let shrunk = failures.iter().filter_map(|failure| Some((text(failure, "shrunk")?, text(failure, "message")?)));

@@ -1,6 +1,6 @@
-//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any moment leaves no half file. Each test draws
-//! from a seed and runs for seconds; `KGEN_FUZZ=N` makes N times as much of it and `KGEN_FUZZ_SEED` draws other things
-//! (`scripts/fuzz.sh`).
+//! Short fuzzers: random command lines, grids and filters never panic, and a kill at any moment leaves no half file.
+//! Each test draws from a seed and runs for seconds; `KGEN_FUZZ=N` makes N times as much of it and `KGEN_FUZZ_SEED`
+//! draws other things (`scripts/fuzz.sh`).
 
 use kgen::{
     grid::{Filter, Grid, Selection, Variant},

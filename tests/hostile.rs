@@ -14,7 +14,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A grid in which everything is excluded, for a reason that would rename the window, and a set whose name clears the screen.
+/// A grid in which everything is excluded, for a reason that would rename the window, and a set whose name clears the
+/// screen.
 const HOSTILE_GRID: &str = r#"version = 1
 [targets.sm80]
 description = "Ampere"
@@ -105,7 +106,8 @@ fn of_twenty_thousand_tiles_each_knows_its_line() {
     let grid = format!("{}{tiles}", HOSTILE_GRID.split("[[exclude]]").next().expect("the beginning"));
     let grid = Grid::parse(&grid, "many.toml").unwrap_or_else(|error| panic!("{error}"));
     let places: Vec<Option<String>> = grid.variants().iter().map(|variant| grid.tile_place(variant)).collect();
-    // Nine lines stand before the tiles of four lines each; `when` is the second, and the last two tiles are those that count.
+    // Nine lines stand before the tiles of four lines each; `when` is the second, and the last two tiles are those that
+    // count.
     assert_eq!(places, [80_000 + 9 - 2, 80_000 + 9 - 6].map(|line| Some(format!("many.toml:{line}"))));
 }
 

@@ -184,7 +184,8 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
     );
 }
 
-/// A library of fp16 kernels of head dim 64 without a mask, whose launchers fail with their own names and do nothing else.
+/// A library of fp16 kernels of head dim 64 without a mask, whose launchers fail with their own names and do nothing
+/// else.
 fn names_in_place_of_kernels(name: &str, kernels: &[(Kind, Target)]) -> Library {
     let variant = |(kind, target)| Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
     let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(variant(*kernel), None).expect("fits")).collect();
@@ -285,8 +286,8 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let library = &*SPLIT_LIBRARY;
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 20 blocks run at once: 3 splits of each of 6 tiles, or at most 10
-    // where lengths are unequal, and then 3 counts.
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 20 blocks run at once: 3 splits of each of 6 tiles, or at
+    // most 10 where lengths are unequal, and then 3 counts.
     let expected = [
         "equal: 37440 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",

@@ -50,7 +50,7 @@ fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     assert_eq!(json(&["--all"]), json(&[]));
 }
 
-/// What CI compiles must not leave a template out: a plan that only the rest of the grid has is compiled by nobody.
+/// What CI compiles must not leave a template out: a plan that only the rest of the grid has is never compiled.
 #[test]
 fn the_slice_reaches_every_template_target_dtype_and_mask() {
     let grid = Grid::builtin();

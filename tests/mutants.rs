@@ -1,4 +1,5 @@
-//! `scripts/mutate.py`, which measures what `kgen check` notices, tells a mutant that is noticed from one that is known to change nothing.
+//! `scripts/mutate.py`, which measures what `kgen check` notices, tells a mutant that is noticed from one that is known
+//! to change nothing.
 
 use serde_json::Value;
 use std::{

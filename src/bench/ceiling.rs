@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 /// Dense floating-point operations of 16-bit tensor cores in one clock of one multiprocessor, by compute capability.
 ///
-/// From the peak rates, multiprocessors and boost clocks that NVIDIA's architecture papers give of a product of each: T4
-/// (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM (989, 132
-/// at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8, FP4 or INT8 rates. Where the
-/// rate with fp32 sums is half of that with fp16 sums (`GeForce`), this is the higher.
+/// From the peak rates, multiprocessors and boost clocks that NVIDIA's architecture papers give of a product of each:
+/// T4 (65 TFLOP/s, 40 at 1.59 GHz), A100 (312, 108 at 1.41), A40 (150, 84 at 1.74), L40S (362, 142 at 2.52), H100 SXM
+/// (989, 132 at 1.83), B200 (2250, 148 at 1.85), RTX PRO 6000 (504, 188 at 2.62); Orin, Thor and GB10 from their FP8,
+/// FP4 or INT8 rates. Where the rate with fp32 sums is half of that with fp16 sums (`GeForce`), this is the higher.
 const FLOPS_A_CLOCK: [(u32, f64); 11] = [
     (75, 1024.0),
     (80, 2048.0),

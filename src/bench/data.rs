@@ -1,4 +1,5 @@
-//! Tensors as large as those of real work, filled with normal numbers in no time: drawing every element would take seconds.
+//! Tensors as large as those of real work, filled with normal numbers in no time: drawing every element would take
+//! seconds.
 
 use crate::check::{Number, fill_normal};
 use rand::{RngExt, SeedableRng};
@@ -40,8 +41,8 @@ impl Normals {
         self.number
     }
 
-    /// A contiguous tensor: the block again and again, each time a chunk of it from a place that `seed` draws, so that rows
-    /// differ between heads, sequences and tensors.
+    /// A contiguous tensor: the block again and again, each time a chunk of it from a place that `seed` draws, so that
+    /// rows differ between heads, sequences and tensors.
     pub fn tensor(&self, elements: usize, seed: u64) -> Vec<u8> {
         let width = self.number.element().bytes();
         let mut tensor = vec![0; elements * width];

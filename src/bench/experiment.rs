@@ -70,7 +70,7 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
     Ok(Finding { times, relative_error, num_splits, cold_l2: trial.is_cold(sets.len(), l2_bytes) })
 }
 
-/// A copy of the inputs, and room for the outputs behind them.
+/// A copy of the inputs, and room for the outputs after them.
 fn on_device(inputs: &[(&'static str, Vec<u8>)], outputs: &[Output]) -> Result<Tensors, DeviceError> {
     let given = inputs.iter().map(|(name, bytes)| Ok((*name, DeviceMemory::of(bytes)?)));
     given.chain(outputs.iter().map(|output| Ok((output.name, DeviceMemory::allocate(output.bytes)?)))).collect()

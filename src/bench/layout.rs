@@ -206,7 +206,8 @@ impl Layout<'_> {
         [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * seqlen_k as usize]
     }
 
-    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the mean e^½.
+    /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the
+    /// mean e^½.
     fn likely_lse(&self) -> Vec<u8> {
         let nothing: &[u8] = &[];
         let sample = Sample { variant: self.variant, shape: self.shape, tensor: &|_| nothing };
@@ -299,7 +300,7 @@ pub fn splits(shape: &Shape, multiprocessors: u32) -> u32 {
     (multiprocessors * SPLIT_BLOCKS / tiles).clamp(1, most)
 }
 
-/// Refuses an output that holds a NaN, be it poison that nobody has overwritten.
+/// Refuses an output that holds a NaN, including the initial pattern that was not overwritten.
 fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
     let nan = match output.number {
         None => bytes

@@ -1,5 +1,5 @@
-//! The parent's side: a worker process for each variant, one by one. One that hangs is killed at the time limit, and one
-//! that dies loses the shape it was at; the others carry on.
+//! The parent's side: a worker process for each variant, one by one. One that hangs is killed at the time limit, and
+//! one that dies loses the shape it was at; the others carry on.
 
 use super::{
     Made, Measurement, Size, Status,
@@ -56,7 +56,8 @@ pub fn run(requests: &[BenchRequest], options: &BenchOptions, observer: &dyn Obs
     requests.iter().take_while(|_| !observer.interrupted()).flat_map(|request| run_one(request, options, observer)).collect()
 }
 
-/// A variant at all its shapes. Where its worker dies, the shape it was at is lost and a new worker goes on with the next.
+/// A variant at all its shapes. Where its worker dies, the shape it was at is lost and a new worker goes on with the
+/// next.
 fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observer) -> Vec<Measurement> {
     observer.started(&request.variant.name());
     let deadline = Instant::now() + options.time_limit;

@@ -1,5 +1,5 @@
-//! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention. Proving
-//! kernels right is `check`'s.
+//! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention.
+//! Proving kernels right is `check`'s.
 //!
 //! All tensors are contiguous (batch, seqlen, heads, `head_dim`); LSE is (batch, heads, `seqlen_q`).
 
@@ -44,7 +44,8 @@ impl Sample<'_> {
         Score::scaled(f64::from(softmax_scale(self.variant.head_dim)))
     }
 
-    /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last row on.
+    /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last
+    /// row on.
     pub fn picks(&self, heads: u32, rows: u32) -> Vec<[usize; 3]> {
         let ends = [[0, 0], [self.shape.batch - 1, heads - 1]];
         let mut picks: Vec<[usize; 3]> = itertools::iproduct!(ends, [0, rows / 2, rows - 1])

@@ -67,11 +67,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Every combination for a variant of `kind` and `head_dim`. Combinations whose query heads the key heads do not divide
-    /// are left out.
+    /// Every combination for a variant of `kind` and `head_dim`. Combinations whose query heads the key heads do not
+    /// divide are left out.
     ///
-    /// What is not asked for: as many heads as make [`WIDTH`] elements, as many sequences as make [`TOKENS`] tokens, as many
-    /// key heads as query heads, equal lengths. Decoding (`fwd_split`) has one query a sequence and a key head for four query heads or more.
+    /// What is not asked for: as many heads as make [`WIDTH`] elements, as many sequences as make [`TOKENS`] tokens, as
+    /// many key heads as query heads, equal lengths. Decoding (`fwd_split`) has one query a sequence and a key head for
+    /// four query heads or more.
     pub fn shapes(&self, kind: Kind, head_dim: u32) -> Vec<Shape> {
         let or = |list: &[u32], rule: u32| if list.is_empty() { vec![rule] } else { list.to_vec() };
         let mut shapes = Vec::new();

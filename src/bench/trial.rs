@@ -35,7 +35,8 @@ pub struct Output {
     pub may_differ: bool,
 }
 
-/// Sets of tensors of so many bytes that together are ten times an L2: launches that take turns with them find none of their own there.
+/// Sets of tensors of so many bytes that together are ten times an L2: launches that take turns with them find none of
+/// their own there.
 pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
     (10 * l2_bytes as usize).div_ceil(set_bytes.max(1)).clamp(1, MOST_COPIES)
 }
@@ -48,7 +49,8 @@ pub trait Trial {
     /// How much there is to do.
     fn work(&self) -> Work;
 
-    /// Sets of tensors that launches take turns with: one, or as many as leave nothing of what is read in an L2 of so many bytes.
+    /// Sets of tensors that launches take turns with: one, or as many as leave nothing of what is read in an L2 of so
+    /// many bytes.
     fn copies(&self, l2_bytes: u32) -> usize;
 
     /// Whether so many sets leave nothing of it in the L2: small ones would need too many.

@@ -3,9 +3,9 @@
 use super::Shape;
 use crate::family::attention::{Kind, Mask, Point};
 
-/// Floating-point operations of one launch: two products of matrices forward (4 · B · H · Sq · Sk · D) and five backward
-/// (10 · …), with the true head dim. A causal mask halves them where both sides are equally long; elsewhere the pairs
-/// that it leaves are counted.
+/// Floating-point operations of one launch: two products of matrices forward (4 · B · H · Sq · Sk · D) and five
+/// backward (10 · …), with the true head dim. A causal mask halves them where both sides are equally long; elsewhere
+/// the pairs that it leaves are counted.
 pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let products = if variant.kind == Kind::Bwd { 5.0 } else { 2.0 };
     let mask = Mask::new(variant.causal, shape.seqlen_q as usize, shape.seqlen_k as usize);

@@ -29,7 +29,7 @@ pub struct BuildOptions {
     pub jobs: usize,
     /// Memory all compilers together may take (bytes); `None` for what is available.
     pub memory_limit: Option<u64>,
-    /// A compiler launcher in front of nvcc, such as `ccache` or `sccache`, with its own flags behind it.
+    /// A compiler launcher in front of nvcc, such as `ccache` or `sccache`, followed by its own flags.
     pub launcher: Option<String>,
     /// Where objects, logs, the library and the report go.
     pub out_dir: PathBuf,
@@ -58,12 +58,12 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Makes the folders, checks the launcher, and waits for the lock of the output folder. Open a builder before writing into the
-    /// generated folder, so that two processes with the same folders do all of it one after the other.
+    /// Makes the folders, checks the launcher, and waits for the lock of the output folder. Open a builder before
+    /// writing into the generated folder, so that two processes with the same folders do all of it one after the other.
     ///
     /// # Errors
-    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a launcher that is not there, or
-    /// cancelled while waiting.
+    /// [`BuildError`]: a folder that cannot be written, a path that nvcc's shell would obey, a launcher that is not
+    /// there, or cancelled while waiting.
     pub fn open(
         nvcc: &'a Nvcc,
         host: &'a HostCompiler,
@@ -164,8 +164,8 @@ impl<'a> Builder<'a> {
         Ok(path)
     }
 
-    /// Writes `text` to `path` of the output folder, for a source that belongs to this build rather than to the generated
-    /// folder. Returns the absolute path.
+    /// Writes `text` to `path` of the output folder, for a source that belongs to this build rather than to the
+    /// generated folder. Returns the absolute path.
     ///
     /// # Errors
     /// [`BuildError::Output`].

@@ -1,6 +1,6 @@
-//! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry appears
-//! by one rename. Whenever it is read, the output is checked against the hash in `entry.json`, and that file, with the log and the
-//! key, against its seal.
+//! The content-addressed store: `objects/<key>/` in the cache folder holds `output`, `entry.json` and `log`. An entry
+//! appears by one rename. Whenever it is read, the output is checked against the hash in `entry.json`, and that file,
+//! with the log and the key, against its seal.
 
 use super::{BuildError, KernelResources, MachineCode};
 use crate::{
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Version of `entry.json`; entries of other versions are made anew.
+/// Version of `entry.json`; entries of other versions are rebuilt.
 const ENTRY_VERSION: u32 = 2;
 
 /// Unfinished entries are called this.
@@ -120,7 +120,8 @@ impl Cache {
         write_atomic(&path, &sealed(key, stored)?).map(drop).map_err(BuildError::cache("write", &path))
     }
 
-    /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry stays.
+    /// Keeps `stored` as the entry of `key`, in place of a damaged one. When another process was quicker, its entry
+    /// stays.
     ///
     /// # Errors
     /// [`BuildError::Cache`].
@@ -140,7 +141,7 @@ impl Cache {
         if self.lookup(key).is_some() {
             return Ok(());
         }
-        // What is in the way is a damaged entry: it leaves by a rename too, so that nobody sees half of it.
+        // What is in the way is a damaged entry: it leaves by a rename too, so that no process sees half of it.
         let doomed = self.scratch()?;
         fs::rename(&folder, doomed.path().join("damaged")).map_err(BuildError::cache("replace", &folder))?;
         fs::rename(scratch.path(), &folder).map_err(BuildError::cache("create", &folder))
@@ -153,7 +154,7 @@ fn sealed(key: &str, stored: &Stored) -> Result<Vec<u8>, BuildError> {
     text.map_err(|error| BuildError::cache("write", key)(io::Error::from(error)))
 }
 
-/// Removes abandoned unfinished entries. What cannot be removed is left for the next run: it harms nobody.
+/// Removes abandoned unfinished entries. What cannot be removed is left for the next run: it does no harm.
 fn sweep(objects: &Path) {
     let Ok(entries) = fs::read_dir(objects) else { return };
     for entry in entries.filter_map(Result::ok) {

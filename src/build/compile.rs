@@ -198,7 +198,7 @@ impl Builder<'_> {
         command
     }
 
-    /// Runs `command` under the time limit, with both of its streams behind `header` in `log`.
+    /// Runs `command` under the time limit, with both of its streams after `header` in `log`.
     pub(super) fn run_logged(&self, command: &mut Command, log: &Path, header: &str) -> Result<Finished, BuildError> {
         let mut file = File::create(log).map_err(BuildError::cache("write", log))?;
         file.write_all(header.as_bytes()).map_err(BuildError::cache("write", log))?;
@@ -209,8 +209,8 @@ impl Builder<'_> {
     }
 }
 
-/// Why what nvcc made is of no use to anybody, whatever it may have said: no object, or not with the instructions that were
-/// promised.
+/// Why what nvcc made is of no use to anybody, whatever it may have said: no object, or not with the instructions that
+/// were promised.
 fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     // Host code has no launcher of its name, and no device code.
     let kernel = unit.promised.is_some();
@@ -222,7 +222,8 @@ fn flaw(unit: &Unit, stored: &Stored) -> Option<BuildFailure> {
     code.broken_promise(promised).map(|message| failure(unit, FailureKind::MachineCode, message))
 }
 
-/// The same of the PTX that nvcc left in its workplace, for kernels whose machine code nobody could read. A launcher leaves none.
+/// The same of the PTX that nvcc left in its workplace, for kernels whose machine code could not be read. A launcher
+/// leaves none.
 fn unkept_by_ptx(unit: &Unit, entry: &Entry, workplace: &Path) -> Option<BuildFailure> {
     let promised = unit.promised.filter(|_| entry.machine_code.is_none())?;
     let files = fs::read_dir(workplace).ok()?.filter_map(Result::ok).map(|file| file.path());

@@ -51,7 +51,7 @@ pub enum BuildError {
         remedy: &'static str,
     },
     /// What the library of an earlier build holds cannot be read.
-    #[error("cannot tell what the library beside `{}` holds: {reason}; `--only` links the selected kernels alone", .path.display())]
+    #[error("cannot tell what the library next to `{}` holds: {reason}; `--only` links the selected kernels alone", .path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,

@@ -40,8 +40,8 @@ impl Inspector {
 }
 
 impl Builder<'_> {
-    /// What the machine code in `object` is made of. `None` where that cannot be found out, which is told once for a build: a
-    /// machine without a disassembler builds all the same.
+    /// What the machine code in `object` is made of. `None` where that cannot be found out, which is told once for a
+    /// build: a machine without a disassembler builds all the same.
     pub(super) fn inspect(&self, object: &[u8]) -> Option<MachineCode> {
         let disassembler = self.disassembler()?;
         match self.disassemble(disassembler, object) {

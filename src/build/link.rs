@@ -22,8 +22,8 @@ fn exports() -> String {
     format!("{{ global: {}*; kgen_*; local: *; }};\n", launchers.join("*; "))
 }
 
-/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No device code
-/// is left to link, and nvcc's empty device link would write the path of its own folder into the library.
+/// Flags of the link, the same everywhere. `--no-undefined` makes a missing launcher fail here and not when loading. No
+/// device code is left to link, and nvcc's empty device link would write the path of its own folder into the library.
 const LINK_FLAGS: [&str; 10] = [
     "-shared",
     "-nodlink",

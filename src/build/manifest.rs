@@ -1,5 +1,5 @@
-//! `lib/manifest.json`: what the library beside it holds, for those who ship it. Nothing in it differs between two builds of the same
-//! sources by the same compilers; what they cost is in `report.json`.
+//! `lib/manifest.json`: what the library beside it holds, for those who ship it. Nothing in it differs between two
+//! builds of the same sources by the same compilers; what they cost is in `report.json`.
 
 use super::{BuildError, BuildReport, Builder, Share};
 use crate::{

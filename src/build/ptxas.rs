@@ -2,7 +2,7 @@
 
 use super::KernelResources;
 
-/// The kernels of a compile log, in its order. Lines of other tools are passed over.
+/// The kernels of a compile log, in its order. Lines of other tools are skipped.
 pub(super) fn parse(log: &str) -> Vec<KernelResources> {
     let mut kernels: Vec<KernelResources> = Vec::new();
     // Properties of device functions that were not inlined look like those of kernels; they belong to no entry.

@@ -43,8 +43,8 @@ impl MachineCode {
         families
     }
 
-    /// Why this is not what a plan promised, as the rest of a sentence; `None` where it is: `promised` is the only family of
-    /// tensor-core instructions.
+    /// Why this is not what a plan promised, as the rest of a sentence; `None` where it is: `promised` is the only
+    /// family of tensor-core instructions.
     pub(super) fn broken_promise(&self, promised: TensorCore) -> Option<String> {
         let families = self.families();
         let wanted = word(promised);
@@ -93,8 +93,8 @@ fn instruction(line: &str) -> Option<&str> {
     Some(name.trim_end_matches(';'))
 }
 
-/// The family of a tensor-core instruction, `HMMA` or with block scales `QMMA.SF`; `None` for any other instruction. (`HFMA2.MMA`
-/// is none: it runs where the tensor cores are and multiplies no matrices.)
+/// The family of a tensor-core instruction, `HMMA` or with block scales `QMMA.SF`; `None` for any other instruction.
+/// (`HFMA2.MMA` is none: it runs where the tensor cores are and multiplies no matrices.)
 fn family(name: &str) -> Option<&str> {
     let base = name.split('.').next()?;
     let scaled = name[base.len()..].starts_with(".SF").then(|| base.len() + ".SF".len());

@@ -1,9 +1,9 @@
 //! Where nvcc runs, and what it gets to see of this machine's paths.
 //!
-//! nvcc hands every step to a shell, with the paths in double quotes: a folder called `$(command)` runs it. And it writes the
-//! source's absolute path (hashed) and the names of its temporary files into objects, so that no two builds would give the same bytes. So it
-//! runs in a new folder of the cache that holds a copy of the source and a link to the headers, and sees only relative names, which are the
-//! same everywhere.
+//! nvcc hands every step to a shell, with the paths in double quotes: a folder called `$(command)` runs it. And it
+//! writes the source's absolute path (hashed) and the names of its temporary files into objects, so that no two builds
+//! would give the same bytes. So it runs in a new folder of the cache that holds a copy of the source and a link to the
+//! headers, and sees only relative names, which are the same everywhere.
 
 use super::{BuildError, BuildOptions, Builder, Unit};
 use crate::toolchain::{HostCompiler, Nvcc};
@@ -26,8 +26,8 @@ fn obeyed_by_a_shell(path: &Path) -> Option<char> {
     path.to_string_lossy().chars().find(|c| OBEYED.contains(c) || c.is_control())
 }
 
-/// Refuses paths that a shell would obey, of all that nvcc sees: its own, the host compiler's, the cache folder's, and with a
-/// launcher the generated folder's.
+/// Refuses paths that a shell would obey, of all that nvcc sees: its own, the host compiler's, the cache folder's, and
+/// with a launcher the generated folder's.
 ///
 /// # Errors
 /// [`BuildError::Obeyed`], saying which one it is and what to do.
@@ -65,7 +65,8 @@ impl Builder<'_> {
     pub(super) fn compile_command(&self, unit: &Unit, folder: &Path) -> Result<Command, BuildError> {
         let mut command = self.nvcc_command(&unit.flags);
         if self.options.launcher.is_some() {
-            // A launcher looks for what it knows by paths and flags: it gets plain ones, and objects that differ from build to build.
+            // A launcher looks for what it knows by paths and flags: it gets plain ones, and objects that differ from
+            // build to build.
             command.arg("-c").arg(&unit.path).arg("-o").arg(folder.join(OUTPUT)).current_dir(&self.options.generated_dir);
             return Ok(command);
         }
@@ -81,12 +82,12 @@ impl Builder<'_> {
 /// The object's name in a workplace.
 pub(super) const OUTPUT: &str = "output";
 
-/// Temporary files are called after the source, in the folder where nvcc runs, in place of names with numbers of processes. The
-/// flag for the front end follows.
+/// Temporary files are called after the source, in the folder where nvcc runs, in place of names with numbers of
+/// processes. The flag for the front end follows.
 const PLAIN_NAMES: [&str; 4] = ["-keep", "-keep-dir", ".", "-Xcudafe"];
 
-/// Has names of symbols made from a path that is the same everywhere. nvcc itself gives its front end this option with the source's real
-/// path; the last one counts.
+/// Has names of symbols made from a path that is the same everywhere. nvcc itself gives its front end this option with
+/// the source's real path; the last one counts.
 fn path_in_symbols(name: &OsStr) -> String {
     format!("--orig_src_path_name=/kgen/{}", name.to_string_lossy())
 }

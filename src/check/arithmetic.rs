@@ -6,7 +6,7 @@ use crate::{
     plan::{Plan, TensorCore},
 };
 
-/// Bits that a sum of E4M3 products keeps behind its leading one on Hopper: `FP8_FRACTION_BITS` of the emulator's
+/// Bits that a sum of E4M3 products keeps below its leading one on Hopper: `FP8_FRACTION_BITS` of the emulator's
 /// `runtime/fp8_sums.hpp`, which says where that is known from.
 const FRACTION_BITS: i32 = 13;
 
@@ -50,8 +50,8 @@ impl From<Number> for Arithmetic {
     }
 }
 
-/// A row of E4M3 numbers, prepared for dot products as Hopper's tensor cores sum them: 32 products and the sum so far at a
-/// time, each cut off, toward zero, 13 bits behind the largest one's power of two, and so is their sum behind its own.
+/// A row of E4M3 numbers, prepared for dot products as Hopper's tensor cores sum them: 32 products and the sum so far
+/// at a time, each cut off, toward zero, 13 bits below the exponent of the largest, and so is their sum below its own.
 pub struct Row(Vec<Step>);
 
 /// What one instruction takes of a row.

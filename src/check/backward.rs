@@ -149,7 +149,8 @@ fn log_sum_exp(problem: &Problem, gradients: &Gradients) -> Image {
     image
 }
 
-/// Compares dQ, dK and dV with the reference. A row that sees no key must be exactly 0, and so must keys that no row sees.
+/// Compares dQ, dK and dV with the reference. A row that sees no key must be exactly 0, and so must keys that no row
+/// sees.
 fn compare(
     problem: &Problem,
     head_dim: usize,

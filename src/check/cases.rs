@@ -50,8 +50,8 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     turned.chain(small).chain([widest, positive]).collect()
 }
 
-/// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and fetch whole
-/// tiles, with the rows of others in them.
+/// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and
+/// fetch whole tiles, with the rows of others in them.
 pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let mut cases = forward(subject, level);
     if level == Level::Smoke {
@@ -60,15 +60,17 @@ pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     cases.extend([
         // Many pieces a block; under a causal mask those of no key stand between the others.
         Problem::new(&[(203, 17)], 24, 4).layout(Layout::Bhsd),
-        // NaN before and behind every sequence; one tile has exactly one foreign row.
+        // NaN before and after every sequence; one tile has exactly one foreign row.
         Problem::new(&[(65, 113), (9, 0), (7, subject.tiling.n - 1), (33, 50), (113, 70)], 2, 1).lengths(Lengths::PackedUsed),
     ]);
     if subject.tiling.key_groups > 1 {
-        // The largest logits of the rows that fall are in the last group's tile, hundreds of powers of two above the first group's.
+        // The largest logits of the rows that fall are in the last group's tile, hundreds of powers of two above the
+        // first group's.
         cases.push(Problem::new(&[(33, subject.tiling.round() - 1)], 1, 1).inputs(Inputs::Crossing, Scale::One));
     }
     if subject.variant.causal {
-        // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three tiles.
+        // Several heads a group, and a last group of fewer: two rounds on 16 multiprocessors are 10 heads of three
+        // tiles.
         cases.push(Problem::new(&[(2 * subject.tiling.m * subject.tiling.cluster + 1, 17)], 12, 2).on(16));
         // More pieces of one head than there are blocks: a group is one head, never none.
         cases.push(Problem::new(&[(3 * subject.tiling.m * subject.tiling.cluster, 17)], 2, 1).on(1));
@@ -76,9 +78,10 @@ pub fn forward_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     cases
 }
 
-/// Batches as they come in use: packed sequences of unlike lengths, which give a block one unlike piece of work after the other.
-/// Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and more than there are stages, and
-/// tiles with foreign rows and without follow each other; on a GPU there is work for all of its multiprocessors.
+/// Batches as they come in use: packed sequences of unlike lengths, which give a block one unlike piece of work after
+/// the other. Lengths are cut by the kernel's own tiles, so that row groups with rows and without, one key tile and
+/// more than there are stages, and tiles with foreign rows and without follow each other; on a GPU there is work for
+/// all of its multiprocessors.
 fn batches(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let Tiling { m, stages, .. } = subject.tiling;
     let n = subject.tiling.round();
@@ -176,7 +179,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows outgrown where those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
-        // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at -infinity.
+        // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at
+        // -infinity.
         Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),
         // Decoding: one query of several sequences, each with keys of its own.
         Problem::new(&[(1, 130), (1, 17), (1, 203), (1, 64)], 4, 1).lengths(Lengths::PackedQuery),
@@ -231,7 +235,7 @@ fn thorough() -> Vec<Problem> {
             cases.push(Problem::new(&unequal, 4, 1).lengths(lengths).layout(layout));
         }
     }
-    // Nothing to attend to, nobody to attend, and no log-sum-exp.
+    // No keys, no queries, and no log-sum-exp.
     cases.push(Problem::new(&[(113, 0)], 2, 1));
     cases.push(Problem::new(&[(0, 113)], 2, 1));
     cases.push(Problem::new(&[(113, 203)], 8, 2).without_lse());

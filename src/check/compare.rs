@@ -1,4 +1,5 @@
-//! Judges what a launch left in memory: every element that should be there, and every byte that should not have changed.
+//! Judges what a launch left in memory: every element that should be there, and every byte that should not have
+//! changed.
 
 use crate::device::Image;
 
@@ -142,7 +143,7 @@ impl Tally {
         let Distance { output, error, tolerance } = self.distance;
         let nan = match self.nan {
             0 => String::new(),
-            nan => format!(" ({nan} NaN: unwritten, or computed from memory nobody wrote)"),
+            nan => format!(" ({nan} NaN: unwritten, or computed from uninitialised memory)"),
         };
         let worst =
             self.worst.filter(|worst| worst.0 != first.0).map_or_else(String::new, |worst| format!("; worst {}", at(worst)));

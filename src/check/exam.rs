@@ -1,4 +1,4 @@
-//! What every kind of kernel is examined by: cases that draw a call from a seed and judge what it leaves behind.
+//! What every kind of kernel is examined by: cases that draw a call from a seed and judge its results.
 
 use super::{Level, Tiling, compare::Comparison};
 use crate::{

@@ -1,12 +1,14 @@
 //! The gradients of attention in float64 from the rounded inputs, and beside them the same done naively in 16 bits: the
 //! error of that is the measure of what a backward kernel may err by.
 //!
-//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. There are two ways to be
-//! naive, and the larger error counts: delta as the gradient of softmax has it, Σ P dP, or as every fused kernel has it,
-//! Σ O dO from a rounded O, whose error the first does not have. To it come, since some cases are exact when done naively:
+//! The rule is that of `FlashAttention`'s own tests: at most three times the largest naive error. There are two ways to
+//! be naive, and the larger error counts: delta as the gradient of softmax has it, Σ P dP, or as every fused kernel has
+//! it, Σ O dO from a rounded O, whose error the first does not have. To it come, since some cases are exact when done
+//! naively:
 //! * twice the error of rounding to 16 bits at the reference's largest magnitude;
-//! * three times the error of rounding the largest dS to 16 bits, carried to dQ by K and to dK by Q: where equal weights and
-//!   exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's need not;
+//! * three times the error of rounding the largest dS to 16 bits, carried to dQ by K and to dK by Q: where equal
+//!   weights and exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's
+//!   need not;
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK.
 
@@ -227,8 +229,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     Pass { query, key, naive, sum_error }
 }
 
-/// A row of P as a framework without a fused kernel has it: scores rounded to 16 bits, softmax in fp32 rounded to 16 bits.
-/// The scale is applied before the first rounding, as in the forward pass.
+/// A row of P as a framework without a fused kernel has it: scores rounded to 16 bits, softmax in fp32 rounded to 16
+/// bits. The scale is applied before the first rounding, as in the forward pass.
 fn naive_probabilities(scores: &[f64], number: Number, p: &mut [f32]) {
     for (p, &score) in p.iter_mut().zip(scores) {
         *p = number.through(score as f32);
@@ -240,8 +242,8 @@ fn naive_probabilities(scores: &[f64], number: Number, p: &mut [f32]) {
     }
 }
 
-/// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta from
-/// P and dP, then from the rounded row `o` of the output.
+/// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta
+/// from P and dP, then from the rounded row `o` of the output.
 fn naive_score_gradients(
     rows: Rows<'_>,
     row: usize,

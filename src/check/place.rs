@@ -39,7 +39,7 @@ pub struct Placement {
     pub origin: usize,
 }
 
-/// Rows in memory behind the used ones of every sequence, where `seqused` is given.
+/// Rows in memory after the used ones of every sequence, where `seqused` is given.
 const UNUSED_ROWS: usize = 3;
 
 /// What stands in place of a stride that the kernel must not read.
@@ -134,8 +134,8 @@ impl Problem {
         Placement { strides: Strides { batch, row, head }, span: (lead + last) as usize, origin: lead as usize }
     }
 
-    /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of 16 bytes,
-    /// or the stride of which, in a dimension that has more than one element, is not a positive one.
+    /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of
+    /// 16 bytes, or the stride of which, in a dimension that has more than one element, is not a positive one.
     pub fn what_tma_refuses(&self, head_dim: usize, number: Number) -> Option<String> {
         self.what_tma_refuses_if(head_dim, number, true)
     }

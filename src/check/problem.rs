@@ -1,5 +1,5 @@
-//! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what is
-//! in them.
+//! One test case: the shape of an attention problem, how its tensors lie in memory (`place` works that out), and what
+//! is in them.
 
 use super::descale::Descales;
 use crate::family::attention::Mask;
@@ -78,9 +78,10 @@ pub enum Lengths {
     Packed,
     /// Packed queries, and keys in slots of a batch of which `seqused_k` rows are used: serving with a key cache.
     PackedQuery,
-    /// Packed keys, and queries in slots of a batch of which `seqused_q` rows are used: padded decoder states over packed encoder states.
+    /// Packed keys, and queries in slots of a batch of which `seqused_q` rows are used: padded decoder states over
+    /// packed encoder states.
     PackedKey,
-    /// `cu_seqlens` and `seqused` of both sides: rows that belong to nobody lie between the sequences.
+    /// `cu_seqlens` and `seqused` of both sides: rows that belong to no sequence lie between the sequences.
     PackedUsed,
 }
 
@@ -109,7 +110,8 @@ pub enum Inputs {
     Constant,
     /// The same but for V, whose every element is 448, the largest of E4M3.
     Widest,
-    /// Normal but for V, whose elements lie between 1 and 2: sums grow with the keys, and with them what sums of few bits lose.
+    /// Normal but for V, whose elements lie between 1 and 2: sums grow with the keys, and with them what sums of few
+    /// bits lose.
     Positive,
     /// -4, 0 or 4 in Q and K, so that logits are far apart, of both signs, and yet exact in 16 bits.
     Large,
@@ -119,8 +121,8 @@ pub enum Inputs {
     Low,
     /// Logits fall along the keys: a kernel that walks them from the last to the first outgrows its maximum each step.
     Falling,
-    /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one tile: the maxima of
-    /// some rows of a warp are outgrown where those of others must not follow their scores down.
+    /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one
+    /// tile: the maxima of some rows of a warp are outgrown where those of others must not follow their scores down.
     Crossing,
 }
 

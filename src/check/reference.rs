@@ -1,5 +1,6 @@
-//! Attention in float64 from the rounded inputs, and beside it the same done naively: O in the kernel's type, the log-sum-exp
-//! in fp32 from scores summed as its tensor cores sum them. The errors of those two are the measure of what a kernel may err by.
+//! Attention in float64 from the rounded inputs, and beside it the same done naively: O in the kernel's type, the
+//! log-sum-exp in fp32 from scores summed as its tensor cores sum them. The errors of those two are the measure of what
+//! a kernel may err by.
 
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
@@ -235,8 +236,9 @@ fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [
     }
 }
 
-/// The same with FP8: scores stay what the MMA gives, summed as the tensor cores do; P, times 2⁸ to make use of E4M3's range, is rounded before it is
-/// divided by its sum, for afterwards most of it would be lost; P V is summed in fp32 and rounded to bf16.
+/// The same with FP8: scores stay what the MMA gives, summed as the tensor cores do; P, times 2⁸ to make use of E4M3's
+/// range, is rounded before it is divided by its sum, for afterwards most of it would be lost; P V is summed in fp32
+/// and rounded to bf16.
 fn naive_output_fp8(scores: &[f32], v: &[f32], dim: usize, o: &mut [f32]) {
     let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let p = || scores.iter().map(|s| 256.0 * (s - max).exp());
@@ -339,7 +341,8 @@ mod tests {
         assert!(fp8.o > bf16.o && fp8.o < 0.1 && fp8.lse < 5e-5, "{fp8:?}");
     }
 
-    /// The numbers of the first case. The LSE that an H100 gave was off by 2.9e-4, and by up to 3.1e-4 at other head dims.
+    /// The numbers of the first case. The LSE that an H100 gave was off by 2.9e-4, and by up to 3.1e-4 at other head
+    /// dims.
     #[test]
     fn truncated_sums_allow_what_hopper_errs_by_but_neither_a_step_less_nor_another_factor() {
         let problem = Problem::new(&[(113, 203)], 2, 2).in_fp8(Descales::ByHead);

@@ -1,5 +1,5 @@
-//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not refuse because of
-//! how their structure begins or how large they might be. They are ordinary calls, changed.
+//! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not
+//! refuse because of how their structure begins or how large they might be. They are ordinary calls, changed.
 
 use super::{
     backward::{BackwardCase, BackwardProblem},
@@ -264,7 +264,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     [changed(&base, &[STRUCTURE, short]), changed(&base, lists)].into_iter().flatten().collect()
 }
 
-/// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no plain layout.
+/// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no
+/// plain layout.
 fn problem(variant: Point) -> Problem {
     let plain = Problem::new(&[(17, 40)], 2, 1).layout(Layout::Padded);
     if variant.dtype == Dtype::Fp8 { plain.in_fp8(Descales::Absent) } else { plain }

@@ -61,7 +61,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),
         // As many tiles as blocks, of equal length: they fit at once unsplit.
         (decode(&[4096; 8], (8, 8)).lengths(Lengths::Packed), 64, 32),
-        // Several row tiles; nobody to attend, nothing to attend to.
+        // Several row tiles; no queries, no keys.
         (Problem::new(&[(100, 9000), (0, 9000), (17, 0), (1, 20_000)], 16, 2).lengths(Lengths::Used), 132, 256),
         (Problem::new(&[(0, 0)], 2, 1), 132, 4),
         // No sequence at all, and nowhere to write.

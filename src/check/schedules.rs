@@ -3,8 +3,9 @@
 use super::Level;
 use crate::device::{DeviceKind, Order, Schedule};
 
-/// Depths of the priority schedules that smoke takes by turns: priorities that stay as they are hold one warp or warpgroup back, or let
-/// it run ahead, from a block's beginning to its end; each fall is one more coincidence that a mistake may need.
+/// Depths of the priority schedules that smoke alternates between: priorities that stay as they are hold one warp or
+/// warpgroup back, or let it run ahead, from a block's beginning to its end; each fall is one more coincidence that a
+/// mistake may need.
 const DEPTHS: [u32; 4] = [0, 1, 3, 10];
 
 /// Every further run of a case; all must give what the first gave. `asked` is what a user wants in place of the usual.

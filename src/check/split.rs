@@ -1,5 +1,5 @@
-//! Split-KV forward attention by itself: its partial results are read from the workspace, merged in float64 and compared
-//! with the reference of the whole.
+//! Split-KV forward attention by itself: its partial results are read from the workspace, merged in float64 and
+//! compared with the reference of the whole.
 
 use super::{
     Level,
@@ -117,7 +117,8 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter), 3, None),
         // A scale that makes of a maximum left too low an overflow.
         (Problem::new(&[(5, 513)], 4, 1).inputs(Inputs::Rising, Scale::Thousandths(4000)), 2, None),
-        // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would outweigh all others.
+        // Maxima of some rows outgrown where those of others stay; logits so low that a key that is not there would
+        // outweigh all others.
         (Problem::new(&[(9, 257)], 2, 1).inputs(Inputs::Crossing, Scale::One), 2, None),
         (Problem::new(&[(3, 45)], 4, 1).inputs(Inputs::Low, Scale::Usual), 2, None),
         (Problem::new(&[(7, 331)], 4, 2).inputs(Inputs::Constant, Scale::Zero), 4, None),
@@ -228,7 +229,8 @@ fn judge(
     let head_dim = workspace.head_dim;
     let mut o = Tally::new("O", tolerance.o);
     let mut lse = Tally::new("LSE", tolerance.lse);
-    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; under a causal mask that hangs on the tile.
+    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; under a causal mask that hangs on
+    // the tile.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         let keys = problem.sequences[sequence].1;

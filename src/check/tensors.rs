@@ -29,7 +29,7 @@ impl Values {
         Self { data: vec![0.0; first[first.len() - 1] * head_dim], head_dim, heads, first }
     }
 
-    /// All rows of one head of a sequence, one behind the other.
+    /// All rows of one head of a sequence, consecutively.
     pub fn head(&self, sequence: usize, head: usize) -> &[f32] {
         let (first, rows) = (self.first[sequence], self.rows(sequence));
         &self.data[(first + head * rows) * self.head_dim..(first + (head + 1) * rows) * self.head_dim]

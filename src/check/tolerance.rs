@@ -1,13 +1,15 @@
 //! How far from the reference a kernel may be.
 //!
-//! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's own
-//! type, plus twice the error of rounding to O's type at the reference's largest magnitude.
+//! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's
+//! own type, plus twice the error of rounding to O's type at the reference's largest magnitude.
 //!
 //! **LSE** is fp32 and gets the same rule in fp32: twice the largest error of the naive fp32 computation, plus the
-//! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one. Where the kernel's tensor
-//! cores keep too few bits of sums for that (FP8 on Hopper, `arithmetic`), the naive computation sums Q Kᵀ as they do. The rest:
+//! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one. Where the kernel's
+//! tensor cores keep too few bits of sums for that (FP8 on Hopper, `arithmetic`), the naive computation sums Q Kᵀ as
+//! they do. The rest:
 //! * 2⁻²⁰ · max(1, |LSE|): the maximum is scaled by a rounded log₂ e, and `ex2.approx` and `lg2.approx` err by up to
-//!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last place;
+//!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last
+//!   place;
 //! * 2⁻²¹ · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, relative to the largest term of a dot
 //!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz).
 //!

@@ -1,5 +1,5 @@
-//! Verdicts of earlier runs: a kernel that passed need not be run again until it, the emulator, the cases or kgen change.
-//! Only passes are kept; a failure is always shown by running it.
+//! Verdicts of earlier runs: a kernel that passed need not be run again until it, the emulator, the cases or kgen
+//! change. Only passes are kept; a failure is always shown by running it.
 
 use super::{Verdict, selected_cases, worker};
 use crate::files::{self, FieldHasher, seal, touch, unseal, write_atomic};
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a pass means, and the format it is kept in: the hash of all code that draws inputs, runs, judges and writes, from
-/// `build.rs`. Part of every key, so that nobody has to remember to raise a number when that code changes.
+/// What a pass means, and the format it is kept in: the hash of all code that draws inputs, runs, judges and writes,
+/// from `build.rs`. Part of every key, so that nobody has to remember to raise a number when that code changes.
 const JUDGE: &str = env!("KGEN_JUDGE");
 
 /// The folder of kept verdicts.
@@ -41,7 +41,8 @@ impl VerdictCache {
         hasher.finish()
     }
 
-    /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as none.
+    /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as
+    /// none.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
         let text = files::read(&self.path(key)).ok()?;
         let verdict: Verdict = unseal(&text, &[key.as_bytes()])?;

@@ -112,7 +112,7 @@ struct ShapeArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Timing")]
 struct TimingArgs {
-    /// Rounds, each timed by itself; the median, its interval and the spread are over them.
+    /// Rounds; the median, its interval and the spread are taken over them.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -124,7 +124,8 @@ struct TimingArgs {
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=600_000))]
     measure_ms: u32,
 
-    /// Replay CUDA graphs of many launches, for kernels of a few microseconds, which the host cannot launch fast enough.
+    /// Replay CUDA graphs of many launches, for kernels of a few microseconds, which the host cannot launch fast
+    /// enough.
     #[arg(long)]
     graph: bool,
 
@@ -132,7 +133,7 @@ struct TimingArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// Longest one variant may take at all its shapes, in seconds.
+    /// Time limit per variant for all its shapes, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = TIME_LIMIT, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: u64,
 }
@@ -168,7 +169,8 @@ impl TimingArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of it.
+/// [`CliError::VariantFailed`] where a variant could not be timed, after the report; [`CliError`] for what stops all of
+/// it.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, shape, timing, library, run_as, out } = args;
     let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;

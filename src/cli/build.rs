@@ -61,19 +61,20 @@ pub(super) struct BuildArgs {
     #[command(flatten)]
     pub helpers: HelperArgs,
 
-    /// Link the selected kernels alone: what the library of an earlier build holds beside them leaves it.
+    /// Link only the selected kernels; drop others that an earlier build put into the library.
     #[arg(long)]
     pub only: bool,
 
-    /// Compilers at once [default: one for each core].
+    /// Number of parallel compilers [default: one per core].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
-    /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when needed].
+    /// The nvcc to use [default: the one of `KGEN_NVCC`, `CUDA_HOME` or `PATH`, else kgen's own, installed when
+    /// needed].
     #[arg(long, value_name = "PATH")]
     nvcc: Option<PathBuf>,
 
-    /// Never use the network: fail where nvcc would have to be installed, and do without a disassembler.
+    /// Never use the network: fail if nvcc would have to be installed, and do without a disassembler.
     #[arg(long)]
     offline: bool,
 
@@ -81,7 +82,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "PROGRAM")]
     launcher: Option<String>,
 
-    /// Keep no PTX beside machine code: smaller, but newer GPUs than the target cannot run it.
+    /// Embed no PTX: smaller objects, but GPUs newer than the target cannot run them.
     #[arg(long)]
     no_ptx: bool,
 
@@ -89,12 +90,12 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     allow_spills: bool,
 
-    /// Memory all compilers together may take, for example 8G [default: what is available].
+    /// Memory limit for all compilers together, for example 8G [default: what is available].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Build with the portable instructions alone for the GPUs of this target, to try kernels made for others on them. Goes
-    /// into run-as-TARGET below the build folder.
+    /// Compile with portable instructions for the GPUs of this target, to try kernels of other targets there. Output
+    /// goes to run-as-TARGET in the build folder.
     #[arg(long, value_name = "TARGET", conflicts_with = "generated", ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = TargetParser)]
     run_as: Option<TargetWord>,
@@ -107,7 +108,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "DIR", default_value = "build")]
     build_dir: PathBuf,
 
-    /// Longest one compiler may take, in seconds.
+    /// Time limit per compiler, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: u64,
 }

@@ -69,8 +69,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     judge(&verdicts)
 }
 
-/// Checks every kernel that compiled, on the device of `place`. Where nothing was linked there is nothing for a GPU to run:
-/// the emulator serves, or nobody where only the GPU may.
+/// Checks every kernel that compiled, on the device of `place`. Where nothing was linked there is nothing for a GPU to
+/// run: the emulator serves, or none where only the GPU may.
 fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
     let library = made.report.library.as_ref().map(|library| std::path::absolute(made.out_dir.join(&library.path)));
     let library = library.transpose().map_err(|error| CliError::Environment(error.to_string()))?;

@@ -13,10 +13,11 @@ use std::{path::Path, time::Duration};
 const EXAMPLES: &str = "\
 Examples:
   kgen cache show              what the cache holds
-  kgen cache prune             without what nobody used for 30 days
-  kgen cache prune --days 0    without anything but the compiler";
+  kgen cache prune             remove what has not been used for 30 days
+  kgen cache prune --days 0    remove everything but the compiler";
 
-/// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain remove`.
+/// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain
+/// remove`.
 const PARTS: [(&str, &str); 3] = [
     ("objects", "compiled kernels and libraries"),
     ("emulator", "kernels compiled for the emulator"),
@@ -34,9 +35,9 @@ pub struct Args {
 /// What to do with what earlier runs left for later ones.
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Action {
-    /// Say how large it is.
+    /// Print its size.
     Show,
-    /// Remove what has not been used for some time; all of it can be made again.
+    /// Remove what has not been used for some time; kgen rebuilds it when needed.
     Prune {
         /// Days since the last use.
         #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=36_500))]

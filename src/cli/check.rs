@@ -61,8 +61,8 @@ pub struct Args {
     #[command(flatten)]
     fuzz: FuzzArgs,
 
-    /// Variants at once [default: one for each core on the emulator, one on a GPU]; workers of `--fuzz` [default: one for each
-    /// core].
+    /// Number of parallel variants [default: one per core on the emulator, one on a GPU], or of `--fuzz` workers
+    /// [default: one per core].
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
@@ -85,7 +85,7 @@ struct CheckArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: DeviceChoice,
 
-    /// Every case instead of the few that reach every branch: minutes a variant on the emulator.
+    /// All cases instead of the smoke cases; takes minutes per variant on the emulator.
     #[arg(long)]
     thorough: bool,
 
@@ -93,24 +93,24 @@ struct CheckArgs {
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
 
-    /// Draws the inputs, and on the emulator the order of threads.
+    /// Seed of the inputs and, on the emulator, of the thread order.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
 
-    /// The emulator's order of threads, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run) where warps run by
-    /// priorities of which N fall [default: both, N by turns].
+    /// Thread order on the emulator, as a failure names it: `shuffled`, or `priorities:N` (after a shuffled run), where
+    /// warps run by priorities, of which N are lowered [default: both, N chosen per case].
     #[arg(long, value_name = "ORDER")]
     schedule: Option<Order>,
 
-    /// Longest one variant may take, in seconds [default: 60, thorough 600]; with `--fuzz` one call [default: 120].
+    /// Time limit per variant, in seconds [default: 60, thorough 600]; with `--fuzz` per call [default: 120].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     time_limit: Option<u64>,
 
-    /// Write the result to this file as JUnit XML too.
+    /// Also write the result to this file as JUnit XML.
     #[arg(long, value_name = "FILE", conflicts_with = "fuzz")]
     junit: Option<PathBuf>,
 
-    /// Run also what passed before unchanged.
+    /// Run everything again, also what passed before and has not changed.
     #[arg(long, visible_alias = "no-cache")]
     fresh: bool,
 }
@@ -196,7 +196,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     if check.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
         return Err(CliError::Usage("`--schedule` is for the emulator, a GPU has its own; add `--device emulator`".to_owned()));
     }
-    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is rendered.
+    // What a GPU runs is in the library, which is taken to carry PTX where it can; the emulator compiles what is
+    // rendered.
     let kernel = |plan: &Plan| {
         if place.device_of(plan) == DeviceKind::Gpu {
             Ok(Kernel::Library { device: DeviceKind::Gpu, path: library.clone() })

@@ -1,4 +1,5 @@
-//! `kgen.toml`: defaults of flags for whoever works in a folder. What is on the command line or in the environment comes first.
+//! `kgen.toml`: defaults of flags for whoever works in a folder. What is on the command line or in the environment
+//! comes first.
 
 use super::CliError;
 use crate::files;
@@ -33,7 +34,8 @@ struct Config {
     device: Option<String>,
 }
 
-/// Gives the arguments of `command` the defaults of the file that `line` or the environment names, or of `kgen.toml` in the current folder.
+/// Gives the arguments of `command` the defaults of the file that `line` or the environment names, or of `kgen.toml` in
+/// the current folder.
 ///
 /// # Errors
 /// [`CliError::Usage`] where the file cannot be read, or holds a key that is not known or of another type.

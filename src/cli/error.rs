@@ -41,8 +41,8 @@ impl CliError {
         }
     }
 
-    /// Prints the message to standard error and gives the exit code. With [`Format::Json`], where no document has been printed,
-    /// the message is one too, on standard output.
+    /// Prints the message to standard error and gives the exit code. With [`Format::Json`], where no document has been
+    /// printed, the message is one too, on standard output.
     pub fn report(&self, format: Format) -> ExitCode {
         let label = console::style("error").red().bold().for_stderr();
         ui::tell(format_args!("{label}: {}", plain(&self.to_string())));
@@ -54,7 +54,8 @@ impl CliError {
     }
 }
 
-/// What stands on standard output in place of a result: `{ "error": { "exit_code": 2, "kind": "usage", "message": "…" } }`.
+/// What stands on standard output in place of a result: `{ "error": { "exit_code": 2, "kind": "usage", "message": "…" }
+/// }`.
 #[derive(Debug, Serialize)]
 pub(super) struct ErrorDocument {
     error: Facts,

@@ -1,5 +1,5 @@
-//! Text of strangers on its way to a terminal: a grid's reasons, compiler logs, what kernels print, names of files. A control
-//! character in it could move the cursor, rename the window or type for the user.
+//! Untrusted text on its way to a terminal: a grid's reasons, compiler logs, what kernels print, names of files. A
+//! control character in it could move the cursor, rename the window or type for the user.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +14,8 @@ pub(super) fn styled(text: &str) -> Cow<'_, str> {
     escaped(text, style_length)
 }
 
-/// `kept` gives how many bytes at the beginning of a text stay as they are although they begin with a control character.
+/// `kept` gives how many bytes at the beginning of a text stay as they are although they begin with a control
+/// character.
 fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
     let harmless = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.chars().all(harmless) {

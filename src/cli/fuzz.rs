@@ -34,15 +34,15 @@ use std::{
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Random calls")]
 pub(super) struct FuzzArgs {
-    /// Make N random calls through the dispatcher in place of the fixed cases.
+    /// Make N random calls through the dispatcher instead of the fixed cases.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = CONFLICTS)]
     fuzz: Option<u64>,
 
-    /// Begin no call later than this many seconds after the first one.
+    /// Start no more calls after this many seconds.
     #[arg(long, value_name = "SECONDS", requires = "fuzz", value_parser = clap::value_parser!(u64).range(1..=ui::LONGEST_LIMIT))]
     seconds: Option<u64>,
 
-    /// Make the call of this name, as a failed `--fuzz` prints it; can be given several times.
+    /// Repeat the call of this name, as a failed `--fuzz` prints it; can be given several times.
     #[arg(long, value_name = "CASE", conflicts_with = "fuzz", conflicts_with_all = CONFLICTS)]
     fuzz_case: Vec<FuzzCase>,
 }

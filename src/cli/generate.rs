@@ -26,7 +26,7 @@ Examples:
   kgen generate --head-dim 128 --dtype bf16 --causal --target ampere
                                 its kernels, added to ./generated
   kgen generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu
-                                my.cu, and my.h and include/ beside it
+                                my.cu, my.h and include/
   kgen generate --all --check   is ./generated what the templates give?
 
 A folder keeps the kernels it holds: those selected are added, and all are
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, short, value_name = "PATH", default_value = "generated")]
     output: PathBuf,
 
-    /// Write nothing; fail, naming files, where the output is not what would be written.
+    /// Write nothing; fail and name the files that differ from what would be written.
     #[arg(long)]
     check: bool,
 }
@@ -146,8 +146,8 @@ fn variants_of(plans: &[Plan]) -> Vec<Variant> {
     plans.iter().map(|plan| plan.variant).collect()
 }
 
-/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice of
-/// kind or mask; anything else has to be said.
+/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice
+/// of kind or mask; anything else has to be said.
 fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }

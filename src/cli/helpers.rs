@@ -1,4 +1,5 @@
-//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV kernels never splits.
+//! Helper kernels come along with the kernels that need them: without `fwd_combine` a library that holds split-KV
+//! kernels never splits.
 
 use super::ui;
 use crate::{
@@ -13,13 +14,14 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Selection")]
 pub(super) struct HelperArgs {
-    /// Leave out the helper kernels that come along with selected split-KV kernels.
+    /// Do not add the helper kernels that selected split-KV kernels need.
     #[arg(long)]
     no_helpers: bool,
 }
 
 impl HelperArgs {
-    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to say.
+    /// `selected` and the helpers of `grid` that kernels among them need, sorted. Says so where there is something to
+    /// say.
     pub fn complete(self, grid: &Grid, selected: Vec<Variant>) -> Vec<Variant> {
         let missing = missing(grid, &selected);
         let flag = "`--no-helpers` leaves them out";

@@ -57,7 +57,8 @@ struct Entry {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without one.
+/// [`CliError::Usage`] where nothing is selected, [`CliError::VariantFailed`] where `--plan` finds a variant without
+/// one.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
     let Args { selection, plan: with_plan } = args;

@@ -101,7 +101,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE", env = VARIANTS_VARIABLE)]
     pub variants: Option<PathBuf>,
 
-    /// Templates to use instead of the built-in ones, for those who edit them.
+    /// Folder of templates to use instead of the built-in ones.
     #[arg(long, global = true, value_name = "DIR", env = TEMPLATES_VARIABLE)]
     pub templates: Option<PathBuf>,
 
@@ -109,11 +109,11 @@ pub struct Global {
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Print results and errors alone, neither notes nor progress.
+    /// Print only results and errors, no notes and no progress.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// List everything that passed too, however much it is.
+    /// Also list everything that passed.
     #[arg(long, short, global = true)]
     pub verbose: bool,
 
@@ -152,7 +152,7 @@ pub enum Command {
     Bench(bench::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
-    /// Show how large kgen's cache is, or remove what nobody has used for long.
+    /// Show the size of kgen's cache, or remove what has not been used for a while.
     Cache(cache::Args),
     /// Report what kgen finds on this machine, and how to get what is missing.
     Doctor(doctor::Args),

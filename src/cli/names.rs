@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, ffi::OsStr};
 /// The variants of `names`, in the grid or, as with `--head-dim`, of another head dim; sorted, none twice.
 ///
 /// # Errors
-/// [`CliError::Usage`] with the name that is nobody's, and the one that was probably meant.
+/// [`CliError::Usage`] with the unknown name, and the one that was probably meant.
 pub(super) fn resolve(grid: &Grid, names: &[String]) -> Result<Vec<Variant>, CliError> {
     names.iter().map(|name| find(grid, name)).collect::<Result<BTreeSet<_>, _>>().map(|found| found.into_iter().collect())
 }

@@ -35,15 +35,15 @@ pub struct SelectionArgs {
     #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
-    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is made for it.
+    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is generated on demand.
     #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
     #[arg(value_parser = head_dim, allow_negative_numbers = true)]
     head_dim: Vec<u32>,
 
-    /// Only these element types of Q, K and V.
+    /// Only these element types.
     #[arg(long, value_name = "DTYPE", value_delimiter = ',', alias = "dtypes", hide_possible_values = true)]
     #[arg(value_parser = words::<Dtype>())]
-    #[arg(help = help::<Dtype>("Only these element types of Q, K and V"))]
+    #[arg(help = help::<Dtype>("Only these element types"))]
     dtype: Vec<Dtype>,
 
     /// Only variants with a causal mask.
@@ -64,7 +64,7 @@ pub struct SelectionArgs {
         hide_possible_values = true
     )]
     #[arg(value_parser = TargetParser)]
-    #[arg(help = help::<Target>("Only these GPU architectures, also by GPU (h100, rtx3090, native, …)"))]
+    #[arg(help = help::<Target>("Only these targets, or those of these GPUs (h100, rtx3090, native, …)"))]
     target: Vec<TargetWord>,
 
     /// Only a named set of the grid, for example standard-74.
@@ -75,7 +75,7 @@ pub struct SelectionArgs {
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, long_help = FILTER_HELP)]
     filter: Option<String>,
 
-    /// The whole grid (what no flags mean too); other flags still narrow it.
+    /// The whole grid, as without any flag; other flags still narrow it.
     #[arg(long)]
     all: bool,
 }
@@ -89,7 +89,7 @@ impl SelectionArgs {
     /// The variants of `grid` that the names or flags mean: sorted, without duplicates, at least one.
     ///
     /// # Errors
-    /// [`CliError::Usage`] where a name is nobody's, the filter cannot be read or nothing is selected; the message says
+    /// [`CliError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
     /// what is to blame. [`CliError::Environment`] for `--target native` where there is no GPU.
     pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
         if !self.names.is_empty() {
@@ -110,8 +110,8 @@ impl SelectionArgs {
         grid.select(&selection).map_err(|error| usage(error.to_string()))
     }
 
-    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid declares,
-    /// which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
+    /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid
+    /// declares, which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
     pub fn tell_notes(&self, grid: &Grid, selected: &[Variant]) {
         let plans: Vec<Plan> = if self.target.is_empty() {
             Vec::new()

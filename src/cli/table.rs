@@ -40,8 +40,8 @@ pub(super) struct Row {
     pub notable: bool,
 }
 
-/// The table of a result: with `--verbose`, or where it is short, all rows; else the notable ones. Ends with a line on what is left out.
-/// Empty where no row is shown.
+/// The table of a result: with `--verbose`, or where it is short, all rows; else the notable ones. Ends with a line on
+/// what is left out. Empty where no row is shown.
 pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
     let (all, verbose) = (rows.len(), manner::verbose());
     let shown: Vec<Row> = rows.into_iter().filter(|row| verbose || all <= FEW || row.notable).collect();

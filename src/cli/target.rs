@@ -43,7 +43,8 @@ impl TargetWord {
         }
     }
 
-    /// What a user has to know of the files of a target that was not named itself, with the plans of what was selected for it.
+    /// What a user has to know of the files of a target that was not named itself, with the plans of what was selected
+    /// for it.
     pub fn note(&self, plans: &[Plan]) -> Option<String> {
         let Ok(Self::Gpu { word, capability, target }) = self.known() else { return None };
         let by = if plan::runs_on(target, capability, false) { "" } else { ", from the PTX in them, which its driver compiles" };

@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   kgen toolchain install    fetch CUDA's compiler and disassembler with pip
   kgen toolchain show       where it is and how big
-  kgen toolchain remove     take it away again";
+  kgen toolchain remove     delete it";
 
 /// Everything kgen can install.
 const BUNDLES: [&Bundle; 2] = [&COMPILER, &DISASSEMBLER];

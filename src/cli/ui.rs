@@ -1,5 +1,5 @@
-//! Output styles: results, tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything here
-//! that is not a result goes to standard error.
+//! Output styles: results, tables, sizes, progress, and what Ctrl-C does. Results go to standard output; everything
+//! here that is not a result goes to standard error.
 
 use super::{
     CliError, Format,
@@ -27,8 +27,9 @@ use std::{
     time::Duration,
 };
 
-/// The flag Ctrl-C (or SIGTERM) sets from now on; the work then stops its children, removes what is unfinished and ends.
-/// A second Ctrl-C ends the process at once. Without a call of this function, Ctrl-C ends the process as it always does.
+/// The flag Ctrl-C (or SIGTERM) sets from now on; the work then stops its children, removes what is unfinished and
+/// ends. A second Ctrl-C ends the process at once. Without a call of this function, Ctrl-C ends the process as it
+/// always does.
 pub fn cancel_on_ctrl_c() -> Cancel {
     static CANCEL: OnceLock<Cancel> = OnceLock::new();
     let make = || {
@@ -40,7 +41,8 @@ pub fn cancel_on_ctrl_c() -> Cancel {
             }
             flag.request();
         };
-        // Where no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at all.
+        // Where no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at
+        // all.
         ctrlc::set_handler(handler).ok();
         cancel
     };
@@ -50,8 +52,8 @@ pub fn cancel_on_ctrl_c() -> Cancel {
 /// Whether a JSON document has gone to standard output.
 static JSON_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error. Control
-/// characters are written out, but for colours.
+/// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
+/// Control characters are written out, but for colours.
 ///
 /// # Errors
 /// [`CliError::Environment`] where standard output cannot be written for another reason.
@@ -91,7 +93,7 @@ fn in_ascii_controls(json: &str) -> String {
     if json.contains(|c| ('\u{7f}'..='\u{9f}').contains(&c)) { json.chars().map(escape).collect() } else { json.to_owned() }
 }
 
-/// A line to standard error. Unlike `eprintln!` it does not panic where nobody reads it (`kgen build 2>&1 | head -1`).
+/// A line to standard error. Unlike `eprintln!` it does not panic if nothing reads it (`kgen build 2>&1 | head -1`).
 pub(super) fn tell(line: fmt::Arguments<'_>) {
     // Nobody is left to be told of a failure.
     writeln!(io::stderr(), "{}", styled(&line.to_string())).ok();
@@ -262,7 +264,7 @@ impl Progress {
                     spinner.finish_and_clear();
                 }
                 if let Some(line) = line.filter(|_| important) {
-                    // Only a closed standard error makes this fail, and then nobody reads it.
+                    // Only a closed standard error makes this fail, and then nothing reads it.
                     multi.println(styled(&format!("{name}: {line}"))).ok();
                 }
                 bar.inc(1);

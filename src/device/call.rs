@@ -1,4 +1,4 @@
-//! A call of a launcher with tensors in place of pointers, and what it leaves behind.
+//! A call of a launcher with tensors in place of pointers, and its results.
 
 use super::{Field, Image, Params};
 use std::{ffi::c_void, ptr};
@@ -13,10 +13,11 @@ pub struct Call {
     pub inputs: Vec<(&'static str, Image)>,
     /// What it writes, poisoned, by its name in `kgen.h`; an absent one is NULL.
     pub outputs: Vec<(&'static str, Image)>,
-    /// Whether the device asks the kernel (`<name>_workspace`) how much memory it needs and hands it that much. Without,
-    /// a workspace is one of the outputs or NULL.
+    /// Whether the device asks the kernel (`<name>_workspace`) how much memory it needs and hands it that much.
+    /// Without, a workspace is one of the outputs or NULL.
     pub scratch: bool,
-    /// How many multiprocessors an emulated device has; [`DEFAULT_MULTIPROCESSORS`] where the call leaves it open. A GPU has its own.
+    /// How many multiprocessors an emulated device has; [`DEFAULT_MULTIPROCESSORS`] where the call leaves it open. A
+    /// GPU has its own.
     pub multiprocessors: Option<usize>,
     /// Everything that is no tensor.
     pub params: Params,

@@ -36,7 +36,8 @@ impl Emulator {
     /// [`DeviceError::Load`] and [`DeviceError::Symbol`].
     pub fn open(library: &Path, name: &str, capability: u32) -> Result<Self, DeviceError> {
         let library = KernelLibrary::open(library, name)?;
-        // SAFETY: the emulator's header declares each function with the type of its field, and the library is kept beside them.
+        // SAFETY: the emulator's header declares each function with the type of its field, and the library is kept
+        // beside them.
         let emulator = unsafe {
             Self {
                 set_capability: library.function("kgen_emulator_device")?,
@@ -53,7 +54,8 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Makes it a device of another compute capability (`major * 10 + minor`) from now on, for every launcher of the library.
+    /// Makes it a device of another compute capability (`major * 10 + minor`) from now on, for every launcher of the
+    /// library.
     pub fn emulate(&self, capability: u32) {
         // SAFETY: the function takes any number.
         unsafe { (self.set_capability)(capability.cast_signed()) };

@@ -1,8 +1,8 @@
 //! Compiles a generated `.cu` file, as it is, with the host's C++ compiler against the emulator's headers.
 //!
 //! Everything is content-addressed below one folder and appears there by rename, so that processes that work on the
-//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is made
-//! anew before anything in it is compiled against or loaded.
+//! same kernel at once disturb each other no more than by doing the work twice. A folder that is not as it was made is
+//! made again before anything in it is compiled against or loaded.
 
 use super::kept::{self, Contents};
 use crate::{
@@ -28,10 +28,10 @@ const RUNTIME_OPTIMISATION: &str = "-O2";
 /// A kernel is compiled for each check and mostly calls the runtime.
 pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
-/// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: a variable that nobody has set holds a
-/// pattern, large and negative as a number; of GCC an array of more than 64 bytes does so by a call of memset, which the emulator makes
-/// NaN of (`kgen/emulator.h`); and an index beyond an array's bounds traps. (GCC's tuning decides below which size stores take the place of
-/// the call: for K8 it is the least of all.)
+/// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: an uninitialised
+/// variable holds a pattern, large and negative as a number; of GCC an array of more than 64 bytes does so by a call of
+/// memset, which the emulator makes NaN of (`kgen/emulator.h`); and an index beyond an array's bounds traps. (GCC's
+/// tuning decides below which size stores take the place of the call: for K8 it is the least of all.)
 const STRICT: [&str; 3] = [
     "-ftrivial-auto-var-init=pattern",
     "-mtune=k8 -mmemset-strategy=libcall:-1:noalign",
@@ -101,11 +101,11 @@ pub struct EmulatorKit {
 
 impl EmulatorKit {
     /// Writes the sources below `<cache>/emulator/` and compiles the runtime (every `.cpp` of `emulator`), unless a
-    /// kit of the same content is there already and nobody has changed it.
+    /// kit of the same content is there already and unchanged.
     ///
     /// `include` and `emulator` are `(path relative to its folder, text)`. The compiler's version identifies it,
-    /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel` is
-    /// requested.
+    /// wherever it lies. What an earlier process left there when it was killed is removed. Compilers end when `cancel`
+    /// is requested.
     ///
     /// # Errors
     /// [`KitError`].
@@ -156,8 +156,8 @@ impl EmulatorKit {
         &self.hash
     }
 
-    /// The shared library of one kernel, compiled unless the same text was compiled before and nobody has changed what came
-    /// of it.
+    /// The shared library of one kernel, compiled unless the same text was compiled before and nobody has changed what
+    /// came of it.
     ///
     /// # Errors
     /// [`KitError`]: the compiler refuses the text, or the cache cannot be written.
@@ -182,7 +182,8 @@ impl EmulatorKit {
         Ok(folder.join(format!("{name}.so")))
     }
 
-    /// The file `name` in the folder of the cache that `key` names, which `make` fills unless it is there as it was made.
+    /// The file `name` in the folder of the cache that `key` names, which `make` fills unless it is there as it was
+    /// made.
     pub(super) fn made(
         &self,
         name: &str,

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 const DISPATCHER: &str = "kgen_dispatch";
 
 impl EmulatorKit {
-    /// The library `libkgen.so` of kernels (name, text) and the text of their dispatcher. Each is compiled unless the same text was
-    /// compiled before, several at a time on rayon's current pool; `compiled` hears of each.
+    /// The library `libkgen.so` of kernels (name, text) and the text of their dispatcher. Each is compiled unless the
+    /// same text was compiled before, several at a time on rayon's current pool; `compiled` hears of each.
     ///
     /// # Errors
     /// [`KitError`]: the compiler refuses a text, or the cache cannot be written.

@@ -144,7 +144,8 @@ impl Gpu {
         Ok(Self { info, library: KernelLibrary::open(library, name)?, arena: None })
     }
 
-    /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is NULL.
+    /// A launch of this kernel with `tensors`, by their names in `kgen.h`, ready to be repeated; an absent tensor is
+    /// NULL.
     pub fn prepare<'a>(params: &Params, tensors: &'a [(&'static str, DeviceMemory)]) -> Launch<'a> {
         let find = |name| tensors.iter().find(|(known, _)| *known == name).map(|(_, memory)| memory);
         let address =
@@ -174,7 +175,7 @@ impl Device for Gpu {
             workspace_bytes = self.workspace_for(call)?;
             scratch.push(("workspace", Image::scratch(workspace_bytes)));
         }
-        // One behind the other, each between its guard zones: what strays from one tensor is seen in the next.
+        // One after another, each between its guard zones: what strays from one tensor is seen in the next.
         let tensors: Vec<&(&'static str, Image)> = call.inputs.iter().chain(&call.outputs).chain(&scratch).collect();
         let mut memory = Vec::with_capacity(tensors.iter().map(|(_, image)| image.bytes()).sum());
         let mut places = Vec::with_capacity(tensors.len());
@@ -193,8 +194,8 @@ impl Device for Gpu {
         };
         let params = call.params.structure(&address, workspace_bytes);
 
-        // SAFETY: every pointer leads into the arena, which lives past the synchronisation below, and the call's strides and
-        // lengths are those the images were laid out with.
+        // SAFETY: every pointer leads into the arena, which lives past the synchronisation below, and the call's
+        // strides and lengths are those the images were laid out with.
         unsafe { self.library.launch(&params, ptr::null_mut()) }?;
         result::ctx::synchronize().map_err(|e| DeviceError::Fault(words(e)))?;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::cast_possible_wrap, reason = "a tensor in memory is smaller than 2⁶³ bytes")]
 
-/// What every 16 bits of memory hold that nobody has written: a NaN as fp16, as bf16 and, twice over, as fp32. An
+/// What every 16 bits of unwritten memory hold: a NaN as fp16, as bf16 and, twice over, as fp32. An
 /// output still holding it was not written; an input read from it spreads NaN.
 pub const POISON: u16 = 0x7fa5;
 
@@ -33,7 +33,7 @@ impl Element {
         }
     }
 
-    /// What 16 bits hold that nobody has written.
+    /// What 16 bits of unwritten memory hold.
     fn poison(self) -> u16 {
         match self {
             Self::Bits8 => POISON_BYTES,

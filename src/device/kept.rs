@@ -1,5 +1,5 @@
-//! Folders of the cache that are used only as long as they hold what they were made with: each has a sealed list of its files with
-//! their hashes.
+//! Folders of the cache that are used only as long as they hold what they were made with: each has a sealed list of its
+//! files with their hashes.
 
 use super::KitError;
 use crate::files::{content_hash, read, seal, touch, unseal};
@@ -34,8 +34,9 @@ impl Contents {
     }
 }
 
-/// The contents of `folder`, which is filled first where it is not there, or not as it was filled. `key` names what it holds.
-/// Filled is a new folder in `root` that takes its place by renaming; where another process was first, its folder stays.
+/// The contents of `folder`, which is filled first where it is not there, or not as it was filled. `key` names what it
+/// holds. Filled is a new folder in `root` that takes its place by renaming; where another process was first, its
+/// folder stays.
 ///
 /// # Errors
 /// [`KitError`], also what `fill` gives.
@@ -64,7 +65,7 @@ pub(super) fn made(
         if let Some(other) = whole(folder, key) {
             return Ok(other);
         }
-        // What is in the way is damaged. It leaves by renaming too, so that nobody sees half of it.
+        // What is in the way is damaged. It leaves by renaming too, so that no process sees half of it.
         let doomed = scratch()?;
         fs::rename(folder, doomed.path().join("damaged")).map_err(failed(folder))?;
         fs::rename(new.path(), folder).map_err(failed(folder))?;

@@ -58,8 +58,8 @@ impl KernelLibrary {
     /// The function `name`.
     ///
     /// # Safety
-    /// `T` must be the function pointer type of the function's C declaration, and the pointer must not be called when this
-    /// library has been dropped.
+    /// `T` must be the function pointer type of the function's C declaration, and the pointer must not be called when
+    /// this library has been dropped.
     pub(super) unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { symbol(&self.library, &self.path, name) }
@@ -104,7 +104,8 @@ impl KernelLibrary {
 /// Looks a function up.
 ///
 /// # Safety
-/// `T` must be the function pointer type of its C declaration, and the pointer must not be called when `library` has been dropped.
+/// `T` must be the function pointer type of its C declaration, and the pointer must not be called when `library` has
+/// been dropped.
 unsafe fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<T, DeviceError> {
     // SAFETY: the caller's promise.
     let found: Result<Symbol<'_, T>, _> = unsafe { library.get(name) };

@@ -86,8 +86,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // After a fault the driver refuses this too; the process is about to end then, and there is nobody to tell.
-        // SAFETY: allocated by `allocate`, freed once.
+        // After a fault the driver refuses this too; the process is about to end then, and there is nothing to report
+        // it to. SAFETY: allocated by `allocate`, freed once.
         let _ = unsafe { result::free_sync(self.address) };
     }
 }

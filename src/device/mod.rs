@@ -37,8 +37,8 @@ pub(crate) use stopwatch::{Launch, RoundTimes};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// A place that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows whatever strides and
-/// lengths a call holds, and only the rooms that lay out tensors and calls together know that they fit.
+/// A place that can run a kernel's launcher on the tensors of a [`Call`]. Private to kgen: a kernel follows whatever
+/// strides and lengths a call holds, and only the rooms that lay out tensors and calls together know that they fit.
 pub(crate) trait Device {
     /// What a report calls it: `emulator`, or the GPU with its compute capability and driver.
     fn name(&self) -> String;

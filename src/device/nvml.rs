@@ -1,5 +1,5 @@
-//! What the card is doing (clock, temperature, power), from NVML, which is loaded at run time. Everything here is a note
-//! beside a measurement, so what cannot be had is absent and no error.
+//! What the card is doing (clock, temperature, power), from NVML, which is loaded at run time. Everything here is a
+//! note beside a measurement, so what cannot be had is absent and no error.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -66,7 +66,8 @@ impl Nvml {
     /// The card now.
     pub fn state(&self) -> CardState {
         let of_kind = |name, kind| {
-            // SAFETY: both that are asked for below are declared so; the handle came from NVML, and there is room for one number.
+            // SAFETY: both that are asked for below are declared so; the handle came from NVML, and there is room for
+            // one number.
             written(|value| unsafe { self.call::<GetOfKind>(name, |f| f(self.card, kind, value)) })
         };
         // SAFETY: as above.

@@ -25,9 +25,9 @@ impl Schedule {
 pub enum Order {
     /// At every turn anybody who can go on may.
     Shuffled,
-    /// Of those that can go on, the warp or warpgroup of the highest priority does, so that one runs as far ahead as the barriers allow
-    /// or stays where it is until all others wait. The moments are drawn over the steps that the same kernel took when it last ran
-    /// shuffled.
+    /// Of those that can go on, the warp or warpgroup of the highest priority does, so that one runs as far ahead as
+    /// the barriers allow or stays where it is until all others wait. The moments are drawn over the steps that the
+    /// same kernel took when it last ran shuffled.
     Priorities {
         /// At so many moments of a block's run the running one's priority falls below all others.
         depth: u32,

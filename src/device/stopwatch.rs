@@ -162,7 +162,8 @@ impl Gpu {
 
     /// Times `launches`, which take turns: several on tensors of their own keep each other out of the L2 cache.
     ///
-    /// The device never waits for the host: a round that does not count precedes the first, and events mark the borders.
+    /// The device never waits for the host: a round that does not count precedes the first, and events mark the
+    /// borders.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -192,8 +193,8 @@ impl Gpu {
     }
 
     fn enqueue(&self, launch: &Launch<'_>, stream: &Stream) -> Result<(), DeviceError> {
-        // SAFETY: the launch borrows the memory its pointers lead to, and freeing that waits for the device; strides and
-        // lengths are those the caller allocated for.
+        // SAFETY: the launch borrows the memory its pointers lead to, and freeing that waits for the device; strides
+        // and lengths are those the caller allocated for.
         unsafe { self.library.launch(&launch.structure, stream.0.cast()) }
     }
 }

@@ -1,8 +1,9 @@
-//! The table of families. A family is a struct, its folder here, its folder of templates, and a line in this table: what its
-//! kernels are called, which point of the grid each is, how it is planned, what proves it, and how much it does.
+//! The table of families. A family is a struct, its folder here, its folder of templates, and a line in this table:
+//! what its kernels are called, which point of the grid each is, how it is planned, what proves it, and how much it
+//! does.
 //!
-//! The rooms that all kernels share (`grid`, `plan`, `render`, `build`, `check`, `bench`) see a kernel as a [`Variant`] and a
-//! [`Plan`], and ask this table where the answer depends on the family.
+//! The rooms that all kernels share (`grid`, `plan`, `render`, `build`, `check`, `bench`) see a kernel as a [`Variant`]
+//! and a [`Plan`], and ask this table where the answer depends on the family.
 
 pub mod attention;
 mod kind;
@@ -202,8 +203,8 @@ macro_rules! families {
                 }
             }
 
-            /// The same kernel compiled for `target` instead of its own, as near to this plan as the instructions that both
-            /// have allow.
+            /// The same kernel compiled for `target` instead of its own, as near to this plan as the instructions that
+            /// both have allow.
             ///
             /// # Errors
             /// [`PlanError`] where the kernel has no such form, or does not fit there.

@@ -1,4 +1,5 @@
-//! What an object or a library must be before anybody links or loads it: ELF, whole, and with the functions it is to hold.
+//! What an object or a library must be before anybody links or loads it: ELF, whole, and with the functions it is to
+//! hold.
 
 use object::{
     Endianness, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadCache,
@@ -10,8 +11,8 @@ use std::{collections::HashSet, fs::File, io, path::Path};
 /// Section of host objects that holds device code.
 const DEVICE_CODE: &str = ".nv_fatbin";
 
-/// Why `bytes` are no object file that defines the function `name`, if one is wanted, and holds device code if `device_code`; as
-/// the rest of a sentence that begins with `it`.
+/// Why `bytes` are no object file that defines the function `name`, if one is wanted, and holds device code if
+/// `device_code`; as the rest of a sentence that begins with `it`.
 pub fn object_flaw(bytes: &[u8], name: Option<&str>, device_code: bool) -> Option<String> {
     flaw(bytes, ObjectKind::Relocatable, name.as_slice(), device_code)
 }
@@ -41,8 +42,8 @@ fn flaw(bytes: &[u8], kind: ObjectKind, names: &[&str], device_code: bool) -> Op
     (device_code && !code()).then(|| "holds no device code".into())
 }
 
-/// Whether the ELF file at `path` ends before what its program headers say is in it. A loader would map such a file and die of
-/// SIGBUS. `false` for what is no ELF file at all: a loader says so itself.
+/// Whether the ELF file at `path` ends before what its program headers say is in it. A loader would map such a file and
+/// die of SIGBUS. `false` for what is no ELF file at all: a loader says so itself.
 ///
 /// # Errors
 /// The system's reason for which it cannot be opened.

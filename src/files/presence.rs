@@ -7,7 +7,8 @@ use std::{
     path::Path,
 };
 
-/// The file whose shared lock every process at work in a folder holds. The system frees it when the process dies, however it dies.
+/// The file whose shared lock every process at work in a folder holds. The system frees it when the process dies,
+/// however it dies.
 const IN_USE: &str = ".in-use";
 
 /// Says that this process works in a folder, as long as it lives.
@@ -17,8 +18,8 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Begins to work in `folder`, which exists. Where nobody else does, entries whose names begin with one of `unfinished` are
-    /// first removed: whoever was making them has died.
+    /// Begins to work in `folder`, which exists. If no other process does, entries whose names begin with one of
+    /// `unfinished` are first removed: whoever was making them has died.
     ///
     /// # Errors
     /// The system's reason for which the lock file cannot be made or locked. What cannot be removed stays.

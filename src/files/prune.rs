@@ -1,4 +1,4 @@
-//! Removes what nobody has used for long from a folder whose entries can all be made again.
+//! Removes entries that have not been used for a long time from a folder whose entries can all be rebuilt.
 
 use std::{
     fs::{self, File},
@@ -28,8 +28,8 @@ pub fn touch(entry: &Path) {
     }
 }
 
-/// Removes the entries of `folder` that were last used at least `unused` ago; hidden ones belong to running processes and stay.
-/// Counts `sizes` of each. A folder that is not there has none.
+/// Removes the entries of `folder` that were last used at least `unused` ago; hidden ones belong to running processes
+/// and stay. Counts `sizes` of each. A folder that is not there has none.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
@@ -49,7 +49,7 @@ pub fn prune(folder: &Path, unused: Duration, size: &dyn Fn(&Path) -> u64) -> io
         }
         let bytes = size(&path);
         if path.is_dir() {
-            // It leaves by a rename, so that nobody ever sees half of it.
+            // It leaves by a rename, so that no process ever sees half of it.
             let doomed = tempfile::Builder::new().prefix(".doomed-").tempdir_in(folder)?;
             fs::rename(&path, doomed.path().join("entry"))?;
         } else {

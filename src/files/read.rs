@@ -1,5 +1,5 @@
-//! Reads files, and nothing that only looks like one: opening a named pipe waits for somebody to write into it, and a device may
-//! have no end.
+//! Reads files, and nothing that only looks like one: opening a named pipe waits for somebody to write into it, and a
+//! device may have no end.
 
 use std::{
     fs::{self, File, FileType},

@@ -1,12 +1,13 @@
-//! Values that a cache keeps, and believes only as long as nobody has changed them.
+//! Values that a cache keeps, and trusts only while they are unchanged.
 //!
-//! A sealed file is two lines of JSON: the value, and the hash of that line and of what the value belongs to. It finds damage and edits;
-//! it keeps nobody out who knows how to hash.
+//! A sealed file is two lines of JSON: the value, and the hash of that line and of what the value belongs to. It finds
+//! damage and edits; it does not keep out anyone who can compute the hash.
 
 use super::FieldHasher;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// `value` as the text of a sealed file. `bound` is what it belongs to: the key it is kept under, the bytes it speaks of.
+/// `value` as the text of a sealed file. `bound` is what it belongs to: the key it is kept under, the bytes it speaks
+/// of.
 ///
 /// # Errors
 /// As [`serde_json::to_vec`].

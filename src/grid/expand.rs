@@ -48,7 +48,7 @@ impl Grid {
     /// # Errors
     /// [`GridError::Invalid`] with the first thing that does not hold, its line quoted.
     pub fn parse(text: &str, origin: &str) -> Result<Self, GridError> {
-        // Editors on some systems begin a file with a byte order mark; carets count from behind it.
+        // Editors on some systems begin a file with a byte order mark; carets count from after it.
         let text = text.trim_start_matches('\u{feff}');
         schema::read(text)
             .and_then(|file| declare(&file, text))
@@ -133,8 +133,8 @@ impl Grid {
         matching.map(|rule| rule.tile.clone()).reduce(|earlier, later| later.over(earlier))
     }
 
-    /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]` that
-    /// matches; `None` where none does.
+    /// Where the tile of `variant` comes from, for messages about it: `my.toml:12`, the line of the last `[[tile]]`
+    /// that matches; `None` where none does.
     pub fn tile_place(&self, variant: &Variant) -> Option<String> {
         let rule = self.declarations.tiles.iter().rfind(|rule| rule.filter.matches(variant))?;
         Some(format!("{}:{}", self.origin, rule.line))

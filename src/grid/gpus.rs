@@ -19,8 +19,8 @@ const fn gpu(capability: u32, kilobytes: u32, products: &'static str, names: &'s
     Gpu { capability, products, shared_memory_per_block: kilobytes * 1024, names }
 }
 
-/// Every compute capability from Turing on that has products (NVIDIA, "CUDA GPU Compute Capability"; shared memory: CUDA
-/// programming guide, "Technical Specifications per Compute Capability"), oldest first.
+/// Every compute capability from Turing on that has products (NVIDIA, "CUDA GPU Compute Capability"; shared memory:
+/// CUDA programming guide, "Technical Specifications per Compute Capability"), oldest first.
 pub const GPUS: &[Gpu] = &[
     gpu(75, 64, "T4, RTX 20", &["t4", "rtx20", "titanrtx", "rtx4000", "rtx5000", "rtx6000", "rtx8000"]),
     gpu(80, 163, "A100, A30", &["a100", "a100x", "a800", "a30", "a30x"]),
@@ -75,11 +75,12 @@ const TOO_OLD: &[(u32, &[&str])] = &[
 /// What stands before a product's name and says nothing.
 const PREFIXES: [&str; 5] = ["nvidia", "geforce", "tesla", "quadro", "jetson"];
 
-/// What stands behind the number of a GeForce and changes nothing.
+/// What may follow the number of a GeForce and changes nothing.
 const SUFFIXES: [&str; 7] = ["super", "ti", "d", "laptop", "mobile", "gpu", "maxq"];
 
 /// The compute capability (`major * 10 + minor`) that a word means: a product (`rtx3090`, `L40S`, `NVIDIA B300`), or a
-/// capability however it is written (`sm86`, `sm_103a`, `compute_90`, `8.6`). Whether kgen has kernels for it is not asked.
+/// capability however it is written (`sm86`, `sm_103a`, `compute_90`, `8.6`). Whether kgen has kernels for it is not
+/// asked.
 pub fn capability_of(word: &str) -> Option<u32> {
     by_number(word).or_else(|| by_product(word))
 }

@@ -73,9 +73,9 @@ struct Stage<'a> {
 impl Grid {
     /// The variants `selection` means, sorted and without duplicates; never empty.
     ///
-    /// Conditions intersect. A head dim asked for by number that no variant meeting the other conditions has, in the grid
-    /// or excluded from it, is made for all of them: the families that meet the other conditions are expanded with it.
-    /// Excludes hold for those variants too.
+    /// Conditions intersect. A head dim asked for by number that no variant meeting the other conditions has, in the
+    /// grid or excluded from it, is made for all of them: the families that meet the other conditions are expanded with
+    /// it. Excludes hold for those variants too.
     ///
     /// # Errors
     /// [`SelectError`] where a value exists nowhere in the grid, or where nothing is left.

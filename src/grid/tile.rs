@@ -39,7 +39,8 @@ pub enum Fp8Mma {
     BlockScaled,
 }
 
-/// What the warpgroups of a Hopper kernel do one after the other, so that they do not all wait for the same unit at once.
+/// What the warpgroups of a Hopper kernel do one after the other, so that they do not all wait for the same unit at
+/// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turns {

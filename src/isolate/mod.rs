@@ -1,9 +1,9 @@
 //! Work in a process of its own, which may hang, crash, fork or print without taking kgen with it or deceiving it:
-//! `kgen __worker TASK`, which reads one line of JSON on standard input and answers with lines of JSON on a pipe that nothing
-//! else in that process knows of. See `worker` for its side.
+//! `kgen __worker TASK`, which reads one line of JSON on standard input and answers with lines of JSON on a pipe that
+//! nothing else in that process knows of. See `worker` for its side.
 //!
-//! This is no sandbox: a kernel runs with the user's rights and could look the pipe up. It keeps what a kernel does by accident,
-//! or prints, from passing for a verdict.
+//! This is no sandbox: a kernel runs with the user's rights and could look the pipe up. It keeps what a kernel does by
+//! accident, or prints, from passing for a verdict.
 
 mod streams;
 mod worker;
@@ -60,8 +60,8 @@ pub enum End {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<T> {
-    /// What each line of the answer begins with: drawn for this worker, so that no output of an earlier or another one, and
-    /// nothing that a kernel can have been written to print, counts as an answer.
+    /// What each line of the answer begins with: drawn for this worker, so that no output of an earlier or another one,
+    /// and nothing that a kernel can have been written to print, counts as an answer.
     token: String,
     request: T,
 }
@@ -81,9 +81,9 @@ impl End {
 }
 
 impl Worker<'_> {
-    /// Hands `request` to a worker, passes each line of its answer to `hear`, and waits for its end. Gives that and the last of
-    /// what was printed in it. Whatever a kernel has started is killed with the worker, unless it left the process group; then
-    /// it lives on, but nobody waits for it.
+    /// Hands `request` to a worker, passes each line of its answer to `hear`, and waits for its end. Gives that and the
+    /// last of what was printed in it. Whatever a kernel has started is killed with the worker, unless it left the
+    /// process group; then it lives on, but nothing waits for it.
     ///
     /// # Errors
     /// The worker cannot be started or waited for.

@@ -1,5 +1,5 @@
-//! The parent's ends of a worker's pipes: its answer, and what is printed in it. Nothing here blocks, so that a process that
-//! holds the other ends open cannot make kgen wait.
+//! The parent's ends of a worker's pipes: its answer, and what is printed in it. Nothing here blocks, so that a process
+//! that holds the other ends open cannot make kgen wait.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -18,8 +18,8 @@ const QUOTED_BYTES: usize = 2000;
 /// Bytes that are read from a pipe at once.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Most chunks that are read after the worker's end: more than a pipe holds, and not all of what a process prints that has left
-/// the worker's group and lives on.
+/// Most chunks that are read after the worker's end: more than a pipe holds, and not all of what a process prints that
+/// has left the worker's group and lives on.
 const LAST_CHUNKS: usize = 32;
 
 /// A worker's answer and what is printed in it.
@@ -61,8 +61,8 @@ impl Streams {
         }
     }
 
-    /// Reads a chunk of each pipe, if there is one, and passes complete lines of the answer to `hear`. Gives whether there was
-    /// one.
+    /// Reads a chunk of each pipe, if there is one, and passes complete lines of the answer to `hear`. Gives whether
+    /// there was one.
     pub fn read(&mut self, hear: &mut impl FnMut(&[u8])) -> bool {
         let mut chunk = vec![0; CHUNK_BYTES];
         let answered = read_chunk(&mut self.answer, &mut chunk);
@@ -96,7 +96,8 @@ impl Streams {
     }
 }
 
-/// Reads what is there, at most as much as `chunk` holds; closes a pipe that is at its end or broken. Gives the bytes read.
+/// Reads what is there, at most as much as `chunk` holds; closes a pipe that is at its end or broken. Gives the bytes
+/// read.
 fn read_chunk(pipe: &mut Option<impl Read>, chunk: &mut [u8]) -> usize {
     let Some(open) = pipe else { return 0 };
     loop {

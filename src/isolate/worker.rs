@@ -1,4 +1,5 @@
-//! The worker's side: what it is asked, how it answers past everything that a kernel prints, and its end when it is forgotten.
+//! The worker's side: what it is asked, how it answers past everything that a kernel prints, and its end when it is
+//! forgotten.
 
 use super::Envelope;
 use rustix::{
@@ -19,11 +20,12 @@ use std::{
 /// Seconds that a worker outlives its time limit by before it ends itself: the parent comes first, if it still lives.
 const GRACE_SECONDS: f64 = 10.0;
 
-/// Lowest numbers that the answer's descriptor may get: above those a kernel's own files get, below the usual limit of 1024.
+/// Lowest numbers that the answer's descriptor may get: above those a kernel's own files get, below the usual limit of
+/// 1024.
 const DESCRIPTORS: std::ops::Range<i32> = 100..900;
 
-/// The pipe to the parent, moved away from standard output to a descriptor that is closed on exec, with a number that nobody
-/// knows. From here on what is printed to standard output goes where standard error goes: the parent quotes it.
+/// The pipe to the parent, moved away from standard output to a descriptor that is closed on exec, with a number that
+/// nobody knows. From here on what is printed to standard output goes where standard error goes: the parent quotes it.
 ///
 /// # Errors
 /// The system has no descriptor left.
@@ -77,8 +79,8 @@ pub struct Watch {
     _held: mpsc::Sender<()>,
 }
 
-/// Ends this process, and what it started, some time after its limit, so that a hanging kernel whose parent was killed does not
-/// spin forever; unless the watch is dropped before, for then the request was served.
+/// Ends this process, and what it started, some time after its limit, so that a hanging kernel whose parent was killed
+/// does not spin forever; unless the watch is dropped before, for then the request was served.
 pub fn end_when_forgotten(time_limit_seconds: f64) -> Watch {
     let (held, let_go) = mpsc::channel();
     if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {

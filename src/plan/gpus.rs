@@ -14,8 +14,8 @@ pub fn capabilities_of_machine_code(target: Target) -> Vec<String> {
     gpus_of_machine_code(target).map(|gpu| capability_text(gpu.capability)).collect()
 }
 
-/// The target whose files a GPU of `capability` runs: the newest whose machine code it runs, else the one whose PTX serves
-/// it best, as the dispatcher has it. `None` for GPUs older than the oldest target.
+/// The target whose files a GPU of `capability` runs: the newest whose machine code it runs, else the one whose PTX
+/// serves it best, as the dispatcher has it. `None` for GPUs older than the oldest target.
 pub fn target_for(capability: u32) -> Option<Target> {
     let native = Target::ALL.iter().rev().find(|target| runs_on(**target, capability, false));
     let ptx = || {
@@ -32,8 +32,8 @@ pub fn target_for(capability: u32) -> Option<Target> {
     native.copied().or_else(ptx)
 }
 
-/// Which GPUs run files of `target`, as the rest of a sentence: `compute capability 12.0 (RTX PRO 6000, RTX 50) and 12.1
-/// (GB10), and no other`.
+/// Which GPUs run files of `target`, as the rest of a sentence: `compute capability 12.0 (RTX PRO 6000, RTX 50) and
+/// 12.1 (GB10), and no other`.
 pub fn where_files_run(target: Target) -> String {
     let each = gpus_of_machine_code(target).map(|gpu| format!("{} ({})", capability_text(gpu.capability), gpu.products));
     let others = if target.carries_ptx() { "; newer GPUs compile their PTX" } else { ", and no other" };

@@ -33,7 +33,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Regions one behind the other, from their names, sizes in bytes and constants.
+    /// Consecutive regions, from their names, sizes in bytes and constants.
     pub(crate) fn lay_out(regions: impl Iterator<Item = (impl Into<String>, u32, Option<&'static str>)>) -> Vec<Self> {
         Self::lay_out_aligned(regions, 1)
     }

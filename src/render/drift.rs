@@ -21,9 +21,9 @@ pub enum Drift {
         path: String,
         /// The first line that differs, counted from 1.
         line: usize,
-        /// That line as it would be generated; empty behind the end.
+        /// That line as it would be generated; empty after the end.
         expected: String,
-        /// That line as it is; empty behind the end.
+        /// That line as it is; empty after the end.
         found: String,
     },
     /// It is a kernel, or a file of an earlier run, that would not be generated.

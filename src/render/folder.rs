@@ -22,7 +22,8 @@ const MARK: &str = "// Made by kgen ";
 /// What the header beside a single kernel says, likewise.
 const DECLARATION_MARK: &str = " * Made by kgen ";
 
-/// How `kgen.h` begins, in this kgen and in older ones. Where it lies beside a single kernel, the headers with it are kgen's.
+/// How `kgen.h` begins, in this kgen and in older ones. Where it lies beside a single kernel, the headers with it are
+/// kgen's.
 const HEADER_MARK: &[u8] = b"/* kgen.h - ";
 
 /// Whether files of an earlier run that are no longer part of the tree are removed.
@@ -43,7 +44,7 @@ pub struct WriteSummary {
     pub unchanged: Vec<String>,
     /// Files of an earlier run that were removed.
     pub removed: Vec<String>,
-    /// Files of an earlier run that would have been removed, had nobody edited them.
+    /// Files of an earlier run that would have been removed, had they not been edited.
     pub kept: Vec<String>,
 }
 
@@ -79,8 +80,8 @@ impl Folder {
     ///
     /// # Errors
     /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run,
-    /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then; [`RenderError::Io`] with the
-    /// system's reason.
+    /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then; [`RenderError::Io`] with
+    /// the system's reason.
     pub fn write(&self, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
         let ours = |path: &str, _: &[u8]| path == manifest::FILE || self.held.files.contains_key(path);
         let doomed = if prune == Prune::Yes { self.doomed(files) } else { Vec::new() };
@@ -135,8 +136,8 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
 /// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
 ///
 /// # Errors
-/// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not kgen's;
-/// [`RenderError::Io`] with the system's reason. Nothing has been written then.
+/// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not
+/// kgen's; [`RenderError::Io`] with the system's reason. Nothing has been written then.
 pub fn write_kernel_file(
     file: &Path,
     text: &str,
@@ -225,7 +226,7 @@ fn place(folder: &Path, files: &[&OutputFile]) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Clears what a killed run left. Only under the folder's lock: nobody else is staging then.
+/// Clears what a killed run left. Only under the folder's lock: no other process is staging then.
 fn remove_stale_staging(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {

@@ -79,7 +79,7 @@ impl Renderer {
         self.tera.get_template_names().any(|name| name == template)
     }
 
-    /// Renders one template, path below `templates/`, and tidies the white space Tera's blocks leave behind.
+    /// Renders one template, path below `templates/`, and tidies the white space Tera's blocks leave.
     pub(super) fn render(&self, template: &str, mut context: Context) -> Result<String, RenderError> {
         context.insert("kgen_version", env!("CARGO_PKG_VERSION"));
         let text = self

@@ -68,7 +68,8 @@ pub fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
 }
 
 impl Renderer {
-    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
+    /// The dispatcher of a library that holds `plans`: `kgen_fwd`, `kgen_variants` and their like. C++ for the host
+    /// compiler or nvcc; macro `KGEN_NO_PTX` says the objects carry no PTX.
     ///
     /// # Errors
     /// As [`tree`].
@@ -158,9 +159,11 @@ fn context(plans: &[Plan]) -> Context {
     context.insert("variants", &plans.iter().map(row).collect_vec());
     context.insert("groups", &groups(plans));
     context.insert("kinds", &kinds(plans));
+    context.insert("has_helped_kernels", &plans.iter().any(|plan| !plan.variant.kind().info().helpers.is_empty()));
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
     if let Some(first) = plans.first() {
         context.insert("compile_line", &compile_line(first, &file_name(first)));
+        context.insert("object", &format!("{}.o", first.variant.name()));
     }
     context
 }
@@ -200,6 +203,8 @@ struct KindRow {
     count: usize,
     what: &'static str,
     parameters: &'static str,
+    /// Whether `<name>_workspace` comes with each launcher.
+    workspace: bool,
 }
 
 fn kinds(plans: &[Plan]) -> Vec<KindRow> {
@@ -214,6 +219,7 @@ fn kinds(plans: &[Plan]) -> Vec<KindRow> {
             count: names.len(),
             what: kind.info().summary,
             parameters: kind.info().params,
+            workspace: kind.info().workspace,
         })
     };
     Kind::all().iter().filter_map(of).collect()

@@ -25,7 +25,8 @@ impl Templates {
         Self { files }.with_families()
     }
 
-    /// Those of `folder`, laid out as kgen's own `templates/`. Hidden files and editors' backups (`name~`) are left out.
+    /// Those of `folder`, laid out as kgen's own `templates/`. Hidden files and editors' backups (`name~`) are left
+    /// out.
     ///
     /// # Errors
     /// [`RenderError::Io`] when a file cannot be read or is not UTF-8, [`RenderError::NotTemplates`] when the C header

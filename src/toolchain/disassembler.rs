@@ -19,8 +19,8 @@ pub struct Disassembler {
     pub version: String,
 }
 
-/// Finds the disassembler: the one beside `nvcc`, which knows whatever that compiler makes, else kgen's own; where there is
-/// none, installs kgen's own unless `offline`. `say` is told what takes long and where it goes.
+/// Finds the disassembler: the one beside `nvcc`, which knows whatever that compiler makes, else kgen's own; where
+/// there is none, installs kgen's own unless `offline`. `say` is told what takes long and where it goes.
 ///
 /// # Errors
 /// [`ToolchainError`], saying what is missing and what to run.
@@ -35,7 +35,7 @@ pub fn find_disassembler(nvcc: &Nvcc, offline: bool, cancel: &Cancel, say: &dyn 
         Some(own) => own,
         None if offline => return Err(ToolchainError::NoDisassembler { beside: beside.to_owned() }),
         None => {
-            say.say("no `cuobjdump` and `nvdisasm` beside nvcc: installing CUDA's disassembler for kgen alone");
+            say.say("no `cuobjdump` and `nvdisasm` next to nvcc: installing CUDA's disassembler for kgen alone");
             provision::install(&DISASSEMBLER, cancel, say)?
         }
     };

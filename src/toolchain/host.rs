@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Programs that may stand before the compiler in `CXX`.
 const WRAPPERS: [&str; 3] = ["ccache", "sccache", "distcc"];
 
-/// What is looked for in `PATH` where nobody names a compiler.
+/// What is looked for in `PATH` if no compiler is named.
 const USUAL: [&str; 3] = ["c++", "g++", "clang++"];
 
 /// A working C++ compiler. nvcc is told to use it (`-ccbin`), so that there is one host compiler in a build.
@@ -17,7 +17,8 @@ pub struct HostCompiler {
     pub path: PathBuf,
     /// First line of its `--version`.
     pub version: String,
-    /// Flags behind the compiler in `CXX`, and those of `CXXFLAGS`, for code that is compiled for this machine: the emulator's.
+    /// Flags after the compiler in `CXX`, and those of `CXXFLAGS`, for code that is compiled for this machine: the
+    /// emulator's.
     pub flags: Vec<String>,
 }
 
@@ -43,7 +44,7 @@ pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
     Ok(HostCompiler { path, version, flags })
 }
 
-/// The compiler in a value of `CXX`: not the launcher before it, nor flags behind it. A path may hold spaces.
+/// The compiler in a value of `CXX`: not the launcher before it, nor flags after it. A path may hold spaces.
 fn program(named: &str) -> &str {
     let named = named.trim();
     if Path::new(named).exists() {
@@ -53,7 +54,7 @@ fn program(named: &str) -> &str {
     named.split_whitespace().find(|word| !is_wrapper(word)).unwrap_or(named)
 }
 
-/// The words behind the compiler in a value of `CXX`.
+/// The words after the compiler in a value of `CXX`.
 fn flags_behind(named: &str) -> Vec<String> {
     let named = named.trim();
     let compiler = program(named);

@@ -1,6 +1,6 @@
-//! The compilers kgen drives: finding nvcc and its disassembler, provisioning them where there are none, finding the host
-//! compiler, and running any child process under a time limit. Knows nothing of kernels, caches of objects or terminals; what it is
-//! doing is told through a callback.
+//! The compilers kgen drives: finding nvcc and its disassembler, provisioning them where there are none, finding the
+//! host compiler, and running any child process under a time limit. Knows nothing of kernels, caches of objects or
+//! terminals; what it is doing is told through a callback.
 
 mod disassembler;
 mod error;

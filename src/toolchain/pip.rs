@@ -1,5 +1,5 @@
-//! The user's own pip, started so that nothing that lies about can take its place: in a new folder of kgen's, never in the
-//! user's current one, whose `pip.py` Python would run, and without what `PYTHONPATH` names.
+//! The user's own pip, started so that nothing that lies about can take its place: in a new folder of kgen's, never in
+//! the user's current one, whose `pip.py` Python would run, and without what `PYTHONPATH` names.
 
 use super::{Cancel, ToolchainError, find_in_path, folder_size, process, wheels::Bundle};
 use std::{
@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// How Python is isolated, the strictest way first. `-I` knows neither the current folder, nor `PYTHON*` variables, nor packages
-/// that the user installed for himself; `-E` knows these packages, for those whose pip is one of them.
+/// How Python is isolated, the strictest way first. `-I` knows neither the current folder, nor `PYTHON*` variables, nor
+/// packages that the user installed for himself; `-E` knows these packages, for those whose pip is one of them.
 const ISOLATIONS: [&str; 2] = ["-I", "-E"];
 
 /// Longest pip may take to say its version: it needs a second, so one that takes this long hangs.
@@ -81,8 +81,8 @@ impl Pip {
         })
     }
 
-    /// Lets pip fetch all wheels of `bundle` into `into`, a folder below a new one of kgen's, through whatever index, proxy
-    /// and cache the user has set up for it. `watch` is told, now and then, how many bytes are there.
+    /// Lets pip fetch all wheels of `bundle` into `into`, a folder below a new one of kgen's, through whatever index,
+    /// proxy and cache the user has set up for it. `watch` is told, now and then, how many bytes are there.
     ///
     /// # Errors
     /// [`ToolchainError`]: pip's failure, or cancelled.
@@ -160,7 +160,7 @@ fn complaint(said: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").trim_end_matches('.').chars().take(LONGEST).map(plain).collect())
 }
 
-/// pip's first `ERROR:` line, or the last thing it said: behind `ERROR: Exception:` a traceback follows, which ends in
+/// pip's first `ERROR:` line, or the last thing it said: after `ERROR: Exception:` a traceback follows, which ends in
 /// what is wrong, such as a full disk.
 fn error(log: &str) -> String {
     let error = log.lines().find_map(|l| l.trim().strip_prefix("ERROR:")).filter(|e| e.trim() != "Exception:");

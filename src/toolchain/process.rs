@@ -128,7 +128,7 @@ fn wait4(pid: libc::pid_t, options: libc::c_int) -> io::Result<Option<(ExitStatu
     }
 }
 
-/// Kills every process of the group `pid` leads. It is unreaped, so its id cannot have passed to a stranger.
+/// Kills every process of the group `pid` leads. It is unreaped, so its id cannot have been reused.
 fn kill_group(pid: libc::pid_t) {
     // SAFETY: killpg(2) takes integers only; failure means that the group is gone, which is what is wanted.
     unsafe { libc::killpg(pid, libc::SIGKILL) };

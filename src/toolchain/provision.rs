@@ -1,5 +1,5 @@
-//! What kgen installs for itself, its compiler and its disassembler: pinned wheels, fetched by the user's own pip, verified
-//! and unpacked into the cache folder.
+//! What kgen installs for itself, its compiler and its disassembler: pinned wheels, fetched by the user's own pip,
+//! verified and unpacked into the cache folder.
 
 use super::{
     Cancel, MINIMUM_NVCC, Pip, Say, ToolchainError, cache_dir,
@@ -138,7 +138,7 @@ pub fn remove(cancel: &Cancel, say: &dyn Say) -> Result<u64, ToolchainError> {
     let mut freed = 0;
     for folder in folders(&parent)? {
         freed += folder_size(&folder);
-        // Renamed first, so that nobody ever sees half a compiler at a compiler's place.
+        // Renamed first, so that no process ever sees half a compiler there.
         let doomed = parent.join(format!("{SCRATCH_PREFIX}{}", std::process::id()));
         fs::rename(&folder, &doomed).map_err(ToolchainError::io("remove", &folder))?;
         fs::remove_dir_all(&doomed).map_err(ToolchainError::io("remove", &doomed))?;
@@ -231,8 +231,8 @@ fn unpack(file: &Path, wheel: &Wheel, tree: &Path) -> Result<(), ToolchainError>
     Ok(())
 }
 
-/// Names that CUDA's installer makes and wheels cannot hold, being links: nvcc looks for libraries in `lib64`, and CMake for a
-/// `libcudart.so` there. Makes those that are missing and whose target is there.
+/// Names that CUDA's installer makes and wheels cannot hold, being links: nvcc looks for libraries in `lib64`, and
+/// CMake for a `libcudart.so` there. Makes those that are missing and whose target is there.
 fn link_all(tree: &Path) -> io::Result<()> {
     let lib = tree.join("lib");
     if !lib.is_dir() {

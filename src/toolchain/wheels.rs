@@ -20,8 +20,8 @@ pub struct Bundle {
 pub const COMPILER: Bundle =
     Bundle { what: "CUDA's compiler", prefix: "cuda-13.0", wheels: &COMPILER_WHEELS, program: "nvcc", download_megabytes: 105 };
 
-/// The disassembler. Release 13.0 has none there; this one reads the machine code of every target that 13.0 makes (looked
-/// at: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
+/// The disassembler. Release 13.0 has none there; this one reads the machine code of every target that 13.0 makes
+/// (looked at: `sm_75`, 80, 89, 90a, 100f, 120f, 121f).
 pub const DISASSEMBLER: Bundle = Bundle {
     what: "CUDA's disassembler",
     prefix: "disassembler-13.5",
@@ -132,8 +132,8 @@ impl Wheel {
 }
 
 impl Bundle {
-    /// Its folder's name: `cuda-13.0.<12 hex digits>` of what is pinned, so that another pinning never mistakes this one's
-    /// folder for its own.
+    /// Its folder's name: `cuda-13.0.<12 hex digits>` of what is pinned, so that another pinning never mistakes this
+    /// one's folder for its own.
     pub fn folder_name(&self, architecture: Architecture) -> String {
         let mut hasher = blake3::Hasher::new();
         for wheel in self.wheels {

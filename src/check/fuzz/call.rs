@@ -162,7 +162,7 @@ fn judge(drawn: &Drawn, outputs: &Outputs) -> Comparison {
     comparison
 }
 
-/// Whether nobody can say how many query rows there are: with `cu_seqlens_q` and `seqused_q`, only `total_q` does.
+/// Whether the number of query rows is unknown: with `cu_seqlens_q` and `seqused_q`, only `total_q` does.
 fn has_unbounded_queries(case: &FuzzCase) -> bool {
     case.problem.lengths == Lengths::PackedUsed && !case.totals
 }
@@ -227,11 +227,12 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     Drawn { call, judge: Box::new(judge), may_differ: &[] }
 }
 
-/// O cannot exceed the largest element of V by more than what rounding P, and in FP8 O's sum apart from it, makes of it.
+/// O cannot exceed the largest element of V by more than what rounding P, and in FP8 O's sum apart from it, makes of
+/// it.
 const BEYOND_V: f64 = 1.125;
 
-/// Compares the sampled rows of O and LSE with the reference. Of all others: rows that see no key are exactly 0, and the rest are
-/// numbers that averages of V can be.
+/// Compares the sampled rows of O and LSE with the reference. Of all others: rows that see no key are exactly 0, and
+/// the rest are numbers that averages of V can be.
 fn compare(
     problem: &Problem,
     tensors: &Tensors,

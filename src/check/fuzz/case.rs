@@ -1,5 +1,5 @@
-//! One call of the dispatcher, complete: what a fuzzing run draws, and what its name says. The name is the grammar: words
-//! apart by spaces, in any order when read, those of the usual choice left out.
+//! One call of the dispatcher, complete: what a fuzzing run draws, and what its name says. The name is the grammar:
+//! words apart by spaces, in any order when read, those of the usual choice left out.
 //!
 //! `fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal no-workspace seed7`
 

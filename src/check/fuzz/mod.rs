@@ -1,6 +1,7 @@
 //! `kgen check --fuzz`: random calls through the dispatcher of a library, each judged by what `kgen.h` promises.
 //!
-//! A call is a [`FuzzCase`], whose name reproduces it. [`Drawer`] draws them, workers make them, and what fails is shrunk.
+//! A call is a [`FuzzCase`], whose name reproduces it. [`Drawer`] draws them, workers make them, and what fails is
+//! shrunk.
 
 mod call;
 mod case;

@@ -64,8 +64,8 @@ impl Scope {
         }
     }
 
-    /// Everything that can be asked of the library, without duplicates. On the emulator each kernel is called on the device that it
-    /// was made for; on a GPU whatever runs there.
+    /// Everything that can be asked of the library, without duplicates. On the emulator each kernel is called on the
+    /// device that it was made for; on a GPU whatever runs there.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         for variant in &self.wanted {
@@ -141,7 +141,8 @@ impl Scope {
         self.candidates(kind, case, self.capability(case)).next().is_some()
     }
 
-    /// The kind of kernel that computes a case, by the dispatcher's rules; `split` where it has asked for a workspace and got it.
+    /// The kind of kernel that computes a case, by the dispatcher's rules; `split` where it has asked for a workspace
+    /// and got it.
     pub fn path(&self, case: &FuzzCase, split: bool) -> Kind {
         let (capability, multiprocessors) = (self.capability(case), self.multiprocessors(case));
         match (case.entry, split) {

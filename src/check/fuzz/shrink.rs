@@ -1,4 +1,5 @@
-//! Makes a failing call smaller for as long as it keeps failing: fewer sequences, heads and rows, plainer everything else.
+//! Makes a failing call smaller for as long as it keeps failing: fewer sequences, heads and rows, plainer everything
+//! else.
 
 use super::case::{Entry, FuzzCase, Workspace};
 use crate::{
@@ -24,8 +25,8 @@ pub fn work(case: &FuzzCase) -> usize {
     products * case.problem.heads * case.head_dim as usize
 }
 
-/// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails first, and
-/// how; `proceed` whether there is time.
+/// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails
+/// first, and how; `proceed` whether there is time.
 pub fn shrink(case: &FuzzCase, proceed: &dyn Fn() -> bool, first_failure: &mut Probe<'_>) -> Option<(FuzzCase, String)> {
     let mut smallest: Option<(FuzzCase, String)> = None;
     let mut left = TRIES;

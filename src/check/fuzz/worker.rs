@@ -92,7 +92,7 @@ pub enum Event {
 /// Serves one request.
 ///
 /// # Errors
-/// A message for the parent's log, where the request cannot be read or nobody reads the answers.
+/// A message for the parent's log, where the request cannot be read or nothing reads the answers.
 pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {

@@ -36,7 +36,8 @@ const ONLY: &str = "`--only` links the selected kernels alone";
 
 /// What a build has made.
 pub(in crate::cli) struct Made {
-    /// Plans of the selected variants, in the order of the selection, then those of other kernels that the library keeps.
+    /// Plans of the selected variants, in the order of the selection, then those of other kernels that the library
+    /// keeps.
     pub plans: Vec<Plan>,
     /// How many of the plans are of selected variants.
     pub selected: usize,
@@ -138,8 +139,8 @@ pub(in crate::cli) fn make(
     Ok(Made { plans, selected, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs })
 }
 
-/// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated folder
-/// and the grid say what the names mean.
+/// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated
+/// folder and the grid say what the names mean.
 fn also_held(
     workshop: &Workshop,
     names: Vec<String>,
@@ -265,7 +266,7 @@ impl Made {
     }
 }
 
-/// `512 HMMA`; a dash for kernels without, and nothing where nobody looked.
+/// `512 HMMA`; a dash for kernels without, and nothing if it was not inspected.
 fn tensor_cores(artifact: &Artifact) -> String {
     let Some(code) = &artifact.machine_code else { return String::new() };
     let families = code.families();

@@ -59,7 +59,8 @@ impl BwdParams {
     }
 }
 
-/// `kgen_bwd_params`. Pointers to Q, K, V, O, dO, LSE, dQ, dK, dV and the workspace; strides in the order batch, row, head.
+/// `kgen_bwd_params`. Pointers to Q, K, V, O, dO, LSE, dQ, dK, dV and the workspace; strides in the order batch, row,
+/// head.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::device) struct Structure {

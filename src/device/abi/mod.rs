@@ -205,7 +205,8 @@ mod tests {
         tensors.iter().flat_map(|tensor| axes.iter().map(move |axis| format!("{tensor}{what}_{axis}_stride"))).collect()
     }
 
-    /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond them.
+    /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond
+    /// them.
     fn layout_of(structure: &str, mut fields: Vec<(String, usize)>, size: usize) -> String {
         fields.sort_by_key(|(_, offset)| *offset);
         let holds = |what: String| format!("_Static_assert({what}, \"{}\");\n", what.replace('"', ""));

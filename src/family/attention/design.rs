@@ -52,7 +52,8 @@ pub struct Kv {
     pub from: KvSource,
     /// Threads that do nothing else.
     pub threads: u32,
-    /// Registers of each thread that brings them: of those threads all, where they do nothing else; otherwise what the tile on its way takes.
+    /// Registers of each thread that brings them: of those threads all, where they do nothing else; otherwise what the
+    /// tile on its way takes.
     pub registers: u32,
 }
 
@@ -136,13 +137,14 @@ pub struct Hopper {
     pub widths: Vec<u32>,
     /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.
     pub part_columns: u32,
-    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its rows: K and V of each
-    /// by turns, where such tiles may be more than there are stages, instead of all K first, which lets it begin sooner.
+    /// How a warpgroup passes over key tiles at the start of a piece of causal work that are hidden from all of its
+    /// rows: K and V of each alternately, where such tiles may be more than there are stages, instead of all K first,
+    /// which lets it begin sooner.
     pub passes_by_turns: bool,
     /// Pieces of V that a warp has on the way which transposes it: FP8 only, elsewhere 0.
     pub transposed_at_once: u32,
-    /// Whether the next kernel may start before this one has waited for those before it: where a multiprocessor holds one block, the next
-    /// kernel's blocks begin where this one's end, as early as can be.
+    /// Whether the next kernel may start before this one has waited for those before it: where a multiprocessor holds
+    /// one block, the next kernel's blocks begin where this one's end, as early as can be.
     pub next_starts_first: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Which keys a query sees: the one definition that the reference, the gradients, the sample check, the count of work and the names of
-//! cases use.
+//! Which keys a query sees: the one definition that the reference, the gradients, the sample check, the count of work
+//! and the names of cases use.
 
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ impl Mask {
         0..end
     }
 
-    /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides are equally
-    /// long; elsewhere those that it leaves are counted.
+    /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides
+    /// are equally long; elsewhere those that it leaves are counted.
     pub fn pairs(&self) -> f64 {
         if self.causal && self.queries == self.keys {
             return self.queries as f64 * self.keys as f64 / 2.0;

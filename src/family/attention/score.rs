@@ -1,5 +1,5 @@
-//! What a product of a query and a key becomes before the softmax: the one definition that the reference, the gradients and the sample
-//! check use.
+//! What a product of a query and a key becomes before the softmax: the one definition that the reference, the gradients
+//! and the sample check use.
 
 /// The score of one head of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
-//! What proves a reduction right: rows of every length at the borders of pieces, warps and chunks, with the elements that matter at
-//! every kind of place; results that are exact where arithmetic allows it; and calls that must be refused.
+//! What proves a reduction right: rows of every length at the borders of pieces, warps and chunks, with the elements
+//! that matter at every kind of place; results that are exact where arithmetic allows it; and calls that must be
+//! refused.
 
 use super::{Point, point::Kind};
 use crate::{
@@ -215,15 +216,15 @@ impl ReduceCase {
         match self.kind {
             Kind::Max => (largest, 0.0),
             Kind::Sum if self.inputs == Inputs::Integers => (wide().sum(), 0.0),
-            // A thread adds pieces one after the other, then lanes, warps and chunks are added: about a hundred roundings of sums that
-            // are no larger than the sum of magnitudes.
+            // A thread adds pieces one after the other, then lanes, warps and chunks are added: about a hundred
+            // roundings of sums that are no larger than the sum of magnitudes.
             Kind::Sum => (wide().sum(), 100.0 * f64::from(f32::EPSILON) / 2.0 * wide().map(f64::abs).sum::<f64>()),
             Kind::Logsumexp if largest == f64::NEG_INFINITY => (largest, 0.0),
             Kind::Logsumexp => {
                 let sum: f64 = wide().map(|value| (value - largest).exp()).sum();
                 let expected = largest + sum.ln();
-                // ex2.approx errs by 2⁻²² of each weight, and a rescaled sum of each factor; lg2.approx by 2⁻²²; the result is rounded,
-                // as are differences of up to 100.
+                // ex2.approx errs by 2⁻²² of each weight, and a rescaled sum of each factor; lg2.approx by 2⁻²²; the
+                // result is rounded, as are differences of up to 100.
                 (expected, 2.0_f64.powi(-15) + expected.abs() * f64::from(f32::EPSILON))
             }
         }

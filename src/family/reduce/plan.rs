@@ -1,5 +1,5 @@
-//! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads depends on the
-//! length of a row alone.
+//! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads
+//! depends on the length of a row alone.
 
 use super::Point;
 use crate::{
@@ -27,8 +27,8 @@ pub struct Tile {
     pub min_blocks_per_sm: u32,
 }
 
-/// 4 pieces are 64 bytes per thread in flight, and 1024 threads a multiprocessor 64 KB: more than Little's law asks of HBM3
-/// (3.35 TB/s × 0.7 µs / 132 = 18 KB).
+/// 4 pieces are 64 bytes per thread in flight, and 1024 threads a multiprocessor 64 KB: more than Little's law asks of
+/// HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
 const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
 
 /// Bytes of the largest state: a maximum and a sum.
@@ -96,7 +96,8 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// lacks.
 pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, tile.pieces * PIECE_BYTES / point.dtype.bytes(), OTHER_REGISTERS);

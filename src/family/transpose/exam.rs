@@ -1,5 +1,5 @@
-//! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes and rows that are
-//! not on either side, in place, and calls that must be refused. Every element has bits of its own.
+//! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes
+//! and rows that are not on either side, in place, and calls that must be refused. Every element has bits of its own.
 
 use super::Point;
 use crate::{

@@ -1,5 +1,5 @@
-//! How a matrix is transposed: tiles whose rows are long runs of device memory on both sides, and which fill shared memory so that
-//! several blocks share a multiprocessor.
+//! How a matrix is transposed: tiles whose rows are long runs of device memory on both sides, and which fill shared
+//! memory so that several blocks share a multiprocessor.
 
 use super::Point;
 use crate::{
@@ -94,7 +94,8 @@ fn broken_rule(point: Point, tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// lacks.
 pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let bytes = point.dtype.bytes();
     let threads = tile.warps * 32;

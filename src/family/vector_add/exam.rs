@@ -1,5 +1,5 @@
-//! What proves a sum of vectors right: sizes at every border of pieces and blocks, vectors that lie alike and differently relative
-//! to 16 bytes, and calls that must be refused.
+//! What proves a sum of vectors right: sizes at every border of pieces and blocks, vectors that lie alike and
+//! differently relative to 16 bytes, and calls that must be refused.
 
 use super::Point;
 use crate::{

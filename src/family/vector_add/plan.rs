@@ -26,8 +26,8 @@ pub struct Tile {
     pub min_blocks_per_sm: u32,
 }
 
-/// Two vectors of 4 pieces each are 128 bytes per thread in flight, and 2048 threads a multiprocessor 256 KB: several times what
-/// Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
+/// Two vectors of 4 pieces each are 128 bytes per thread in flight, and 2048 threads a multiprocessor 256 KB: several
+/// times what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
 const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
 
 /// Registers of a thread beyond the pieces: three 64-bit pointers, two counts, the index.
@@ -84,7 +84,8 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target lacks.
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// lacks.
 pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);

@@ -16,8 +16,8 @@ use std::{fmt, ops::Range, str::FromStr};
 /// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
 /// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
 ///
-/// A test of an axis that a kernel does not have is false for it, and its negation true: the helpers of split-KV have no head
-/// dim, dtype or mask.
+/// A test of an axis that a kernel does not have is false for it, and its negation true: the helpers of split-KV have
+/// no head dim, dtype or mask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     text: String,

@@ -12,8 +12,8 @@ pub(super) struct PortableBackward;
 /// Eight warps, which stand in pairs: four pairs of 16 or 32 keys each.
 const PAIRED: Tile = Tile { warps: 8, ..BASE };
 
-/// Default tiles where a block may have 163 KB of shared memory or more. K and V stay in it for a whole block, and so do
-/// two buffers of Q, dO, P and dS while they fit.
+/// Default tiles where a block may have 163 KB of shared memory or more. K and V stay in it for a whole block, and so
+/// do two buffers of Q, dO, P and dS while they fit.
 ///
 /// The winners of a sweep on an H100 (docs/results/sm80-backward-tiles.md) among the tiles that ptxas compiles without
 /// spills.
@@ -30,8 +30,8 @@ const ROOMY: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 64, n: 64, ..PAIRED }),
 ];
 
-/// Default tiles where a block has 99 KB. No such GPU has been measured: the widest key tile that fits comes first, since
-/// every key tile walks over all queries and adds to all of dQ; then a second buffer; then more queries a step.
+/// Default tiles where a block has 99 KB. No such GPU has been measured: the widest key tile that fits comes first,
+/// since every key tile walks over all queries and adds to all of dQ; then a second buffer; then more queries a step.
 const NARROW: &[DefaultTiles] = &[
     DefaultTiles::same(64, Tile { m: 64, n: 128, stages: 2, ..PAIRED }),
     DefaultTiles::same(96, Tile { m: 32, n: 128, stages: 2, ..PAIRED }),
@@ -44,8 +44,8 @@ const NARROW: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 32, n: 32, ..BASE }),
 ];
 
-/// Registers of a thread beyond the sums of dK or dV and the scores: operand fragments in flight, addresses, pointers to
-/// Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
+/// Registers of a thread beyond the sums of dK or dV and the scores: operand fragments in flight, addresses, pointers
+/// to Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
 const OTHER_REGISTERS: u32 = 32;
 
 /// Width of a row in shared memory, in elements.
@@ -122,8 +122,8 @@ impl Recipe for PortableBackward {
         tile.q_in_registers.then(|| "`q_in_registers` is true; this kernel walks over the queries".to_owned())
     }
 
-    /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the block;
-    /// then P and dS. Every tile starts at a multiple of 128 bytes.
+    /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the
+    /// block; then P and dS. Every tile starts at a multiple of 128 bytes.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = columns(variant) * 2;
         let (queries, keys) = (tile.m * row_bytes, tile.n * row_bytes);
@@ -143,7 +143,7 @@ impl Recipe for PortableBackward {
     }
 
     /// Accumulators of m16n8k16, 4 fp32 registers a thread for each 16x8 block: those of dK or dV are held throughout,
-    /// those of S or dP and those of a step's dQ one behind the other.
+    /// those of S or dP and those of a step's dQ in sequence.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let key_tiles = tile.n / (tile.warps / 2) / 16;
         let scores = key_tiles * (tile.m / 8) * 4;

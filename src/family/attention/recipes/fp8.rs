@@ -11,9 +11,9 @@ pub(super) struct Fp8Forward;
 
 /// Default tiles on the parts with 99 KB of shared memory: the first row whose head dim is not below the variant's.
 ///
-/// No such GPU was at hand to time them. They are the largest that ptxas compiles without spills for all three targets and that
-/// leave two blocks on a multiprocessor: a block's K and V serve 128 queries up to head dim 128, and two stages wherever
-/// they fit, for a tile of FP8 is half as large as one of 16 bits and an MMA takes half as long.
+/// No such GPU was at hand to time them. They are the largest that ptxas compiles without spills for all three targets
+/// and that leave two blocks on a multiprocessor: a block's K and V serve 128 queries up to head dim 128, and two
+/// stages wherever they fit, for a tile of FP8 is half as large as one of 16 bits and an MMA takes half as long.
 const TILES: &[DefaultTiles] = &[
     // The exponentials outweigh the MMAs: three blocks of 168 registers hide them.
     DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 3, ..FP8 }),
@@ -25,8 +25,8 @@ const TILES: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..FP8 }),
 ];
 
-/// O is rescaled at every new maximum: the largest P of a row is then exactly 1, where under a stale maximum it would be
-/// rounded to three bits of mantissa.
+/// O is rescaled at every new maximum: the largest P of a row is then exactly 1, where under a stale maximum it would
+/// be rounded to three bits of mantissa.
 const FP8: Tile = Tile { rescale_threshold: 0, ..BASE };
 
 /// As in `fwd.rs`: what a thread needs beyond accumulators and kept Q.
@@ -104,8 +104,8 @@ impl Recipe for Fp8Forward {
         Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
     }
 
-    /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns into P
-    /// in place, four scores to a register as it goes.
+    /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns
+    /// into P in place, four scores to a register as it goes.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         let output = m_tiles * variant.head_dim.div_ceil(16) * 8;

@@ -68,8 +68,8 @@ impl Recipe for PortableForward {
     }
 
     /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
-    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address and
-    /// wants 1024; its mbarriers, one for each tile of K and V, come last.
+    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address
+    /// and wants 1024; its mbarriers, one for each tile of K and V, come last.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
@@ -85,8 +85,8 @@ impl Recipe for PortableForward {
         Region::lay_out_aligned(tiles.chain(std::iter::once(mbarriers)), TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
-    /// packed register as it goes, so P needs no term of its own.
+    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to
+    /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
         let output = m_tiles * (variant.head_dim / 8) * 4;

@@ -10,14 +10,15 @@ use crate::grid::{Dtype, Target};
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
 
-/// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on Turing.
+/// Default tiles. 64 KB of shared memory an SM: chosen by reasoning among the tiles without spills, not measured on
+/// Turing.
 const SM75: &[DefaultTiles] = &[
     // Three blocks of 168 registers; 64 keys would spill where rows are copied element by element.
     DefaultTiles::same(32, Tile { m: 128, n: 48, min_blocks_per_sm: 3, ..BASE }),
     // 32 KB: two blocks hide each other's waits.
     DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
-    // One block, whose eight warps share K and V: two of 64 queries would read them twice as often. 16 rows a warp leave
-    // registers enough to keep Q.
+    // One block, whose eight warps share K and V: two of 64 queries would read them twice as often. 16 rows a warp
+    // leave registers enough to keep Q.
     DefaultTiles::same(WIDEST, Tile { m: 128, n: 64, warps: 8, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
 ];
 

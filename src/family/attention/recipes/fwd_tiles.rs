@@ -1,11 +1,11 @@
-//! Default tiles of the portable 16-bit forward kernel, a table for each kind of multiprocessor. docs/variants.md says how
-//! they were chosen; every one compiles without spills for its target at every head dim (`benches/spill_scan.py`).
+//! Default tiles of the portable 16-bit forward kernel, a table for each kind of multiprocessor. docs/variants.md says
+//! how they were chosen; every one compiles without spills for its target at every head dim (`benches/spill_scan.py`).
 
 use super::tile::{BASE, DefaultTiles, Tile};
 use crate::grid::Target;
 
-/// The table of `target`: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have forward
-/// kernels of their own.
+/// The table of `target`: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have
+/// forward kernels of their own.
 pub(super) fn portable_tiles(target: Target) -> &'static [DefaultTiles] {
     match target {
         Target::Sm75 | Target::Sm80 | Target::Sm90 => SM80,

@@ -124,8 +124,8 @@ impl Recipe for HopperForward {
         None
     }
 
-    /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the barriers: full and
-    /// empty of each slot, of each stage of K, of each stage of V.
+    /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
+    /// barriers: full and empty of each slot, of each stage of K, of each stage of V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = row_bytes(variant);
         let q_slots = q_slots(variant, tile);
@@ -141,8 +141,8 @@ impl Recipe for HopperForward {
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a place of
-    /// its own only where the next scores come while it is used.
+    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a
+    /// place of its own only where the next scores come while it is used.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let kept = if tile.overlap { tile.n / 4 } else { 0 };
         RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
@@ -191,8 +191,8 @@ impl Recipe for HopperForward {
     }
 }
 
-/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, and the blocks of a cluster walk over
-/// the same keys.
+/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, and the blocks of
+/// a cluster walk over the same keys.
 pub(super) fn passes_by_turns(tile: &Tile) -> bool {
     tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
 }

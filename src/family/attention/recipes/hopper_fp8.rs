@@ -62,8 +62,8 @@ fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
-/// Stages of V as it comes. The warps that transpose it use it up long before its products: with overlap, which needs the totals besides,
-/// one is enough where no more fit beside a Q for each warpgroup.
+/// Stages of V as it comes. The warps that transpose it use it up long before its products: with overlap, which needs
+/// the totals besides, one is enough where no more fit beside a Q for each warpgroup.
 fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;
@@ -82,9 +82,10 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
 }
 
-/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where possible a
-/// divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill: ptxas starts the products
-/// of one before the sums of the last are used up. With overlap all columns: P V is added to O itself.
+/// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where
+/// possible a divisor of O's columns (else the last run overlaps the one before). Runs narrower than need be spill:
+/// ptxas starts the products of one before the sums of the last are used up. With overlap all columns: P V is added to
+/// O itself.
 fn part_columns(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.next_multiple_of(16);
     if tile.overlap {
@@ -98,8 +99,8 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
     divisors.chain(overlapping).find(fits).unwrap_or(overlapping[1])
 }
 
-/// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that transpose need
-/// more than one that fetches.
+/// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that
+/// transpose need more than one that fetches.
 fn registers_of(consumers: u32) -> (u32, u32) {
     match consumers {
         1 => (255, 255),
@@ -152,8 +153,8 @@ impl Recipe for HopperFp8Forward {
         HopperForward.broken_rule(variant, tile)
     }
 
-    /// Slots of Q, with overlap the totals, the stages of K, V and V transposed, the announcements of work, and the barriers: full and
-    /// empty of each slot and of each stage (of V, as many as there are of K).
+    /// Slots of Q, with overlap the totals, the stages of K, V and V transposed, the announcements of work, and the
+    /// barriers: full and empty of each slot and of each stage (of V, as many as there are of K).
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (stage, transposed) = stage_bytes(variant, tile);
@@ -210,8 +211,8 @@ impl Recipe for HopperFp8Forward {
             widths,
             part_columns,
             passes_by_turns: passes_by_turns(tile),
-            // Without overlap P V of two warpgroups waits for its own sums, not for V: with four pieces products wait for shared memory (2 to
-            // 5 % at head dim 256 on an H100).
+            // Without overlap P V of two warpgroups waits for its own sums, not for V: with four pieces products wait
+            // for shared memory (2 to 5 % at head dim 256 on an H100).
             transposed_at_once: if consumers == 2 && !tile.overlap { 2 } else { 4 },
             next_starts_first: false,
         })

@@ -23,8 +23,8 @@ const fn tile(n: u32, stages: u32) -> Tile {
     Tile { m: WARPGROUP_ROWS, n, warps: 8, stages, copy: CopyPath::Tma, overlap: true, ..BASE }
 }
 
-/// Default tiles: the first row whose head dim is not below the variant's. Of keys as many are on their way at once as shared memory
-/// holds, up to 512.
+/// Default tiles: the first row whose head dim is not below the variant's. Of keys as many are on their way at once as
+/// shared memory holds, up to 512.
 const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles::same(96, tile(64, 4)),
     DefaultTiles::same(128, tile(64, 3)),
@@ -98,8 +98,8 @@ impl Recipe for HopperShort {
         None
     }
 
-    /// Q; the stages of K and V of each warpgroup, where its O lies at last; maxima and sums of each warpgroup's rows; the
-    /// block's place in the work; and the barriers: that of Q, full and empty of each stage of K and of V.
+    /// Q; the stages of K and V of each warpgroup, where its O lies at last; maxima and sums of each warpgroup's rows;
+    /// the block's place in the work; and the barriers: that of Q, full and empty of each stage of K and of V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let warpgroups = tile.warps / 4;
         let stages = warpgroups * tile.stages;
@@ -113,8 +113,8 @@ impl Recipe for HopperShort {
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
     }
 
-    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a place of its
-    /// own, for the next scores come while it is used.
+    /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a
+    /// place of its own, for the next scores come while it is used.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
     }

@@ -1,5 +1,5 @@
-//! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make, with
-//! which tiles, and what those cost.
+//! What a family of kernels decides for itself. A family is a template; its recipe says which variants it can make,
+//! with which tiles, and what those cost.
 
 use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
 use crate::grid::{CopyPath, Target};

@@ -12,9 +12,10 @@ pub(super) struct SplitForward;
 /// Default tiles where a block may have 163 KB of shared memory or more: the first row whose head dim is not below the
 /// variant's.
 ///
-/// 16 rows are the queries of a decoding step for any group of up to 16 heads. Each of four warps takes 16 keys at a time
-/// (32 where a row is short), and the stages of a multiprocessor's blocks keep at least 64 KB on their way, more than the
-/// latency of HBM asks for. Head dims 64, 128 and 256 are the winners of `benches/decode.py --sweep` on an H100.
+/// 16 rows are the queries of a decoding step for any group of up to 16 heads. Each of four warps takes 16 keys at a
+/// time (32 where a row is short), and the stages of a multiprocessor's blocks keep at least 64 KB on their way, more
+/// than the latency of HBM asks for. Head dims 64, 128 and 256 are the winners of `benches/decode.py --sweep` on an
+/// H100.
 const LARGE: &[DefaultTiles] = &[
     DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
     DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
@@ -38,9 +39,9 @@ const SMALL: &[DefaultTiles] = &[
 /// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
 
-/// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers and
-/// strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and enough
-/// where it may not.
+/// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers
+/// and strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and
+/// enough where it may not.
 const OTHER_REGISTERS: u32 = 52;
 
 impl Recipe for SplitForward {
@@ -101,8 +102,8 @@ impl Recipe for SplitForward {
         None
     }
 
-    /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings start at
-    /// a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
+    /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings
+    /// start at a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
         let state = tile.warps * tile.m * 4;
@@ -118,8 +119,8 @@ impl Recipe for SplitForward {
         )
     }
 
-    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to a
-    /// packed register as it goes, so P needs no term of its own.
+    /// Accumulators of m16n8k16: 4 fp32 registers a thread for each 16x8 block. S turns into P in place, two scores to
+    /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
         let output = m_tiles * (variant.head_dim / 8) * 4;

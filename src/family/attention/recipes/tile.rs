@@ -1,4 +1,5 @@
-//! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families share.
+//! The numbers of a tile: what a family's defaults give, what `variants.toml` changes, and the rules all families
+//! share.
 
 use super::{PlanError, Point, Recipe};
 use crate::grid::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
