@@ -4,9 +4,10 @@ import ctypes
 
 import torch
 
-DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2}
+DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float32: 3}
 FLAG_CAUSAL = 1
 FLAG_DETERMINISTIC = 2
+REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
 
 
 class FwdParams(ctypes.Structure):
@@ -94,6 +95,65 @@ def bwd_params(tensors, lse, causal, deterministic=False, scale=None):
     return p
 
 
+class VectorAddParams(ctypes.Structure):
+    """`kgen_vector_add_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[(name, ctypes.c_void_p) for name in ("a", "b", "out")],
+        ("count", ctypes.c_uint64),
+        *[(name, ctypes.c_int32) for name in ("dtype", "reserved")],
+    ]
+
+
+class TransposeParams(ctypes.Structure):
+    """`kgen_transpose_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[("in", ctypes.c_void_p), ("out", ctypes.c_void_p)],
+        *[(name, ctypes.c_uint64) for name in ("rows", "columns")],
+        *[(name, ctypes.c_int32) for name in ("element_bytes", "reserved")],
+    ]
+
+
+class ReduceParams(ctypes.Structure):
+    """`kgen_reduce_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[(name, ctypes.c_void_p) for name in ("in", "out", "workspace")],
+        ("workspace_bytes", ctypes.c_size_t),
+        *[(name, ctypes.c_uint64) for name in ("rows", "columns")],
+        *[(name, ctypes.c_int32) for name in ("dtype", "operation")],
+    ]
+
+
+def vector_add_params(a, b, out):
+    """Parameters for contiguous vectors of one length; the caller keeps them alive."""
+    p = VectorAddParams(ctypes.sizeof(VectorAddParams), 0, a.data_ptr(), b.data_ptr(), out.data_ptr())
+    p.count, p.dtype = a.numel(), DTYPES[a.dtype]
+    return p
+
+
+def transpose_params(x, out):
+    """Parameters for a contiguous (rows, columns) matrix and its transposition; `out` may be `x` itself."""
+    p = TransposeParams(ctypes.sizeof(TransposeParams), 0, x.data_ptr(), out.data_ptr())
+    (p.rows, p.columns), p.element_bytes = x.shape, x.element_size()
+    return p
+
+
+def reduce_params(x, out, operation):
+    """Parameters for a contiguous (rows, columns) matrix and its rows' results in fp32, without a workspace. `operation` is a key of
+    REDUCTIONS."""
+    p = ReduceParams(ctypes.sizeof(ReduceParams), 0, x.data_ptr(), out.data_ptr())
+    (p.rows, p.columns), p.dtype, p.operation = x.shape, DTYPES[x.dtype], REDUCTIONS[operation]
+    return p
+
+
 class Library:
     """A built libkgen.so, or a shared library of one variant."""
 
@@ -126,7 +186,7 @@ class Library:
         return self.lib.kgen_last_error().decode(errors="replace")
 
     def workspace(self, name, params):
-        """A workspace for a backward launch, entered in `params`; the caller keeps it."""
+        """The workspace that a launch of `name` asks for, entered in `params`; the caller keeps it."""
         function = getattr(self.lib, f"{name}_workspace")
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_size_t
         size = function(ctypes.byref(params))
