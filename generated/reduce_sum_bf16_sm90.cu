@@ -4,16 +4,19 @@
 //
 // A row is cut into chunks of 65536 elements. A block of 256 threads reads one chunk: each thread takes every 256th piece of 16 bytes,
 // 4 of them in flight, and folds each piece as a tree. Then lanes fold by butterflies and warps in their order. Where rows have
-// several chunks, a second kernel folds the chunks' results. Short rows take a warp each. All of that depends on the length of a row
-// alone, so its result has the same bits in every run.
+// several chunks, a second kernel folds the chunks' results; it is started early, so that only its own work comes on top. Rows of up to 4096 elements take a
+// warp each, or so few of its lanes that each has 4 pieces in flight. All of that depends on the length of a row alone, so its result has the
+// same bits in every run.
 //
 // Made by kgen 0.1.0 from templates/reduce/reduce.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c reduce_sum_bf16_sm90.cu
 
 #include "kgen.h"
+#include "kgen/atomics.cuh"
 #include "kgen/contiguous.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
 #include "kgen/shared.cuh"
@@ -28,7 +31,8 @@ constexpr int WARPS = THREADS / 32;
 constexpr int MIN_BLOCKS_PER_SM = 4;
 constexpr int PIECES = 4;                       // of 16 bytes, in flight per thread
 constexpr uint64_t CHUNK = 65536;                 // elements of a row that a block reads
-constexpr uint64_t SHORT_ROW = 1024;              // elements of a row that a warp reads
+constexpr uint64_t SHORT_ROW = 4096;              // elements of a row, at most, that a warp reads
+constexpr int PARTIAL = 8;                       // chunks' results in flight per thread
 constexpr uint32_t SHARED_BYTES = 64;            // the state of every warp
 
 using element = uint16_t;  // the bits of bf16
@@ -59,16 +63,20 @@ KGEN_DEVICE state nothing() { return {absent()}; }
 
 KGEN_DEVICE state fold(state a, state b) { return {a.sum + b.sum}; }
 
-KGEN_DEVICE state fold(state s, const float (&values)[PIECE_ELEMENTS]) {
-    float parts[PIECE_ELEMENTS];
+KGEN_DEVICE state fold(state s, const float (&values)[PIECES][PIECE_ELEMENTS]) {
     KGEN_UNROLL
-    for (int i = 0; i < PIECE_ELEMENTS; ++i) parts[i] = values[i];
-    KGEN_UNROLL
-    for (int step = 1; step < PIECE_ELEMENTS; step *= 2) {
+    for (int piece = 0; piece < PIECES; ++piece) {
+        float parts[PIECE_ELEMENTS];
         KGEN_UNROLL
-        for (int i = 0; i + step < PIECE_ELEMENTS; i += 2 * step) parts[i] = parts[i] + parts[i + step];
+        for (int i = 0; i < PIECE_ELEMENTS; ++i) parts[i] = values[piece][i];
+        KGEN_UNROLL
+        for (int step = 1; step < PIECE_ELEMENTS; step *= 2) {
+            KGEN_UNROLL
+            for (int i = 0; i + step < PIECE_ELEMENTS; i += 2 * step) parts[i] = parts[i] + parts[i + step];
+        }
+        s = fold(s, state{parts[0]});
     }
-    return fold(s, state{parts[0]});
+    return s;
 }
 
 KGEN_DEVICE float result(state s) { return s.sum; }
@@ -78,40 +86,44 @@ struct work {
     float* out;
     state* partial;  // by row and chunk
     uint64_t rows, columns;
-    uint64_t chunks;  // of a row
+    uint64_t chunks;     // of a row
+    uint32_t lane_bits;  // a short row takes 1 << lane_bits lanes
 };
 
+// How a row lies: `whole` pieces at multiples of 16 bytes; the same, `ragged` in that its last one may not be whole; or `anyhow`.
+enum class lying { whole, ragged, anyhow };
+
 // A piece of a row that begins at `at`; what lies at `end` or beyond is absent.
-template <bool VECTOR>
-KGEN_DEVICE void read(const element* row, uint64_t at, uint64_t end, float (&values)[PIECE_ELEMENTS]) {
-    if (VECTOR && at + PIECE_ELEMENTS <= end) {
+template <lying ROW, class Index>
+KGEN_DEVICE void read(const element* row, Index at, Index end, float (&values)[PIECE_ELEMENTS]) {
+    if (ROW != lying::anyhow && at + PIECE_ELEMENTS <= end) {
         load_piece(row + at, values);
         return;
     }
     KGEN_UNROLL
-    for (int i = 0; i < PIECE_ELEMENTS; ++i) values[i] = at + i < end ? load_one(row + at + i) : absent();
+    for (int i = 0; i < PIECE_ELEMENTS; ++i) values[i] = ROW != lying::whole && at + i < end ? load_one(row + at + i) : absent();
 }
 
-// Folds elements `begin` to `end` of a row: every STRIDE-th piece, from piece `first` on.
-template <bool VECTOR, int STRIDE>
-KGEN_DEVICE state fold_row(const element* row, uint64_t begin, uint64_t end, uint32_t first) {
+// Folds elements `begin` to `end` of a row: every `stride`-th piece, from piece `first` on.
+template <lying ROW, class Index>
+KGEN_DEVICE state fold_row(const element* row, Index begin, Index end, uint32_t first, uint32_t stride) {
     state s = nothing();
-    for (uint64_t at = begin + first * PIECE_ELEMENTS; at < end; at += PIECES * STRIDE * PIECE_ELEMENTS) {
+    for (Index at = begin + first * PIECE_ELEMENTS; at < end; at += PIECES * PIECE_ELEMENTS * stride) {
         float values[PIECES][PIECE_ELEMENTS];
         KGEN_UNROLL
-        for (int i = 0; i < PIECES; ++i) read<VECTOR>(row, at + i * (STRIDE * PIECE_ELEMENTS), end, values[i]);
-        KGEN_UNROLL
-        for (int i = 0; i < PIECES; ++i) s = fold(s, values[i]);
+        for (int i = 0; i < PIECES; ++i) read<ROW>(row, at + i * PIECE_ELEMENTS * stride, end, values[i]);
+        s = fold(s, values);
     }
     return s;
 }
 
-// The states of a warp's lanes, in every lane. The lower lane's comes first, so that all have the same bits.
-KGEN_DEVICE state fold_lanes(state s) {
+// The states of `lanes` neighbouring lanes, in each of them. The lower lane's comes first, so that all have the same bits.
+KGEN_DEVICE state fold_lanes(state s, uint32_t lanes) {
     KGEN_UNROLL
-    for (int step = 1; step < 32; step *= 2) {
+    for (uint32_t step = 1; step < 32; step *= 2) {
+        if (step >= lanes) break;
         state other;
-        other.sum = shuffle_xor(s.sum, step);
+        other.sum = shuffle_xor(s.sum, static_cast<int>(step));
         s = (lane_index() & step) == 0 ? fold(s, other) : fold(other, s);
     }
     return s;
@@ -119,7 +131,7 @@ KGEN_DEVICE state fold_lanes(state s) {
 
 // The states of all threads of the block, for thread 0.
 KGEN_DEVICE state fold_block(state s) {
-    s = fold_lanes(s);
+    s = fold_lanes(s, 32);
     const uint32_t mine = shared_base() + thread_index() / 32 * static_cast<uint32_t>(sizeof(state));
     if (lane_index() == 0) {
         store_shared(mine, s.sum);
@@ -135,19 +147,22 @@ KGEN_DEVICE state fold_block(state s) {
     return s;
 }
 
-template <bool VECTOR>
+template <lying ROW>
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_short_rows(KGEN_PARAMETER work w) {
-    const uint64_t row = static_cast<uint64_t>(block_index()) * WARPS + thread_index() / 32;
-    if (row >= w.rows) return;
-    const state s = fold_lanes(fold_row<VECTOR, 32>(w.in + row * w.columns, 0, w.columns, lane_index()));
-    if (lane_index() == 0) store_global(w.out + row, result(s));
+    const uint64_t row = (static_cast<uint64_t>(block_index()) * THREADS + thread_index()) >> w.lane_bits;
+    const uint32_t lanes = 1u << w.lane_bits, lane = lane_index() & (lanes - 1);
+    // Lanes beyond the last row have nothing to fold and take part in the shuffles.
+    const uint32_t end = row < w.rows ? static_cast<uint32_t>(w.columns) : 0;
+    const state s = fold_lanes(fold_row<ROW, uint32_t>(w.in + row * w.columns, 0, end, lane, lanes), lanes);
+    if (lane == 0 && row < w.rows) store_global(w.out + row, result(s));
 }
 
-template <bool VECTOR>
+template <lying ROW>
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
+    let_later_kernels_start();  // reduce_partial waits for this kernel's end
     const uint64_t row = block_index() / w.chunks, chunk = block_index() % w.chunks;
     const uint64_t begin = chunk * CHUNK, end = w.columns - begin < CHUNK ? w.columns : begin + CHUNK;
-    const state s = fold_block(fold_row<VECTOR, THREADS>(w.in + row * w.columns, begin, end, thread_index()));
+    const state s = fold_block(fold_row<ROW>(w.in + row * w.columns, begin, end, thread_index(), THREADS));
     if (thread_index() != 0) return;
     if (w.chunks == 1) {
         store_global(w.out + row, result(s));
@@ -158,11 +173,21 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
 }
 
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_partial(KGEN_PARAMETER work w) {
+    await_earlier_kernels();  // the chunks' results are there
     const state* row = w.partial + static_cast<uint64_t>(block_index()) * w.chunks;
     state s = nothing();
-    for (uint64_t chunk = thread_index(); chunk < w.chunks; chunk += THREADS) {
-        const auto* from = reinterpret_cast<const float*>(row + chunk);
-        s = fold(s, state{load_global(from)});
+    for (uint64_t chunk = thread_index(); chunk < w.chunks; chunk += THREADS * PARTIAL) {
+        state read[PARTIAL];
+        KGEN_UNROLL
+        for (int i = 0; i < PARTIAL; ++i) {
+            const uint64_t at = chunk + i * THREADS;
+            read[i] = nothing();
+            if (at >= w.chunks) continue;
+            const auto* from = reinterpret_cast<const float*>(row + at);
+            read[i] = state{load_written(from)};
+        }
+        KGEN_UNROLL
+        for (int i = 0; i < PARTIAL; ++i) s = fold(s, read[i]);
     }
     s = fold_block(s);
     if (thread_index() == 0) store_global(w.out + block_index(), result(s));
@@ -203,13 +228,14 @@ extern "C" int reduce_sum_bf16_sm90(const kgen_reduce_params* given, cudaStream_
     if (const int code = check_span(in, sizeof(element), self)) return code;
     if (const int code = check_span(out, sizeof(float), self)) return code;
     if (const int code = check_apart(in, out, self)) return code;
-    work w = {static_cast<const element*>(params.in), params.out, nullptr, params.rows, params.columns, chunks_of(params)};
-    const bool vector = offset_in_piece(params.in) == 0 && (params.rows == 1 || params.columns % PIECE_ELEMENTS == 0);
+    work w = {static_cast<const element*>(params.in), params.out, nullptr, params.rows, params.columns, chunks_of(params), 0};
+    const bool whole = params.columns % PIECE_ELEMENTS == 0, aligned = offset_in_piece(params.in) == 0 && (params.rows == 1 || whole);
 
     if (params.columns <= SHORT_ROW) {
-        const uint64_t blocks = (params.rows + WARPS - 1) / WARPS;
+        while (w.lane_bits < 5 && (PIECES * PIECE_ELEMENTS << w.lane_bits) < static_cast<int64_t>(params.columns)) ++w.lane_bits;
+        const uint64_t rows_of_block = THREADS >> w.lane_bits, blocks = (params.rows + rows_of_block - 1) / rows_of_block;
         if (const int code = check_grid(blocks, self)) return code;
-        return launch(vector ? reduce_short_rows<true> : reduce_short_rows<false>, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
+        return launch(aligned && whole ? reduce_short_rows<lying::whole> : reduce_short_rows<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
     }
     const uint64_t blocks = params.rows * w.chunks;
     if (const int code = check_grid(blocks, self)) return code;
@@ -224,7 +250,7 @@ extern "C" int reduce_sum_bf16_sm90(const kgen_reduce_params* given, cudaStream_
         if (const int code = check_apart(out, workspace, self)) return code;
         w.partial = static_cast<state*>(params.workspace);
     }
-    const int code = launch(vector ? reduce_chunks<true> : reduce_chunks<false>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
+    const int code = launch(aligned ? reduce_chunks<lying::ragged> : reduce_chunks<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
     if (code != KGEN_SUCCESS || needed == 0) return code;
-    return launch(reduce_partial, self, static_cast<uint32_t>(params.rows), THREADS, SHARED_BYTES, w, stream);
+    return launch_early(reduce_partial, self, static_cast<uint32_t>(params.rows), THREADS, SHARED_BYTES, w, stream);
 }

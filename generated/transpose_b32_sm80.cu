@@ -4,7 +4,12 @@
 //
 // A block of 256 threads moves a tile of 64 x 64 elements through shared memory, so that rows are read and written in
 // runs of 256 bytes. Shared memory holds 32-bit words of 1 element of one column. The 16-byte chunks of a column are permuted (`place`), so that neither the
-// words of a store nor the pieces of a load share a bank.
+// words of a store nor the pieces of a load share a bank. Blocks go down 16 tiles before they go on to the next column of tiles: those
+// that run at the same time cover a region that is about square, and so make long runs of device memory both where they read and where
+// they write.
+//
+// A matrix whose rows or columns are no multiples of 16 bytes is moved element by element, of which a warp takes 32 side by side both ways;
+// the columns in shared memory are then a word further apart than they are long.
 //
 // In place a block takes two tiles that change places, or one on the diagonal.
 //
@@ -29,6 +34,7 @@ using element = uint32_t;
 
 constexpr int THREADS = 256;
 constexpr int MIN_BLOCKS_PER_SM = 4;
+constexpr int MIN_BLOCKS_IN_PLACE = (MIN_BLOCKS_PER_SM + 1) / 2;  // each has two tiles
 constexpr int SIDE = 64;                          // elements of a tile's row and column
 constexpr int WORD_ELEMENTS = 4 / sizeof(element);        // of one column in a word
 constexpr int PIECE_ELEMENTS = 16 / sizeof(element);      // of one row in a piece
@@ -37,14 +43,20 @@ constexpr int GROUPS = SIDE / WORD_ELEMENTS;              // of rows that share 
 constexpr int CHUNKS = GROUPS / 4;                        // of 16 bytes, of a tile's column
 constexpr int UNITS = ROW_PIECES * GROUPS / THREADS;      // per thread: a piece of each row of a group
 constexpr int OUT_PIECES = SIDE * CHUNKS / THREADS;       // per thread
+constexpr int WARPS = THREADS / 32;
+constexpr int LOADS = 16;                                 // elements in flight per thread, where they are moved one by one
+constexpr uint32_t GROUP_ROWS = 16;                    // of tiles
 constexpr uint32_t TILE_BYTES = 16384;
-static_assert(TILE_BYTES == SIDE * GROUPS * 4 && ROW_PIECES % 8 == 0 && UNITS * THREADS == ROW_PIECES * GROUPS, "units fill a tile");
+constexpr uint32_t APART_BYTES = 16640;                // of a tile whose columns are a word further apart
+static_assert(TILE_BYTES == SIDE * GROUPS * 4 && APART_BYTES == SIDE * (GROUPS + 1) * 4, "a tile as the plan knows it");
+static_assert(ROW_PIECES % 8 == 0 && UNITS * THREADS == ROW_PIECES * GROUPS, "units fill a tile");
 
 struct work {
     const element* in;
     element* out;
     uint64_t rows, columns;
-    uint64_t column_tiles;
+    uint32_t row_tiles, column_tiles;
+    uint32_t group_rows;  // of tiles: GROUP_ROWS, or all where there are fewer
 };
 
 // First row and column of a tile of the input.
@@ -64,50 +76,28 @@ KGEN_DEVICE void turn(uint32_t (&words)[WORD_ELEMENTS]) {
     (void)words;  // one element is a block
 }
 
-// A piece of a row, element by element; those beyond the row are zeros.
-KGEN_DEVICE void load_elements(const element* row, uint64_t column, uint64_t columns, uint32_t (&piece)[4]) {
-    KGEN_UNROLL
-    for (int word = 0; word < 4; ++word) {
-        piece[word] = 0;
-        KGEN_UNROLL
-        for (int e = 0; e < WORD_ELEMENTS; ++e) {
-            const uint64_t at = column + word * WORD_ELEMENTS + e;
-            if (at < columns) piece[word] |= static_cast<uint32_t>(load_written(row + at)) << e * 8 * static_cast<int>(sizeof(element));
-        }
-    }
-}
-
 // Brings a tile to shared memory, in words of a column.
-template <bool VECTOR>
-KGEN_DEVICE void fetch(const work& w, tile t, uint32_t shared) {
+KGEN_DEVICE void fetch_pieces(const work& w, tile t, uint32_t shared) {
     // A warp reads eight pieces side by side in each row of four groups.
     const uint32_t warp = thread_index() / 32, lane = lane_index();
     uint32_t read[UNITS][WORD_ELEMENTS][4];
     KGEN_UNROLL
     for (int unit = 0; unit < UNITS; ++unit) {
-        const uint32_t part = warp + unit * (THREADS / 32);
+        const uint32_t part = warp + unit * WARPS;
         const uint32_t piece = part % (ROW_PIECES / 8) * 8 + lane % 8, group = part / (ROW_PIECES / 8) * 4 + lane / 8;
         const uint64_t column = t.column + piece * PIECE_ELEMENTS;
         KGEN_UNROLL
         for (int r = 0; r < WORD_ELEMENTS; ++r) {
             const uint64_t row = t.row + group * WORD_ELEMENTS + r;
             words4 value = {0, 0, 0, 0};
+            if (row < w.rows && column < w.columns) value = load_written(reinterpret_cast<const words4*>(w.in + row * w.columns + column));
             uint32_t(&to)[4] = read[unit][r];
-            if (row < w.rows && column < w.columns) {
-                const element* from = w.in + row * w.columns;
-                if constexpr (VECTOR) {
-                    value = load_written(reinterpret_cast<const words4*>(from + column));
-                } else {
-                    load_elements(from, column, w.columns, to);
-                    continue;
-                }
-            }
             to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
         }
     }
     KGEN_UNROLL
     for (int unit = 0; unit < UNITS; ++unit) {
-        const uint32_t part = warp + unit * (THREADS / 32);
+        const uint32_t part = warp + unit * WARPS;
         const uint32_t piece = part % (ROW_PIECES / 8) * 8 + lane % 8, group = part / (ROW_PIECES / 8) * 4 + lane / 8;
         KGEN_UNROLL
         for (int word = 0; word < 4; ++word) {
@@ -124,49 +114,108 @@ KGEN_DEVICE void fetch(const work& w, tile t, uint32_t shared) {
 }
 
 // Writes a tile, which lies transposed in shared memory.
-template <bool VECTOR>
-KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
+KGEN_DEVICE void write_pieces(const work& w, tile t, uint32_t shared) {
     KGEN_UNROLL
     for (int i = 0; i < OUT_PIECES; ++i) {
         const uint32_t index = thread_index() + i * THREADS;
         const uint32_t column = index / CHUNKS, chunk = index % CHUNKS;
         const uint64_t out_row = t.column + column, out_column = t.row + chunk * PIECE_ELEMENTS;
         if (out_row >= w.columns || out_column >= w.rows) continue;
-        const words4 piece = load_shared(shared + place(column, chunk * 4));
-        element* to = w.out + out_row * w.rows + out_column;
-        if constexpr (VECTOR) {
-            store_global(static_cast<void*>(to), piece);
-        } else {
-            const uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
+        store_global(static_cast<void*>(w.out + out_row * w.rows + out_column), load_shared(shared + place(column, chunk * 4)));
+    }
+}
+
+// Byte offset of the same words where columns are a word further apart: neither words of a group nor words of a column share a bank.
+KGEN_DEVICE uint32_t place_apart(uint32_t column, uint32_t group) { return (column * (GROUPS + 1) + group) * 4; }
+
+// The same as fetch_pieces(), element by element. A warp reads 32 elements side by side in each row of a group.
+KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
+    constexpr int AT_ONCE = LOADS / WORD_ELEMENTS;  // groups
+    constexpr uint32_t PARTS = SIDE / 32;           // of a row
+    for (uint32_t first = thread_index() / 32; first < PARTS * GROUPS; first += AT_ONCE * WARPS) {
+        uint32_t words[AT_ONCE];
+        KGEN_UNROLL
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const uint32_t part = first + i * WARPS;
+            if (part >= PARTS * GROUPS) break;
+            const uint64_t column = t.column + part % PARTS * 32 + lane_index(), row = t.row + part / PARTS * WORD_ELEMENTS;
+            words[i] = 0;
             KGEN_UNROLL
-            for (int e = 0; e < PIECE_ELEMENTS; ++e) {
-                if (out_column + e >= w.rows) continue;
-                store_element(to + e, static_cast<element>(words[e / WORD_ELEMENTS] >> e % WORD_ELEMENTS * 8 * static_cast<int>(sizeof(element))));
+            for (int e = 0; e < WORD_ELEMENTS; ++e) {
+                if (column >= w.columns || row + e >= w.rows) continue;
+                words[i] |= static_cast<uint32_t>(load_written(w.in + (row + e) * w.columns + column)) << e * 8 * static_cast<int>(sizeof(element));
             }
+        }
+        KGEN_UNROLL
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const uint32_t part = first + i * WARPS;
+            if (part >= PARTS * GROUPS) break;
+            store_shared(shared + place_apart(part % PARTS * 32 + lane_index(), part / PARTS), words[i]);
         }
     }
 }
 
-template <bool VECTOR_IN, bool VECTOR_OUT>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
-    const tile t = {block_index() / w.column_tiles * SIDE, block_index() % w.column_tiles * SIDE};
-    fetch<VECTOR_IN>(w, t, shared_base());
-    block_sync();  // the tile is there
-    write<VECTOR_OUT>(w, t, shared_base());
+// The same as write_pieces(), element by element. A warp writes 32 elements side by side.
+KGEN_DEVICE void write_elements(const work& w, tile t, uint32_t shared) {
+    constexpr uint32_t PARTS = SIDE / 32;  // of a row
+    for (uint32_t first = thread_index() / 32; first < PARTS * SIDE; first += LOADS * WARPS) {
+        KGEN_UNROLL
+        for (int i = 0; i < LOADS; ++i) {
+            const uint32_t part = first + i * WARPS;
+            const uint32_t column = part / PARTS, row = part % PARTS * 32 + lane_index();
+            const uint64_t out_row = t.column + column, out_column = t.row + row;
+            if (part >= PARTS * SIDE || out_row >= w.columns || out_column >= w.rows) continue;
+            const uint32_t word = load_shared_word(shared + place_apart(column, row / WORD_ELEMENTS));
+            store_element(w.out + out_row * w.rows + out_column, static_cast<element>(word >> row % WORD_ELEMENTS * 8 * static_cast<int>(sizeof(element))));
+        }
+    }
 }
 
-// The blocks below the diagonal have nothing to do: those above it take their tiles too.
-template <bool VECTOR>
-KGEN_KERNEL(THREADS, 1) transpose_in_place(KGEN_PARAMETER work w) {
-    const uint64_t row = block_index() / w.column_tiles, column = block_index() % w.column_tiles;
-    if (column < row) return;
+template <bool PIECES>
+KGEN_DEVICE void fetch(const work& w, tile t, uint32_t shared) {
+    if constexpr (PIECES) {
+        fetch_pieces(w, t, shared);
+    } else {
+        fetch_elements(w, t, shared);
+    }
+}
+
+template <bool PIECES>
+KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
+    if constexpr (PIECES) {
+        write_pieces(w, t, shared);
+    } else {
+        write_elements(w, t, shared);
+    }
+}
+
+template <bool PIECES>
+KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
+    // The last group of rows of tiles may have fewer.
+    const uint32_t group = block_index() / (w.group_rows * w.column_tiles), in_group = block_index() % (w.group_rows * w.column_tiles);
+    const uint32_t first_row = group * w.group_rows, left = w.row_tiles - first_row, height = left < w.group_rows ? left : w.group_rows;
+    const tile t = {static_cast<uint64_t>(first_row + in_group % height) * SIDE, static_cast<uint64_t>(in_group / height) * SIDE};
+    fetch<PIECES>(w, t, shared_base());
+    block_sync();  // the tile is there
+    write<PIECES>(w, t, shared_base());
+}
+
+// A block takes the tile at row <= column and the one that it changes places with. Rows r and row_tiles - 1 - r of that triangle together have
+// row_tiles + 1 tiles (row_tiles if that is odd, where row r goes with row_tiles - r): they are counted as one row of a rectangle.
+template <bool PIECES>
+KGEN_KERNEL(THREADS, MIN_BLOCKS_IN_PLACE) transpose_in_place(KGEN_PARAMETER work w) {
+    const uint32_t odd = w.row_tiles % 2, width = w.row_tiles + 1 - odd;
+    const uint32_t r = block_index() / width, c = block_index() % width;
+    const bool first = c + odd > r;
+    const uint32_t row = first ? r : w.row_tiles - 1 + odd - r, column = first ? c - 1 + odd : w.row_tiles - 1 - c;
+    const tile upper = {static_cast<uint64_t>(row) * SIDE, static_cast<uint64_t>(column) * SIDE}, lower = {upper.column, upper.row};
     const bool on_diagonal = column == row;
-    const tile upper = {row * SIDE, column * SIDE}, lower = {upper.column, upper.row};
-    fetch<VECTOR>(w, upper, shared_base());
-    if (!on_diagonal) fetch<VECTOR>(w, lower, shared_base() + TILE_BYTES);
+    const uint32_t second = shared_base() + (PIECES ? TILE_BYTES : APART_BYTES);
+    fetch<PIECES>(w, upper, shared_base());
+    if (!on_diagonal) fetch<PIECES>(w, lower, second);
     block_sync();  // both tiles have been read
-    write<VECTOR>(w, upper, shared_base());
-    if (!on_diagonal) write<VECTOR>(w, lower, shared_base() + TILE_BYTES);
+    write<PIECES>(w, upper, shared_base());
+    if (!on_diagonal) write<PIECES>(w, lower, second);
 }
 
 }  // namespace
@@ -185,23 +234,26 @@ extern "C" int transpose_b32_sm80(const kgen_transpose_params* given, cudaStream
     const span in = {"in", params.in, bytes}, out = {"out", params.out, bytes};
     if (const int code = check_span(in, sizeof(element), self)) return code;
     if (const int code = check_span(out, sizeof(element), self)) return code;
-    work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns, (columns + SIDE - 1) / SIDE};
-    const uint64_t row_tiles = (rows + SIDE - 1) / SIDE;
-    const bool vector_in = offset_in_piece(params.in) == 0 && columns % PIECE_ELEMENTS == 0;
-    const bool vector_out = offset_in_piece(params.out) == 0 && rows % PIECE_ELEMENTS == 0;
+    const uint64_t row_tiles = (rows + SIDE - 1) / SIDE, column_tiles = (columns + SIDE - 1) / SIDE;
+    const bool pieces_in = offset_in_piece(params.in) == 0 && columns % PIECE_ELEMENTS == 0;
+    const bool pieces_out = offset_in_piece(params.out) == 0 && rows % PIECE_ELEMENTS == 0;
+    const bool pieces = pieces_in && pieces_out;
+    const uint32_t tile_bytes = pieces ? TILE_BYTES : APART_BYTES;
     if (params.in == params.out) {
         if (rows != columns) {
             return fail(KGEN_ERROR_INVALID_VALUE, "%s: out overlaps in; in place only a square matrix is transposed, this one has more %s", self,
                         rows > columns ? "rows" : "columns");
         }
-        const uint64_t blocks = row_tiles * row_tiles;
+        const uint64_t blocks = row_tiles * (row_tiles + 1) / 2;
         if (const int code = check_grid(blocks, self)) return code;
-        const auto kernel = vector_in ? transpose_in_place<true> : transpose_in_place<false>;
-        return launch(kernel, self, static_cast<uint32_t>(blocks), THREADS, 2 * TILE_BYTES, w, stream);
+        const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns, static_cast<uint32_t>(row_tiles), 0, 0};
+        return launch(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * tile_bytes, w, stream);
     }
     if (const int code = check_apart(in, out, self)) return code;
-    const uint64_t blocks = row_tiles * w.column_tiles;
+    // Each is below 2^63 / SIDE and their product, the tiles of what memory holds, below 2^64.
+    const uint64_t blocks = row_tiles * column_tiles;
     if (const int code = check_grid(blocks, self)) return code;
-    const auto kernel = vector_in ? (vector_out ? transpose<true, true> : transpose<true, false>) : (vector_out ? transpose<false, true> : transpose<false, false>);
-    return launch(kernel, self, static_cast<uint32_t>(blocks), THREADS, TILE_BYTES, w, stream);
+    const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns,
+                    static_cast<uint32_t>(row_tiles), static_cast<uint32_t>(column_tiles), row_tiles < GROUP_ROWS ? static_cast<uint32_t>(row_tiles) : GROUP_ROWS};
+    return launch(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, tile_bytes, w, stream);
 }

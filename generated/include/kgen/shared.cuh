@@ -30,6 +30,12 @@ KGEN_DEVICE void load_shared_pair(uint32_t address, float& first, float& second)
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
 }
 
+KGEN_DEVICE uint32_t load_shared_word(uint32_t address) {
+    uint32_t value;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
 KGEN_DEVICE words4 load_shared(uint32_t address) {
     words4 value;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -73,6 +73,12 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         plain(11, piece - 1),
         plain(11, 2 * piece),
         plain(3, 33 * piece + 1),
+        // Rows of one lane in two blocks, of two lanes, of eight, and of a whole warp once.
+        plain(300, piece),
+        plain(37, 5 * piece),
+        plain(37, 5 * piece + 1),
+        plain(41, 20 * piece),
+        plain(9, 128 * piece),
         ReduceCase { offset: 1, ..plain(2, 5 * piece) },
         // The longest row of a warp and the shortest of a block.
         plain(9, short),
@@ -89,6 +95,10 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         of(3, 77, Inputs::Rising),
         of(2, chunk + 77, Inputs::Rising),
     ];
+    if number == Number::Fp32 || level == Level::Thorough {
+        // More chunks than the block has threads that folds them. Chunks of 16-bit elements hold twice as many.
+        cases.push(plain(1, 257 * chunk + 5));
+    }
     if kind != Kind::Sum {
         cases.extend([of(2, 40, Inputs::Nothing), of(1, chunk + 40, Inputs::Nothing)]);
     }
@@ -98,8 +108,6 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
             cases.push(ReduceCase { offset: extra % piece, ..plain(2, short + extra) });
             cases.push(plain(2, chunk - extra));
         }
-        // More chunks than the block has threads that folds them.
-        cases.push(plain(1, 257 * chunk + 5));
         cases.push(plain(1000, 3));
     }
     cases.push(ReduceCase { shared: true, ..plain(4, 64) });

@@ -40,8 +40,9 @@ const OTHER_REGISTERS: u32 = 24;
 /// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU.
 const ROUNDS: u32 = 8;
 
-/// Longest row that a warp reduces by itself.
-const SHORT_ROW: u32 = 1024;
+/// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to fold its warps
+/// than to read; more rounds would leave a GPU idle where rows are few.
+const SHORT_ROUNDS: u32 = 4;
 
 impl fmt::Display for Tile {
     /// As a cell of a table.
@@ -59,6 +60,9 @@ pub struct Design {
     pub chunk: u32,
     /// Elements of a row, at most, that a warp reads by itself.
     pub short_row: u32,
+    /// Whether the kernel that folds chunks' results is started before the one that writes them has ended: its target has
+    /// `griddepcontrol`.
+    pub early: bool,
 }
 
 /// Plans `point` with the default tile, changed by `change`.
@@ -111,8 +115,9 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         to_save_shared_memory: "lower `warps`".to_owned(),
         to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
     };
-    let chunk = threads * tile.pieces * PIECE_BYTES / point.dtype.bytes() * ROUNDS;
-    let design = Design { tile, chunk, short_row: SHORT_ROW };
+    let elements = tile.pieces * PIECE_BYTES / point.dtype.bytes();
+    let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
+    let design = Design { tile, chunk: threads * elements * ROUNDS, short_row: 32 * elements * SHORT_ROUNDS, early };
     let (template, design) = ("reduce/reduce.cu.tera", family::Design::Reduce(design));
     Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
 }

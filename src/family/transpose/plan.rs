@@ -44,7 +44,14 @@ pub struct Design {
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
+    /// The same where columns are a word further apart than they are long: of matrices that are moved element by element.
+    pub apart_bytes: u32,
+    /// Rows of tiles that blocks go down before they go on to the next column.
+    pub group_rows: u32,
 }
+
+/// Some 500 blocks run at a time on GPUs of a hundred multiprocessors or more: 16 rows make them cover a region that is about square.
+const GROUP_ROWS: u32 = 16;
 
 /// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.
 fn default_tile(bytes: u32) -> Tile {
@@ -111,7 +118,15 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         to_save_shared_memory: "lower `m`".to_owned(),
         to_save_registers: "raise `warps`, or lower `m` or `min_blocks_per_sm`".to_owned(),
     };
-    let design = Design { tile, element_bits: bytes * 8, word_elements: 4 / bytes, row_bytes: tile.side * bytes, tile_bytes };
+    let design = Design {
+        tile,
+        element_bits: bytes * 8,
+        word_elements: 4 / bytes,
+        row_bytes: tile.side * bytes,
+        tile_bytes,
+        apart_bytes: tile_bytes + tile.side * 4,
+        group_rows: GROUP_ROWS,
+    };
     let (template, design) = ("transpose/transpose.cu.tera", family::Design::Transpose(design));
     Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
 }

@@ -23,6 +23,12 @@ KGEN_DEVICE void load_shared_pair(uint32_t address, float& first, float& second,
     second = pair[1];
 }
 
+KGEN_DEVICE uint32_t load_shared_word(uint32_t address, KGEN_AT) {
+    uint32_t value;
+    emulator::load_shared(address, &value, 4, at);
+    return value;
+}
+
 KGEN_DEVICE words4 load_shared(uint32_t address, KGEN_AT) {
     words4 value;
     emulator::load_shared(address, &value, 16, at);
