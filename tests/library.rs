@@ -3,7 +3,7 @@
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Target, TileOverride},
+    grid::{Dtype, Grid, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler,
@@ -318,6 +318,45 @@ fn a_backward_pass_done_by_hand_comes_out_of_the_dispatcher() {
     assert!(lines[4].starts_with("0 kgen_bwd_workspace: no variant that is bf16 and not causal"), "{said}");
     assert!(lines[5].starts_with("1 kgen_bwd: params.struct_size is 8; version 2 of kgen_bwd_params has "), "{said}");
     assert_eq!(lines[6], "1 kgen_bwd: params is NULL");
+}
+
+#[test]
+fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
+    let grid = Grid::builtin();
+    let plan = |name: &&str| {
+        let variant = grid.variants().iter().find(|variant| variant.name() == *name).expect("the grid has it");
+        Plan::new(*variant, None).expect("fits")
+    };
+    let plans: Vec<Plan> = ["vector_add_fp32_sm80", "transpose_b16_sm80", "reduce_sum_fp32_sm80"].iter().map(plan).collect();
+    let library = Library::of("families_library", &plans, &[]);
+    let program = library.program(&Path::new(ROOT).join("tests/library/families.c"), "families", &library.dispatcher);
+    let said = run(&mut Command::new(program));
+    let expected = [
+        "sum: 0 right",
+        "overlap: 1 vector_add_fp32_sm80: out overlaps a; give it memory of its own",
+        "no bf16: 3 kgen_vector_add: no variant",
+        "flag: 5 kgen_vector_add: unknown flags 0x1",
+        "NULL: 1 kgen_vector_add: params is NULL",
+        "transposition: 0 right",
+        "in place: 1 transpose_b16_sm80: out overlaps in; in place only a square matrix is transposed, this one has more columns",
+        "3 bytes: 3 kgen_transpose: params.element_bytes is 3; elements have 1, 2 or 4 bytes",
+        "no 4 bytes: 3 kgen_transpose: no variant",
+        // Two chunks of 32768 and 7232 elements, a sum each.
+        "workspace: 8 bytes",
+        "all: 0 right",
+        "a byte too little: 1 reduce_sum_fp32_sm80: workspace_bytes is 7; this takes 8",
+        "workspace of two rows: 0 bytes",
+        "two rows: 0 right",
+        "no max: 3 kgen_reduce: no variant",
+        "operation 9: 1 kgen_reduce: params.operation is 9, none of KGEN_REDUCE_*",
+        "workspace of operation 9: 0 bytes",
+        "short structure: 1 kgen_reduce: params.struct_size is 8",
+    ];
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{said}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "`{line}`, expected `{expected}`");
+    }
 }
 
 /// One kernel of each template, and a program that makes hostile calls to them, where launches are counted and not run.

@@ -189,9 +189,20 @@ pub(crate) fn code_word(code: i32) -> &'static str {
     }
 }
 
+/// Asserts that `params`, whose fields are called `names` in C, is laid out as that structure of `kgen.h`.
+#[cfg(test)]
+pub(crate) fn assert_layout_is_that_of_c(structure: &str, names: &[&str], params: &Params) {
+    let Params::Fields(fields) = params else { panic!("it is not written down field by field") };
+    let (offsets, size) = fields.layout();
+    assert_eq!(offsets.len(), names.len(), "each field has a name");
+    let named = names.iter().map(|name| (*name).to_owned()).zip(offsets).collect();
+    tests::compile(&tests::layout_of(structure, named, size));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::Templates;
     use std::{path::Path, process::Command};
 
     /// Names and offsets of fields that have the same names in Rust and in C.
@@ -207,7 +218,7 @@ mod tests {
 
     /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond
     /// them.
-    fn layout_of(structure: &str, mut fields: Vec<(String, usize)>, size: usize) -> String {
+    pub(super) fn layout_of(structure: &str, mut fields: Vec<(String, usize)>, size: usize) -> String {
         fields.sort_by_key(|(_, offset)| *offset);
         let holds = |what: String| format!("_Static_assert({what}, \"{}\");\n", what.replace('"', ""));
         let end = |field: &str| format!("offsetof({structure}, {field}) + sizeof((({structure}*)0)->{field})");
@@ -223,12 +234,18 @@ mod tests {
     }
 
     /// Compiles a C file that includes the real header.
-    fn compile(assertions: &str) {
+    pub(super) fn compile(assertions: &str) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("layout.c");
         std::fs::write(&file, format!("#include \"kgen.h\"\n{assertions}")).expect("the folder is writable");
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/include");
-        let output = Command::new("cc").arg("-fsyntax-only").arg("-I").arg(include).arg(&file).output().expect("a C compiler");
+        // With what each family adds to it.
+        let templates = Templates::embedded();
+        let header = templates.include_files().find(|(path, _)| *path == "kgen.h").expect("a header").1;
+        std::fs::write(folder.path().join("kgen.h"), header).expect("the folder is writable");
+        let stub = folder.path().join("cuda_runtime_api.h");
+        std::fs::write(stub, "").expect("the folder is writable");
+        let output =
+            Command::new("cc").arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(&file).output().expect("a C compiler");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -259,32 +276,31 @@ mod tests {
         let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
         // The module needs torch for tensors, of which there are none here.
         let program = "import ctypes, json, sys, types\n\
-            sys.modules['torch'] = types.SimpleNamespace(float16='FP16', bfloat16='BF16', float8_e4m3fn='FP8_E4M3')\n\
+            dtypes = {'float16': 'FP16', 'bfloat16': 'BF16', 'float8_e4m3fn': 'FP8_E4M3', 'float32': 'FP32'}\n\
+            sys.modules['torch'] = types.SimpleNamespace(**dtypes)\n\
             import kgen_ctypes as k\n\
             layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
             flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC}\n\
-            print(json.dumps([layout(k.FwdParams), layout(k.BwdParams), k.DTYPES, flags]))";
+            reductions = {name.upper(): value for name, value in k.REDUCTIONS.items()}\n\
+            names = {'fwd': k.FwdParams, 'bwd': k.BwdParams, 'vector_add': k.VectorAddParams, 'transpose': k.TransposeParams,\n\
+                'reduce': k.ReduceParams}\n\
+            print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions]))";
         let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
             Ok(output) => output,
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (fwd, bwd, dtypes, flags): (Layout, Layout, Numbers, Numbers) =
+        let (structures, dtypes, flags, reductions): (std::collections::BTreeMap<String, Layout>, Numbers, Numbers, Numbers) =
             serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((dtypes.len(), flags.len()), (3, 2));
+        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len()), (5, 4, 2, 3));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
             let asserts =
                 numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));
             asserts.collect::<Vec<_>>().concat()
         };
-        compile(
-            &[
-                numbers("DTYPE", dtypes),
-                numbers("FLAG", flags),
-                layout_of("kgen_fwd_params", fwd.0, fwd.1),
-                layout_of("kgen_bwd_params", bwd.0, bwd.1),
-            ]
-            .concat(),
-        );
+        let layouts =
+            structures.into_iter().map(|(name, (fields, size))| layout_of(&format!("kgen_{name}_params"), fields, size));
+        let constants = [numbers("DTYPE", dtypes), numbers("FLAG", flags), numbers("REDUCE", reductions)];
+        compile(&constants.into_iter().chain(layouts).collect::<String>());
     }
 }

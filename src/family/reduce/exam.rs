@@ -2,14 +2,14 @@
 //! that matter at every kind of place; results that are exact where arithmetic allows it; and calls that must be
 //! refused.
 
-use super::{Point, point::Kind};
+use super::{Point, abi, point::Kind};
 use crate::{
     check::{
         Case, Change, Comparison, Drawn,
         Expected::{Refused, Same},
         Level, Number, STRUCTURE, Subject, Tally, Vector, begin, changed, drop_tensor,
     },
-    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Fields, Header, Outputs, Params},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Header, Outputs, Params},
 };
 use std::rc::Rc;
 
@@ -240,10 +240,7 @@ impl ReduceCase {
 
     fn params(&self) -> Params {
         let out = if self.shared { Field::TensorAt("in", 32) } else { Field::Tensor("out") };
-        let tensors = [Field::Tensor("in"), out, Field::Tensor("workspace"), Field::WorkspaceBytes];
-        let sizes = [self.rows, self.columns].map(|size| Field::U64(size as u64));
-        let rest = [Field::I32(self.number.code()), Field::I32(self.kind.operation())];
-        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
+        abi::params(out, [self.rows, self.columns].map(|size| size as u64), self.number, self.kind)
     }
 }
 

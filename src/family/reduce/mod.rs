@@ -1,5 +1,6 @@
 //! Reductions of rows, or of all elements, to one number: sum, max, logsumexp.
 
+mod abi;
 mod exam;
 mod plan;
 mod point;

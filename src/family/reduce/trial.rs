@@ -1,10 +1,10 @@
 //! A reduction, to be timed.
 
-use super::{Point, point::Kind};
+use super::{Point, abi, point::Kind};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements, fp32},
     check::Number,
-    device::{Field, Fields, Params},
+    device::{Field, Params},
 };
 
 /// Rows that are compared, spread over the matrix.
@@ -60,10 +60,7 @@ impl Trial for ReduceTrial<'_> {
     }
 
     fn params(&self) -> Params {
-        let tensors = [Field::Tensor("in"), Field::Tensor("out"), Field::Tensor("workspace"), Field::WorkspaceBytes];
-        let sizes = [self.matrix.rows, self.matrix.columns].map(Field::U64);
-        let rest = [Field::I32(self.number.code()), Field::I32(self.kind.operation())];
-        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
+        abi::params(Field::Tensor("out"), [self.matrix.rows, self.matrix.columns], self.number, self.kind)
     }
 
     fn judge(&self, host: &[(&'static str, Vec<u8>)], _outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {

@@ -1,10 +1,10 @@
 //! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes
 //! and rows that are not on either side, in place, and calls that must be refused. Every element has bits of its own.
 
-use super::Point;
+use super::{Point, abi};
 use crate::{
     check::{Case, Change, Comparison, Drawn, Expected::Refused, Level, STRUCTURE, Subject, Tally, begin, changed, drop_tensor},
-    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Field, Fields, Header, Image, Outputs, Params},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Field, Header, Image, Outputs, Params},
 };
 use std::rc::Rc;
 
@@ -140,14 +140,12 @@ impl TransposeCase {
 
     fn params(&self) -> Params {
         let bytes = self.element.bytes().cast_signed();
-        let [input, out] = match self.place {
+        let tensors = match self.place {
             Place::Apart => [Field::Tensor("in"), Field::Tensor("out")],
             Place::Same => [Field::Tensor("out"); 2],
             Place::Overlapping(elements) => [Field::Tensor("in"), Field::TensorAt("in", elements * bytes)],
         };
-        let sizes = [self.rows, self.columns].map(|size| Field::U64(size as u64));
-        let fields = [input, out].into_iter().chain(sizes).chain([Field::I32(bytes as i32), Field::I32(0)]);
-        Params::Fields(Fields { flags: 0, fields: fields.collect() })
+        abi::params(tensors, [self.rows, self.columns].map(|size| size as u64), bytes as i32)
     }
 }
 

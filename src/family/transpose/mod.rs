@@ -1,5 +1,6 @@
 //! Transposition of matrices, out of place and in place.
 
+mod abi;
 mod exam;
 mod plan;
 mod point;

@@ -1,10 +1,10 @@
 //! A transposition out of place, to be timed.
 
-use super::Point;
+use super::{Point, abi};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond},
     check::Number,
-    device::{Field, Fields, Params},
+    device::{Field, Params},
 };
 
 /// Elements that are compared, spread over the matrix.
@@ -51,10 +51,8 @@ impl Trial for TransposeTrial<'_> {
     }
 
     fn params(&self) -> Params {
-        let tensors = ["in", "out"].map(Field::Tensor);
-        let sizes = [self.matrix.rows, self.matrix.columns].map(Field::U64);
-        let rest = [Field::I32((self.number.element().bytes() as u32).cast_signed()), Field::I32(0)];
-        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(sizes).chain(rest).collect() })
+        let bytes = (self.number.element().bytes() as u32).cast_signed();
+        abi::params(["in", "out"].map(Field::Tensor), [self.matrix.rows, self.matrix.columns], bytes)
     }
 
     fn judge(&self, host: &[(&'static str, Vec<u8>)], _outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {

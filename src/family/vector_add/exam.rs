@@ -1,13 +1,13 @@
 //! What proves a sum of vectors right: sizes at every border of pieces and blocks, vectors that lie alike and
 //! differently relative to 16 bytes, and calls that must be refused.
 
-use super::Point;
+use super::{Point, abi};
 use crate::{
     check::{
         Case, Change, Comparison, Drawn, Expected::Refused, Level, Number, STRUCTURE, Subject, Tally, Vector, begin, changed,
         drop_tensor,
     },
-    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Fields, Header, Outputs, Params},
+    device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Field, Header, Outputs, Params},
 };
 use std::rc::Rc;
 
@@ -96,12 +96,10 @@ fn far_apart(call: &mut Call) {
 }
 
 impl AddCase {
-    fn fields(&self) -> Params {
+    fn params(&self) -> Params {
         let bytes = self.number.element().bytes().cast_signed();
         let out = self.shared.map_or(Field::Tensor("out"), |elements| Field::TensorAt("a", elements * bytes));
-        let count = Field::U64(self.count as u64);
-        let fields = vec![Field::Tensor("a"), Field::Tensor("b"), out, count, Field::I32(self.number.code()), Field::I32(0)];
-        Params::Fields(Fields { flags: 0, fields })
+        abi::params(out, self.count as u64, self.number)
     }
 }
 
@@ -121,7 +119,7 @@ impl Case for AddCase {
             outputs: vec![("out", out.image())],
             scratch: false,
             multiprocessors: None,
-            params: self.fields(),
+            params: self.params(),
         };
         let judge = move |outputs: &Outputs| {
             let Some(image) = outputs.get("out") else { unreachable!("every call has `out`") };

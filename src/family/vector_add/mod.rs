@@ -1,5 +1,6 @@
 //! Sum of two vectors: the smallest family, and the pattern of a new one.
 
+mod abi;
 mod exam;
 mod plan;
 mod point;

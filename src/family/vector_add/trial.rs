@@ -1,10 +1,10 @@
 //! A sum of vectors, to be timed.
 
-use super::Point;
+use super::{Point, abi};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements},
     check::Number,
-    device::{Field, Fields, Params},
+    device::{Field, Params},
 };
 
 /// Elements that are compared, spread over the vector.
@@ -54,9 +54,7 @@ impl Trial for AddTrial<'_> {
     }
 
     fn params(&self) -> Params {
-        let tensors = ["a", "b", "out"].map(Field::Tensor);
-        let rest = [Field::U64(self.matrix.elements()), Field::I32(self.number.code()), Field::I32(0)];
-        Params::Fields(Fields { flags: 0, fields: tensors.into_iter().chain(rest).collect() })
+        abi::params(Field::Tensor("out"), self.matrix.elements(), self.number)
     }
 
     fn judge(&self, host: &[(&'static str, Vec<u8>)], _outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
