@@ -8,9 +8,9 @@ use super::{
     work,
 };
 use crate::{
-    check::{Number, merge_splits},
+    check::Number,
     device::{BwdParams, FwdParams, Params, Strides},
-    family::attention::{Kind, Point},
+    family::attention::{Kind, Point, exam::merge_splits},
     grid::Dtype,
 };
 

@@ -1,8 +1,8 @@
 //! A contiguous tensor of a case: its values, and where they lie in memory.
 
-use super::{Number, fill_normal};
+use super::Number;
 use crate::device::Image;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// Contiguous elements that begin so many elements after an aligned place.
@@ -58,6 +58,17 @@ impl Vector {
     /// Element `index` of what a kernel has left in `image`, the memory of this tensor.
     pub fn value(&self, image: &Image, index: usize) -> f64 {
         f64::from(self.number.widen(image.bits(index as i64)))
+    }
+}
+
+/// Standard normal values (Box and Muller, 1958).
+pub(crate) fn fill_normal(into: &mut [f32], rng: &mut ChaCha8Rng) {
+    for pair in into.chunks_mut(2) {
+        let radius = (-2.0 * (1.0 - rng.random::<f32>()).ln()).sqrt();
+        let (sin, cos) = (std::f32::consts::TAU * rng.random::<f32>()).sin_cos();
+        for (value, direction) in pair.iter_mut().zip([sin, cos]) {
+            *value = radius * direction;
+        }
     }
 }
 

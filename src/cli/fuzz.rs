@@ -10,8 +10,10 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    check::fuzz::{self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice},
     device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
+    family::attention::fuzz::{
+        self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice,
+    },
     family::attention::{Kind, Point},
     grid::{Grid, Selection, Variant},
     jobs,

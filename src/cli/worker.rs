@@ -1,7 +1,7 @@
 //! `kgen __worker`: one piece of work in an isolated process; see `isolate`.
 
 use super::{CliError, Global};
-use crate::{bench, check, isolate};
+use crate::{bench, check, family::attention::fuzz, isolate};
 use std::io;
 
 /// Arguments.
@@ -34,7 +34,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     let served = match args.task {
         Task::Check => check::serve_worker(&mut input, output),
         Task::Bench => bench::serve_worker(&mut input, output),
-        Task::Fuzz => check::fuzz::serve(&mut input, output),
+        Task::Fuzz => fuzz::serve(&mut input, output),
     };
     served.map_err(CliError::Usage)
 }

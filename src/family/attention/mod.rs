@@ -1,12 +1,14 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
 mod design;
+pub(crate) mod exam;
 mod mask;
 mod point;
 mod recipes;
 mod score;
 
 pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
+pub use exam::fuzz;
 pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
@@ -15,7 +17,7 @@ pub use score::Score;
 use super::{Coordinates, Family, KindInfo};
 use crate::{
     bench::{Bench, Layout, Size, Trial, Wanted, splits},
-    check::{self, Case, Level, Subject, Tiling},
+    check::{Case, Level, Subject, Tiling},
     grid::{Target, TileOverride},
     plan::{Plan, PlanError},
 };
@@ -74,7 +76,7 @@ impl Family for Attention {
     }
 
     fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-        check::attention_cases(subject, level)
+        exam::cases_of(subject, level)
     }
 }
 

@@ -1,15 +1,13 @@
 //! `prepare_scheduler` by itself: the split counts that it writes, against the rule that its file states.
 
 use super::{
-    Level,
-    compare::{Comparison, Tally},
-    exam::{Case, Drawn, Subject},
     place::Side,
     problem::{Lengths, Problem},
     split::SPLIT_KEYS,
     tensors::lengths,
 };
 use crate::{
+    check::{Case, Comparison, Drawn, Level, Subject, Tally},
     device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
     family::attention::Point,
 };

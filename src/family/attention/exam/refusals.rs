@@ -3,20 +3,18 @@
 
 use super::{
     backward::{BackwardCase, BackwardProblem},
-    changed::{
-        Change,
-        Expected::{Nothing, Refused, Same},
-        STRUCTURE, begin, changed, drop_tensor,
-    },
     combine,
     descale::Descales,
-    exam::{Case, Subject},
     forward,
-    numbers::Number,
     problem::{Layout, Problem},
     scheduler, split,
 };
 use crate::{
+    check::{
+        Case, Change,
+        Expected::{Nothing, Refused, Same},
+        Number, STRUCTURE, Subject, begin, changed, drop_tensor,
+    },
     device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Params},
     family::attention::{Kind, Point},
     grid::Dtype,

@@ -1,7 +1,7 @@
 //! What a kernel computes with: the type of its tensors, and how its tensor cores sum the products of Q Kᵀ.
 
-use super::numbers::Number;
 use crate::{
+    check::Number,
     family::attention::Point,
     plan::{Plan, TensorCore},
 };

@@ -3,11 +3,11 @@
 
 use super::case::{Entry, FuzzCase, Workspace};
 use crate::{
-    check::{
+    device::Order,
+    family::attention::exam::{
         descale::Descales,
         problem::{Inputs, Layout, Lengths, Scale},
     },
-    device::Order,
 };
 
 /// Calls that shrinking one failure may make.

@@ -2,13 +2,15 @@
 
 use super::case::{Entry, FuzzCase};
 use crate::{
-    check::{
-        Number,
-        arithmetic::{Arithmetic, Sums},
-        place::Side,
-    },
+    check::Number,
     device::{DEFAULT_MULTIPROCESSORS, DeviceKind},
-    family::attention::{self, Kind},
+    family::attention::{
+        self, Kind,
+        exam::{
+            arithmetic::{Arithmetic, Sums},
+            place::Side,
+        },
+    },
     grid::{Dtype, Target},
     plan::{self, Limits},
 };

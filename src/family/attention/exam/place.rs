@@ -1,10 +1,7 @@
 //! Where the elements of a problem's tensors lie: strides, gaps, and where each row of each sequence begins.
 
-use super::{
-    numbers::Number,
-    problem::{Layout, Lengths, Part, Problem},
-};
-use crate::device::Strides;
+use super::problem::{Layout, Lengths, Part, Problem};
+use crate::{check::Number, device::Strides};
 
 /// Which of the two row axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

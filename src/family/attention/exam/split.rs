@@ -2,16 +2,13 @@
 //! compared with the reference of the whole.
 
 use super::{
-    Level,
-    compare::{Comparison, Tally},
-    exam::{Case, Drawn},
-    numbers::Number,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
     reference::Reference,
     tensors::Tensors,
 };
 use crate::{
+    check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs, Params},
     family::attention::Point,
 };

@@ -15,7 +15,7 @@
 //!
 //! Both terms are tiny beside the effect of one key more or less, which is 1/seqlen.
 
-use super::numbers::Number;
+use crate::check::Number;
 
 /// Largest allowed absolute errors of one case.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,14 +2,16 @@
 //! exactly, 113, 203 and 257 leave tails, 512 and 1023 are many steps.
 
 use super::{
-    Level, Tiling,
     backward::BackwardProblem,
     descale::Descales,
-    exam::Subject,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
-use crate::{device::DeviceKind, family::attention::Point};
+use crate::{
+    check::{Level, Subject, Tiling},
+    device::DeviceKind,
+    family::attention::Point,
+};
 
 /// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
 pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {

@@ -12,8 +12,15 @@
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK.
 
-use super::{numbers::Number, problem::Problem, reference::dot, reference::dot32, tensors::Values};
-use crate::family::attention::{Mask, Score};
+use super::{
+    problem::Problem,
+    reference::{dot, dot32},
+    tensors::Values,
+};
+use crate::{
+    check::Number,
+    family::attention::{Mask, Score},
+};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -275,7 +282,7 @@ fn add<T: Copy + std::ops::AddAssign + std::ops::Mul<Output = T>>(sums: &mut [T]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::tensors::Tensors;
+    use crate::family::attention::exam::tensors::Tensors;
 
     const DIM: usize = 16;
 

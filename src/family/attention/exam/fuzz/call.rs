@@ -6,18 +6,18 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    check::{
-        Number,
-        backward::{BackwardCase, BackwardProblem},
-        compare::{Comparison, Distance, Tally},
-        exam::Drawn,
-        place::Side,
-        problem::{Lengths, Problem},
-        reference::SampledReference,
-        tensors::{Source, Tensors},
-    },
+    check::{Comparison, Distance, Drawn, Number, Tally},
     device::{self, Device, DeviceError, Image, Outputs, Params, Schedule},
-    family::attention::Kind,
+    family::attention::{
+        Kind,
+        exam::{
+            backward::{BackwardCase, BackwardProblem},
+            place::Side,
+            problem::{Lengths, Problem},
+            reference::SampledReference,
+            tensors::{Source, Tensors},
+        },
+    },
 };
 use serde::{Deserialize, Serialize};
 

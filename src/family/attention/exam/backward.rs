@@ -1,16 +1,14 @@
 //! Backward attention: its cases, each with the gradients that judge it.
 
 use super::{
-    Level, cases,
-    compare::{Comparison, Tally},
-    exam::{Case, Drawn, Subject},
+    cases,
     gradients::{Gradients, Inputs},
-    numbers::Number,
     place::Side,
     problem::Problem,
     tensors::{Tensors, Values, image, lengths, side_and_heads},
 };
 use crate::{
+    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
     device::{BwdParams, Call, Element, Image, Outputs, Params},
     family::attention::Point,
 };
@@ -199,8 +197,8 @@ fn compare(
 mod tests {
     use super::*;
     use crate::{
-        check::problem::{Layout, Lengths},
         device::POISON,
+        family::attention::exam::problem::{Layout, Lengths},
     };
 
     const DIM: usize = 16;

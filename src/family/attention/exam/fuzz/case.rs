@@ -3,12 +3,12 @@
 //!
 //! `fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal no-workspace seed7`
 
-use super::super::{
-    descale::Descales,
-    problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
-};
 use crate::{
     device::Order,
+    family::attention::exam::{
+        descale::Descales,
+        problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
+    },
     grid::{Dtype, check_head_dim},
 };
 use std::{fmt, str::FromStr};
@@ -362,9 +362,9 @@ impl<'a> Words<'a> {
 mod tests {
     use super::*;
     use crate::{
-        check::{Level, Subject, Tiling, cases::forward_fp8_tma},
+        check::{Level, Subject, Tiling},
         device::DeviceKind,
-        family::attention::{self, Kind},
+        family::attention::{self, Kind, exam::cases::forward_fp8_tma},
         grid::Target,
     };
 

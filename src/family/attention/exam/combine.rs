@@ -1,16 +1,15 @@
 //! The combine kernel by itself: synthetic partial results, merged in float64.
 
 use super::{
-    Level,
-    compare::{Comparison, Tally},
-    exam::{Case, Drawn},
-    numbers::Number,
     place::Side,
     problem::{Layout, Lengths, Part, Problem},
     split::{Workspace, merge},
     tensors::Tensors,
 };
-use crate::device::{Image, Outputs, Params};
+use crate::{
+    check::{Case, Comparison, Drawn, Level, Number, Tally},
+    device::{Image, Outputs, Params},
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

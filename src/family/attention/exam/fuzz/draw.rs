@@ -6,11 +6,11 @@ use super::{
     scope::{Point, Scope, ScopeDevice},
 };
 use crate::{
-    check::{
+    device::Order,
+    family::attention::exam::{
         descale::Descales,
         problem::{Inputs, Layout, Lengths, Problem, Scale},
     },
-    device::Order,
     grid::Dtype,
 };
 use rand::{RngExt, SeedableRng};
@@ -384,8 +384,7 @@ fn scale(rng: &mut Rng) -> Scale {
 mod tests {
     use super::*;
     use crate::{
-        check::place::Side,
-        family::attention::{self, Kind},
+        family::attention::{self, Kind, exam::place::Side},
         grid::{Target, Variant},
     };
     use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! Which rows of a forward call are compared with float64: all of a small one, and of a big one some of many heads.
 
-use crate::check::{
+use crate::family::attention::exam::{
     arithmetic::{Arithmetic, Sums},
     problem::Problem,
     reference::Sample,

@@ -4,12 +4,14 @@
 
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
-    numbers::Number,
     problem::Problem,
     tensors::Tensors,
     tolerance::{Tolerance, Yardstick},
 };
-use crate::family::attention::{Mask, Score};
+use crate::{
+    check::Number,
+    family::attention::{Mask, Score},
+};
 use rayon::prelude::*;
 
 /// The right answer to one case, and how far from it a kernel may be.
@@ -289,7 +291,7 @@ dot_product!(dot32, f32);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::descale::Descales;
+    use crate::family::attention::exam::descale::Descales;
 
     /// Two queries, three keys, `head_dim` 2, worked out by hand: logits 0, ln 2, ln 5 weigh the keys 1 : 2 : 5.
     #[test]

@@ -1,18 +1,15 @@
 //! Forward attention: its cases, each with the reference that judges it.
 
 use super::{
-    Level, Tiling,
     arithmetic::Arithmetic,
     cases,
-    compare::{Comparison, Tally},
-    exam::{Case, Drawn, Subject, Twin},
-    numbers::Number,
     place::Side,
     problem::{Layout, Problem},
     reference::Reference,
     tensors::Tensors,
 };
 use crate::{
+    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Tiling, Twin},
     device::Outputs,
     family::attention::{self, Point},
     grid::Dtype,
@@ -171,8 +168,8 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
 mod tests {
     use super::*;
     use crate::{
-        check::problem::Lengths,
         device::{Call, FwdParams, Image, POISON, Params},
+        family::attention::exam::problem::Lengths,
     };
 
     const DIM: usize = 16;

@@ -2,11 +2,13 @@
 
 use super::{
     descale::Descales,
-    numbers::Number,
     place::{Placement, Side},
     problem::{Inputs, Problem},
 };
-use crate::device::{Call, Element, FwdParams, Image, Params};
+use crate::{
+    check::{Number, fill_normal},
+    device::{Call, Element, FwdParams, Image, Params},
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -334,21 +336,10 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
     }
 }
 
-/// Standard normal values (Box and Muller, 1958).
-pub(crate) fn fill_normal(into: &mut [f32], rng: &mut ChaCha8Rng) {
-    for pair in into.chunks_mut(2) {
-        let radius = (-2.0 * (1.0 - rng.random::<f32>()).ln()).sqrt();
-        let (sin, cos) = (std::f32::consts::TAU * rng.random::<f32>()).sin_cos();
-        for (value, direction) in pair.iter_mut().zip([sin, cos]) {
-            *value = radius * direction;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::problem::{Layout, Lengths, Scale};
+    use crate::family::attention::exam::problem::{Layout, Lengths, Scale};
 
     #[test]
     fn normal_values_have_mean_zero_and_variance_one() {

@@ -1,0 +1,37 @@
+//! What proves attention right: problems drawn from a seed, their tensors wherever a caller may let them lie, float64 attention and its
+//! gradients with the errors that arithmetic allows, and calls that must be refused.
+
+mod arithmetic;
+mod backward;
+mod cases;
+mod combine;
+mod descale;
+mod forward;
+pub mod fuzz;
+mod gradients;
+mod place;
+mod problem;
+mod reference;
+mod refusals;
+mod scheduler;
+mod split;
+mod tensors;
+mod tolerance;
+
+use super::{Kind, Point};
+use crate::check::{Case, Level, Subject};
+
+pub(crate) use split::merge as merge_splits;
+
+/// The cases of an attention kernel at a level, in order.
+pub(super) fn cases_of(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    let mut cases = match subject.variant.kind {
+        Kind::Fwd | Kind::FwdShort => forward::cases(subject, level),
+        Kind::FwdSplit => split::cases(subject.variant, level),
+        Kind::FwdCombine => combine::cases(level),
+        Kind::PrepareScheduler => scheduler::cases(subject, level),
+        Kind::Bwd => backward::cases(subject, level),
+    };
+    cases.extend(refusals::cases(subject));
+    cases
+}
