@@ -113,7 +113,7 @@ def flash_2(q, k, v, scale, causal):
 
 
 def of_fp32_sums(q, k, v, dout, scale, exact):
-    """What sums in fp32 alone make dQ, dK and dV err by, as kgen's own check has it (src/check/gradients.rs): delta cancels dP only to
+    """What sums in fp32 alone make dQ, dK and dV err by, as kgen's own check has it (src/family/attention/exam/gradients.rs): delta cancels dP only to
     2^-20 of the longest rows of dO and V, and K or Q carry that on. Of the largest gradient."""
     longest = [t.norm(dim=-1).max().item() for t in (dout, v)]
     of_ds = 2.0**-20 * scale * longest[0] * longest[1]

@@ -163,6 +163,9 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         kgen().args(["completions", shell]).assert().success().stdout(contains("build-all").and(contains("head-dim")));
     }
+    for shell in ["bash", "zsh"] {
+        kgen().args(["completions", shell]).assert().success().stdout(contains("flash_fwd_hdim128_bf16_causal_sm80"));
+    }
     kgen().args(["completions", "tcsh"]).assert().code(2).stderr(contains("possible values"));
 }
 

@@ -32,7 +32,7 @@ pub use error::CliError;
 use error::ErrorDocument;
 pub use manner::Color;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Names the grid where `--variants` does not.
@@ -44,6 +44,7 @@ const TEMPLATES_VARIABLE: &str = "KGEN_TEMPLATES";
 /// Generates, compiles and proves CUDA Flash Attention kernels.
 #[derive(Debug, Parser)]
 #[command(name = "kgen", version, max_term_width = 100, propagate_version = true)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Cli {
     /// Options that stand before or after any command.
     #[command(flatten)]
@@ -124,6 +125,15 @@ pub struct Global {
     /// Defaults of flags, instead of `kgen.toml` in the current folder; docs/config.md has its keys.
     #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
     pub config: Option<PathBuf>,
+
+    /// Print help; `-h` prints a summary.
+    // clap's own stands before the flags of the command.
+    #[arg(long, short, global = true, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    /// Print version.
+    #[arg(long, short = 'V', global = true, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// Output style of a command's result on standard output. Progress and messages go to standard error in both.
@@ -212,6 +222,8 @@ mod tests {
             for heading in ["Options", "Selection", "Build", "Check", "Arguments"] {
                 assert!(place(heading).is_none_or(|own| own < of_all), "`{heading}` comes late\n{help}");
             }
+            let last = ["--config", "--help", "--version"].map(|flag| help.find(flag).unwrap_or_else(|| panic!("{help}")));
+            assert!(last.is_sorted() && of_all < last[0], "`-h` and `-V` come last\n{help}");
         }
     }
 

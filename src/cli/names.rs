@@ -39,6 +39,24 @@ fn head_dim(name: &str) -> Option<u32> {
     rest.split('_').next()?.parse().ok()
 }
 
+/// Reads the name of a variant; completions offer those of the built-in grid.
+#[derive(Clone, Copy)]
+pub(super) struct NameParser;
+
+impl TypedValueParser for NameParser {
+    type Value = String;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names: Vec<PossibleValue> =
+            Grid::builtin().variants().iter().map(|variant| PossibleValue::new(variant.name())).collect();
+        Some(Box::new(names.into_iter()))
+    }
+}
+
 /// Reads the name of a set; completions offer those of the built-in grid.
 #[derive(Clone, Copy)]
 pub(super) struct SetParser;

@@ -2,7 +2,7 @@
 
 use super::{
     CliError, Global,
-    names::{self, SetParser},
+    names::{self, NameParser, SetParser},
     target::{TargetParser, TargetWord},
     ui,
 };
@@ -26,7 +26,7 @@ const FLAGS: [&str; 9] = ["kind", "head_dim", "dtype", "causal", "full", "target
 #[command(next_help_heading = "Selection")]
 pub struct SelectionArgs {
     /// Variants by name, such as `flash_fwd_hdim128_bf16_causal_sm80`; instead of the flags below.
-    #[arg(value_name = "VARIANT", conflicts_with_all = FLAGS)]
+    #[arg(value_name = "VARIANT", conflicts_with_all = FLAGS, hide_possible_values = true, value_parser = NameParser)]
     names: Vec<String>,
 
     /// Only these kinds of kernel.

@@ -1,5 +1,5 @@
 // What the words for clusters mean on the emulator, and what it holds against kernels whose blocks reach each other at the wrong moment.
-// Exit status 1 if a statement is false. tests/faults.rs compiles it together with the runtime.
+// Exit status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
 

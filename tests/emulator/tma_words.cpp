@@ -1,5 +1,5 @@
 // What mbarriers and copies by TMA mean on the emulator, and what it holds against a kernel that misuses them. Exit status 1
-// if a statement is false. tests/faults.rs compiles it together with the runtime.
+// if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
 

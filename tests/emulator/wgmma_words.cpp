@@ -1,5 +1,5 @@
 // What products of a warpgroup mean on the emulator, and what it holds against a kernel that misuses them. Exit status 1 if a
-// statement is false. tests/faults.rs compiles it together with the runtime.
+// statement is false. tests/faults compiles it together with the runtime.
 
 #include <math.h>
 #include <string.h>

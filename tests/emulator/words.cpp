@@ -1,5 +1,5 @@
 // What each word of the emulated vocabulary means, one small kernel a word. Exit status 1 if a statement is false.
-// tests/faults.rs compiles it together with the runtime.
+// tests/faults compiles it together with the runtime.
 
 #include <math.h>
 #include <stdio.h>

@@ -189,14 +189,14 @@ pub(crate) fn code_word(code: i32) -> &'static str {
     }
 }
 
-/// Asserts that `params`, whose fields are called `names` in C, is laid out as that structure of `kgen.h`.
+/// Asserts that `params`, whose fields have these names in C, is laid out as that structure of `kgen.h`.
 #[cfg(test)]
-pub(crate) fn assert_layout_is_that_of_c(structure: &str, names: &[&str], params: &Params) {
-    let Params::Fields(fields) = params else { panic!("it is not written down field by field") };
-    let (offsets, size) = fields.layout();
-    assert_eq!(offsets.len(), names.len(), "each field has a name");
-    let named = names.iter().map(|name| (*name).to_owned()).zip(offsets).collect();
-    tests::compile(&tests::layout_of(structure, named, size));
+pub(crate) fn assert_layout_is_that_of_c(structure: &str, fields: &[&str], params: &Params) {
+    let Params::Fields(written) = params else { panic!("it is not written down field by field") };
+    let (offsets, size) = written.layout();
+    assert_eq!(offsets.len(), fields.len(), "each field has a name");
+    let places = fields.iter().map(|name| (*name).to_owned()).zip(offsets).collect();
+    tests::compile(&tests::layout_of(structure, places, size));
 }
 
 #[cfg(test)]
