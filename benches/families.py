@@ -189,14 +189,14 @@ class Bench:
     def point(self, family, what, shape, moved, reference, floor, copies, sides, judge):
         """Proves and times one point. `reference` is (sides, bytes): the fastest of those sides, which move so many bytes, is the card's best.
         `judge(result, ours)` says what is wrong with a result."""
-        if time.monotonic() - self.started > self.args.limit_s:
-            note(f"--limit-s is over: {family} {what} {shape} is left out")
-            return
         references, reference_bytes = reference
         print(f"# {family} {what} {shape}", file=sys.stderr, flush=True)
         proven = {name: side.call for name, side in sides.items() if self.prove(name, side, copies, judge)} | references
         if "kgen" not in proven:
             return
+        for call in proven.values():
+            for tensors in copies.sets:
+                call(tensors)  # what is made once for each set is there before anything is captured
         times = time_sides({name: (lambda call=call: call(copies())) for name, call in proven.items()}, self.args.rounds, self.args.batch_ms)
         if not self.prove("kgen", sides["kgen"], copies, judge):
             return
@@ -399,9 +399,18 @@ def main():
         return families_huge.check(Library(args.library[0]))
     bench = Bench(args)
     for function, *point in plan(args.quick):
-        if args.only in (None, function.__name__):
+        if args.only not in (None, function.__name__):
+            continue
+        name = f"{function.__name__} {' '.join(map(str, point))}"
+        if time.monotonic() - bench.started > args.limit_s:
+            note(f"--limit-s is over: {name} is left out")
+            continue
+        try:
             function(bench, *point)
-            torch.cuda.empty_cache()
+        except Exception as error:  # such as too little memory: the other points stand
+            bench.wrong += 1
+            print(f"WRONG: {name}: {first_line(error)}", flush=True)
+        torch.cuda.empty_cache()
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, {card_state()}\n")
     print(markdown(bench.points))
     missed = [row for row in bench.points if row["missed"]]
