@@ -70,13 +70,15 @@ static void reduce(void) {
     kgen_emulator_tensor("in", a, sizeof a, NULL, 4, 0);
     kgen_emulator_tensor("out", result, sizeof result, NULL, 4, 1);
     kgen_emulator_tensor("workspace", workspace, p.workspace_bytes, NULL, 4, 1);
-    answer("all", kgen_reduce(&p, NULL), result[0] == sum);
+    int code = kgen_reduce(&p, NULL);
+    answer("all", code, result[0] == sum);
     p.workspace_bytes -= 1;
     answer("a byte too little", kgen_reduce(&p, NULL), 0);
     p.rows = 2, p.columns = LONG / 2, p.workspace_bytes = 0;
     printf("workspace of two rows: %zu bytes\n", kgen_reduce_workspace(&p));
     result[0] = result[1] = -1;
-    answer("two rows", kgen_reduce(&p, NULL), result[0] + result[1] == sum);
+    code = kgen_reduce(&p, NULL);
+    answer("two rows", code, result[0] + result[1] == sum);
     p.operation = KGEN_REDUCE_MAX;
     answer("no max", kgen_reduce(&p, NULL), 0);
     p.operation = 9;
