@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""vector_add, transpose and reduce beside the card's bandwidth, PyTorch, torch.compile and CuPy in one process, on the GPU at hand.
+"""vector_add, transpose and reduce beside the card's bandwidth, PyTorch, torch.compile and CuPy in one process, on the
+GPU at hand.
 
     kgen build --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp --target sm90 --build-dir build-families
     python3 benches/families.py --library build-families/lib/libkgen.so --out families.json
     python3 benches/families.py --library build-families/lib/libkgen.so --huge
 
-Needs PyTorch; nvcc (for the read probe, the naive and the tiled transposition) and CuPy are left out with a note where they are missing.
-The library may come from another machine. A second --library is timed beside the first as `kgen 2`.
+Needs PyTorch; nvcc (for the read probe, the naive and the tiled transposition) and CuPy are left out with a note
+where they are missing. The library may come from another machine. A second --library is timed beside the first as
+`kgen 2`.
 
-Rules: every side is timed in every round, in alternating order, by device events over batches of calls after a warm-up, as replays of CUDA
-graphs where a call takes less than 0.4 ms. Calls go round copies of the tensors that together are several times the L2, so that it holds
-none of them. GB/s count what must be moved: three vectors, two matrices, one input. `floor` is the least share of the reference
-that kgen must reach: of the best copy of as many bytes (cudaMemcpy's or Tensor.copy_'s), for a reduction of the fastest reader of its input
-(several probes and torch.sum). Ratios to peers are times of the peer / time of kgen, medians over rounds, and must be 1 or more.
-Every side's result is compared with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
+Rules: every side is timed in every round, in alternating order, by device events over batches of calls after a
+warm-up, as replays of CUDA graphs where a call takes less than 0.4 ms. Calls go round copies of the tensors that
+together are several times the L2, so that it holds none of them. GB/s count what must be moved: three vectors, two
+matrices, one input. `floor` is the least share of the reference that kgen must reach: of the best copy of as many
+bytes (cudaMemcpy's or Tensor.copy_'s), for a reduction of the fastest reader of its input (several probes and
+torch.sum). Ratios to peers are times of the peer / time of kgen, medians over rounds, and must be 1 or more. Every
+side's result is compared with PyTorch's (reductions: with float64) before it is timed, and kgen's again afterwards.
 
-A Markdown table on standard output, progress and notes on standard error, all rounds in the JSON file. Exit code 1: a result of kgen was
-wrong. A rate below its floor is no error; it is marked and counted.
+A Markdown table on standard output, progress and notes on standard error, all rounds in the JSON file. Exit code 1: a
+result of kgen was wrong. A rate below its floor is no error; it is marked and counted.
 """
 
 import argparse
@@ -75,7 +78,8 @@ class Copies:
 
 @dataclass
 class Side:
-    """One way to do a point's work: a call on a set of tensors, and which of them has the result where that is not what it returns."""
+    """One way to do a point's work: a call on a set of tensors, and which of them has the result, if it does not return
+    it."""
 
     call: Callable
     result: Callable | None = None
@@ -187,8 +191,8 @@ class Bench:
         return not fault
 
     def point(self, family, what, shape, moved, reference, floor, copies, sides, judge):
-        """Proves and times one point. `reference` is (sides, bytes): the fastest of those sides, which move so many bytes, is the card's best.
-        `judge(result, ours)` says what is wrong with a result."""
+        """Proves and times one point. `reference` is (sides, bytes): the fastest of those sides, which move so many bytes,
+        is the card's best. `judge(result, ours)` says what is wrong with a result."""
         references, reference_bytes = reference
         print(f"# {family} {what} {shape}", file=sys.stderr, flush=True)
         proven = {name: side.call for name, side in sides.items() if self.prove(name, side, copies, judge)} | references
@@ -248,7 +252,8 @@ def empty(dtype, *shape):
 
 
 def floor_of(size):
-    """The least share of the best copy, where one is asked for: at 1 GiB and 64 MiB of a vector or a matrix, give or take a tile."""
+    """The least share of the best copy, where one is asked for: at 1 GiB and 64 MiB of a vector or a matrix, give or
+    take a tile."""
     near = lambda wanted: abs(size - wanted) <= wanted / 100
     return 0.95 if near(GIB) else 0.90 if near(64 * MIB) else None
 

@@ -1,5 +1,6 @@
-"""vector_add, transpose and reduce on tensors of more than 2^31 elements, compared with PyTorch piece by piece: indices of 32 bits, signed or
-not, would give wrong elements or faults. `benches/families.py --huge` runs it; it takes about 40 GiB of device memory."""
+"""vector_add, transpose and reduce on tensors of more than 2^31 elements, compared with PyTorch piece by piece: indices
+of 32 bits, signed or not, would give wrong elements or faults. `benches/families.py --huge` runs it; it takes about
+40 GiB of device memory."""
 
 import torch
 

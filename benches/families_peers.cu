@@ -1,5 +1,5 @@
-// What benches/families.py measures kgen's kernels against, beside libraries: a probe of the read bandwidth, and the lower rungs of the
-// ladder of transposition. Compiled at run time:
+// What benches/families.py measures kgen's kernels against, beside libraries: a probe of the read bandwidth, and the
+// lower rungs of the ladder of transposition. Compiled at run time:
 //   nvcc -O3 -arch=native -shared -Xcompiler -fPIC -o peers.so benches/families_peers.cu
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -10,7 +10,8 @@ constexpr int THREADS = 256;
 
 __device__ uint32_t fold(uint4 v) { return v.x ^ v.y ^ v.z ^ v.w; }
 
-// Reads `pieces` of 16 bytes, of which one in 2^32 makes a thread write a word to `never`: no compiler can leave the loads out.
+// Reads `pieces` of 16 bytes, of which one in 2^32 makes a thread write a word to `never`: no compiler can leave the
+// loads out.
 template <int LOADS>
 __device__ void read_tile(const uint4* in, uint64_t pieces, uint64_t first, uint32_t& folded) {
     uint4 values[LOADS];
@@ -89,7 +90,8 @@ int probe(int blocks, const void* in, uint64_t bytes, void* never, cudaStream_t 
 
 }  // namespace
 
-// Reads `bytes` (a multiple of 16) with `loads` (4 or 8) in flight per thread, on `blocks` blocks that go round or, if 0, one for each tile.
+// Reads `bytes` (a multiple of 16) with `loads` (4 or 8) in flight per thread, on `blocks` blocks that go round or, if 0,
+// one for each tile.
 extern "C" int peer_read(int loads, int blocks, const void* in, uint64_t bytes, void* never, cudaStream_t stream) {
     return loads == 4 ? probe<4>(blocks, in, bytes, never, stream) : probe<8>(blocks, in, bytes, never, stream);
 }

@@ -1,5 +1,5 @@
-"""What benches/families.py times kgen beside, PyTorch apart: kernels of families_peers.cu, cudaMemcpy and CuPy. What a machine lacks is left
-out with a note."""
+"""What benches/families.py times kgen beside, PyTorch apart: kernels of families_peers.cu, cudaMemcpy and CuPy. What a
+machine lacks is left out with a note."""
 
 import ctypes
 import os

@@ -1,4 +1,5 @@
-//! How a fault gets into a kernel: its text is replaced in the template, part or header that it names, and nowhere else.
+//! How a fault gets into a kernel: its text is replaced in the template, part or header that it names, and nowhere
+//! else.
 
 use super::{laboratory::Laboratory, list::Fault};
 use kgen::{plan::Plan, render::Templates};
@@ -48,8 +49,8 @@ pub fn replace_once(text: &str, [find, replace]: &[String; 2]) -> Option<String>
 }
 
 impl Laboratory {
-    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is planted in a
-    /// copy that takes the place of its `#include`.
+    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is
+    /// planted in a copy that takes the place of its `#include`.
     fn plant(&self, fault: &Fault, file: &str, place: usize) -> Option<String> {
         let (plan, kernel) = &self.kernels[place];
         let once = |text: &str| replace_once(text, &[fault.find.clone(), fault.replace.clone()]);
@@ -74,7 +75,8 @@ impl Laboratory {
         }
     }
 
-    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at all.
+    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at
+    /// all.
     pub fn planted(&self, fault: &Fault) -> Vec<(&Plan, String)> {
         let mut planted: Vec<(&Plan, String)> = Vec::new();
         for file in fault.file.all() {

@@ -40,8 +40,8 @@ const OTHER_REGISTERS: u32 = 24;
 /// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU.
 const ROUNDS: u32 = 8;
 
-/// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to fold its warps
-/// than to read; more rounds would leave a GPU idle where rows are few.
+/// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
+/// fold its warps than to read; more rounds would leave a GPU idle where rows are few.
 const SHORT_ROUNDS: u32 = 4;
 
 impl fmt::Display for Tile {
@@ -60,8 +60,8 @@ pub struct Design {
     pub chunk: u32,
     /// Elements of a row, at most, that a warp reads by itself.
     pub short_row: u32,
-    /// Whether the kernel that folds chunks' results is started before the one that writes them has ended: its target has
-    /// `griddepcontrol`.
+    /// Whether the kernel that folds chunks' results is started before the one that writes them has ended: its target
+    /// has `griddepcontrol`.
     pub early: bool,
 }
 

@@ -44,13 +44,15 @@ pub struct Design {
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
-    /// The same where columns are a word further apart than they are long: of matrices that are moved element by element.
+    /// The same where columns are a word further apart than they are long: of matrices that are moved element by
+    /// element.
     pub apart_bytes: u32,
     /// Rows of tiles that blocks go down before they go on to the next column.
     pub group_rows: u32,
 }
 
-/// Some 500 blocks run at a time on GPUs of a hundred multiprocessors or more: 16 rows make them cover a region that is about square.
+/// Some 500 blocks run at a time on GPUs of a hundred multiprocessors or more: 16 rows make them cover a region that is
+/// about square.
 const GROUP_ROWS: u32 = 16;
 
 /// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.

@@ -5,7 +5,7 @@
 // NVIDIA documents none of it. The algorithm is that of MMA-Sim (Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and
 // Matrix Cores", arXiv 2511.10909; WGMMASim in github.com/microsoft/MMA-Sim). DeepSeek-V3's report (arXiv 2412.19437, 3.5.2) speaks of
 // "the highest 14 bits": the leading one and these. An H100 gave the same bits as add_fp8_product() for 59 million sums of random operands,
-// among them zeros, subnormal numbers, NaNs, and a D with all bits of an fp32. src/check/arithmetic.rs does the same again.
+// among them zeros, subnormal numbers, NaNs, and a D with all bits of an fp32. `exam/arithmetic.rs` of attention does the same again.
 #pragma once
 
 namespace kgen::emulator {

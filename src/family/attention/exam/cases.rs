@@ -21,16 +21,16 @@ pub fn forward(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     }
 }
 
-/// Under a causal mask the last key of its tile is seen by the last row of a query tile alone, and outweighs the others: a range
-/// that ends too early leaves it out.
+/// Under a causal mask the last key of its tile is seen by the last row of a query tile alone, and outweighs the
+/// others: a range that ends too early leaves it out.
 fn last_key(subject: &Subject<Point>) -> Problem {
     let rows = subject.tiling.m * subject.tiling.cluster;
     let keys = rows.next_multiple_of(subject.tiling.n) + 1;
     Problem::new(&[(rows, keys)], 1, 1).inputs(Inputs::Rising, Scale::One)
 }
 
-/// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as large
-/// as they can be, which fp16 holds only of a P that is kept small.
+/// The same problems in FP8, each way of giving descales in turn; two that have only those to get wrong; and sums as
+/// large as they can be, which fp16 holds only of a P that is kept small.
 pub fn forward_fp8(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward(subject, level))
 }
@@ -156,7 +156,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded),
         // More queries than keys: under a causal mask the first rows see nothing, and whole query tiles with them.
         Problem::new(&[(257, 17)], 1, 1).layout(Layout::Bhsd),
-        // Sequences without keys, and under a causal mask rows without, where there is no place for the log-sum-exp either.
+        // Sequences without keys, and under a causal mask rows without, where there is no place for the log-sum-exp
+        // either.
         Problem::new(&[(40, 17), (9, 0)], 2, 2).lengths(Lengths::Packed).without_lse(),
         // GQA 4 with two key heads, tiles that end exactly.
         Problem::new(&[(64, 128)], 8, 2),
