@@ -1,11 +1,13 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
+pub mod cost;
 mod design;
 mod mask;
 mod point;
 mod recipes;
 mod score;
 
+pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
 pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use mask::Mask;
 pub use point::{Kind, Point};
