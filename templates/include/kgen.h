@@ -105,7 +105,8 @@ typedef struct kgen_fwd_params {
     int32_t total_k;
 
     /* Split-KV: the keys of a sequence are shared out over up to this many blocks, whose partial results a second
-     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split; more: that many, where the library can split the
+     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split (one split where flags name the split
+     * path); more: that many, where the library can split the
      * request and the workspace has room. At most 256. */
     int32_t num_splits;
     int32_t concurrent_blocks; /* prepare_scheduler only: blocks of fwd_split that run at once; 0: two a multiprocessor */

@@ -218,12 +218,13 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         Lengths { longest, unequal, total: if told { u32::try_from(total).expect("small") } else { 0 } }
     };
     let unequal = rng.random_range(0..3) == 0;
+    let unequal_keys = unequal || rng.random_range(0..6) == 0;
     let request = Request {
         batch,
         heads,
         heads_k,
         queries: side(rng, queries, unequal),
-        keys: side(rng, keys, unequal || rng.random_range(0..6) == 0),
+        keys: side(rng, keys, unequal_keys),
         head_dim: *[64, 64, 128, 128, 96].choose(rng).expect("not empty"),
         element_bytes: 2,
         causal: rng.random(),

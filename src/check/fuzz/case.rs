@@ -9,6 +9,7 @@ use super::super::{
 };
 use crate::{
     device::Order,
+    family::attention::Kind,
     grid::{Dtype, check_head_dim},
 };
 use std::{fmt, str::FromStr};
@@ -28,6 +29,14 @@ impl Entry {
         match self {
             Self::Fwd => "fwd",
             Self::Bwd => "bwd",
+        }
+    }
+
+    /// The kind of kernel that answers it where no other does better.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Fwd => Kind::Fwd,
+            Self::Bwd => Kind::Bwd,
         }
     }
 

@@ -1,10 +1,13 @@
 //! The structures and functions of `kgen.h`, as Rust sees them.
 
 mod bwd;
+mod choice;
 mod fields;
 mod fwd;
 
 pub use bwd::BwdParams;
+pub(super) use choice::Explain;
+pub use choice::{PATH_SHORT, PATH_SPLIT, Paths};
 pub use fields::{Field, Fields};
 pub use fwd::FwdParams;
 
@@ -241,14 +244,16 @@ mod tests {
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
+            ("KGEN_PATH_SHORT", PATH_SHORT as usize),
+            ("KGEN_PATH_SPLIT", PATH_SPLIT as usize),
         ]);
         let constants: Vec<_> =
             facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
         let (fwd, fwd_size) = fwd::layout();
         let (bwd, bwd_size) = bwd::layout();
-        compile(
-            &(constants.concat() + &layout_of("kgen_fwd_params", fwd, fwd_size) + &layout_of("kgen_bwd_params", bwd, bwd_size)),
-        );
+        let choice = choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size));
+        let params = [layout_of("kgen_fwd_params", fwd, fwd_size), layout_of("kgen_bwd_params", bwd, bwd_size)];
+        compile(&(constants.concat() + &params.concat() + &choice.concat()));
     }
 
     #[test]
@@ -262,28 +267,26 @@ mod tests {
             import kgen_ctypes as k\n\
             layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
             flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC}\n\
-            print(json.dumps([layout(k.FwdParams), layout(k.BwdParams), k.DTYPES, flags]))";
+            flags |= {'PATH_' + path: flag for path, flag in k.FLAG_PATHS.items()}\n\
+            paths = {path: number for number, path in enumerate(k.PATHS)}\n\
+            structures = [k.FwdParams, k.BwdParams, k.Candidate, k.Choice]\n\
+            print(json.dumps([[layout(s) for s in structures], k.DTYPES, flags, paths]))";
         let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
             Ok(output) => output,
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (fwd, bwd, dtypes, flags): (Layout, Layout, Numbers, Numbers) =
+        let (structures, dtypes, flags, paths): (Vec<Layout>, Numbers, Numbers, Numbers) =
             serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((dtypes.len(), flags.len()), (3, 2));
+        assert_eq!((dtypes.len(), flags.len(), paths.len()), (3, 6, 4));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
             let asserts =
                 numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));
             asserts.collect::<Vec<_>>().concat()
         };
-        compile(
-            &[
-                numbers("DTYPE", dtypes),
-                numbers("FLAG", flags),
-                layout_of("kgen_fwd_params", fwd.0, fwd.1),
-                layout_of("kgen_bwd_params", bwd.0, bwd.1),
-            ]
-            .concat(),
-        );
+        let names = ["kgen_fwd_params", "kgen_bwd_params", "kgen_candidate", "kgen_choice"];
+        assert_eq!(structures.len(), names.len());
+        let layouts: String = names.iter().zip(structures).map(|(name, (fields, size))| layout_of(name, fields, size)).collect();
+        compile(&[numbers("DTYPE", dtypes), numbers("FLAG", flags), numbers("PATH", paths), layouts].concat());
     }
 }

@@ -16,6 +16,7 @@ namespace kgen {
 // A kernel, as its plan has it.
 struct kernel_cost {
     double rows;          // of a block's query tile
+    double group_rows;    // of those that multiply together: where a tile has no such rows, nobody multiplies
     double keys;          // a block takes at a step
     double resident;      // blocks that a multiprocessor holds at once
     double launch_ns;     // from the launch to the first product, and from the last store to the end
@@ -28,6 +29,7 @@ struct device_cost {
     double multiprocessors;
     double cycles_per_ns;
     double dram_bytes_per_ns, l2_bytes_per_ns;
+    double kept_bytes;  // of a request that L2 still holds from whatever wrote them
 };
 
 // What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
@@ -57,7 +59,11 @@ struct sharing {
 struct kernel_time {
     double launch, tile, chain, step, memory;
 
-    double total() const { return launch + tile + fmax(fmax(chain, step), memory); }
+    // A twentieth of what should run beside the longest part does not.
+    double total() const {
+        const double longest = fmax(fmax(chain, step), memory);
+        return launch + tile + longest + 0.05 * (chain + step + memory - longest);
+    }
 };
 
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
@@ -67,8 +73,9 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
     const double keys = diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys;
-    const double average = diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys);
-    const double longest = s.balanced ? average : fmax(average, ceil(r.longest_keys / s.splits / k.keys));
+    const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
+    const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
+    const double longest = s.balanced ? average : most;
 
     const double slots = d.multiprocessors * k.resident;
     double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
@@ -81,12 +88,14 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
         in_slot = tiles * longest;
         in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
     }
+    const double busy_rows = fmin(k.rows, ceil(r.queries * group / k.group_rows) * k.group_rows);
     const double row_bytes = r.head_dim * r.element_bytes;
     const double from_dram = 2 * row_bytes * r.batch * (r.queries * r.heads + r.keys * r.heads_k);
     const double partial = s.packed ? r.batch * r.queries * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
-    const double from_l2 = blocks * average * k.keys * 2 * row_bytes + partial;
+    const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
     return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,
-            in_multiprocessor * k.step_cycles / d.cycles_per_ns, fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns)};
+            in_multiprocessor * k.step_cycles * (busy_rows / k.rows) / d.cycles_per_ns,
+            fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns)};
 }
 
 // The merge of partial results, a block a row; a block reads `keys` pieces of 8 columns at once.

@@ -18,29 +18,31 @@ pub struct DeviceRow {
     pub dram_gbs: u32,
     /// Bandwidth of L2 (GB/s).
     pub l2_gbs: u32,
+    /// Size of L2 (MB).
+    pub l2_mb: u32,
 }
 
-const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32) -> DeviceRow {
-    DeviceRow { capability, clock_mhz, dram_gbs, l2_gbs }
+const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb: u32) -> DeviceRow {
+    DeviceRow { capability, clock_mhz, dram_gbs, l2_gbs, l2_mb }
 }
 
 /// By compute capability, oldest first; a capability that is not listed has the numbers of the one before it.
 ///
-/// Clocks and device memory: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100 SXM, B200, B300, Jetson Thor, RTX PRO
-/// 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these kernels). L2: 5500 GB/s is what `fwd_short` reaches on an
-/// H100 (head dim 128, B1 H4 S2048); the others are its 24 bytes a clock and multiprocessor, not measured.
+/// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100 SXM, B200, B300, Jetson Thor, RTX PRO
+/// 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 27
+/// bytes a clock and multiprocessor; the others are that times clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
-    row(75, 1590, 320, 1500),
-    row(80, 1410, 2039, 3600),
-    row(86, 1695, 600, 2900),
-    row(87, 1300, 205, 500),
-    row(89, 2520, 864, 8000),
-    row(90, 1755, 3350, 5500),
-    row(100, 1850, 8000, 6500),
-    row(103, 1850, 8000, 6500),
-    row(110, 1570, 273, 750),
-    row(120, 2400, 1792, 10800),
-    row(121, 2400, 273, 2700),
+    row(75, 1590, 320, 1700, 4),
+    row(80, 1410, 2039, 4100, 40),
+    row(86, 1695, 600, 3300, 6),
+    row(87, 1300, 205, 560, 4),
+    row(89, 2520, 864, 9600, 96),
+    row(90, 1755, 3350, 6300, 50),
+    row(100, 1850, 8000, 7400, 126),
+    row(103, 1850, 8000, 7400, 126),
+    row(110, 1570, 273, 850, 32),
+    row(120, 2400, 1792, 12200, 128),
+    row(121, 2400, 273, 3100, 24),
 ];
 
 /// A GPU, in the model's units.
@@ -54,6 +56,8 @@ pub struct DeviceCost {
     pub dram_bytes_per_ns: f64,
     /// Bytes a nanosecond that L2 gives.
     pub l2_bytes_per_ns: f64,
+    /// Bytes of a request that L2 still holds from whatever wrote them: an eighth of it.
+    pub kept_bytes: f64,
     /// Shared memory that a block may have (bytes); a multiprocessor has a kilobyte more.
     pub shared_memory_per_block: u32,
 }
@@ -68,6 +72,7 @@ impl DeviceCost {
             cycles_per_ns: f64::from(row.clock_mhz) / 1000.0,
             dram_bytes_per_ns: rated * f64::from(DRAM_PER_MILLE) / 1000.0,
             l2_bytes_per_ns: row.l2_gbs.into(),
+            kept_bytes: f64::from(row.l2_mb) * 125_000.0,
             shared_memory_per_block,
         }
     }

@@ -13,6 +13,9 @@ use serde::Serialize;
 pub struct KernelCost {
     /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps look at together.
     pub rows: u32,
+    /// Rows of those that multiply together: where a tile has no such rows, nobody multiplies. A warpgroup's 64 of `fwd` on Hopper, the
+    /// tile's elsewhere.
+    pub group_rows: u32,
     /// Keys that a block takes at a step; `fwd_combine`: its threads.
     pub keys: u32,
     /// Blocks that a multiprocessor holds at once, shared memory aside.
@@ -45,13 +48,22 @@ impl Units {
         Self { tensor: pairs * 4.0 * f64::from(head_dim) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
     }
 
-    /// The busier of the two, by what large problems reach on an H100 (docs/results/2026-11-21-hopper-h100.md, bf16, full, s 16384):
-    /// 0.84 of the tensor cores at head dims 128 and 256; at 64 and 32, where both are busy, half of the products run beside
-    /// exponentials that take 1.09 of their time.
-    fn shared(&self, efficiency: f64) -> f64 {
-        (self.tensor / efficiency).max(0.5 * self.tensor + 1.09 * self.exponentials)
+    /// All blocks of a multiprocessor together: exponentials run beside products, and neither is hidden as a whole.
+    fn shared(&self, [products, exponentials]: [f64; 2]) -> f64 {
+        products * self.tensor + exponentials * self.exponentials
     }
 }
+
+/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`] and
+/// [`KernelCost::short`], to 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences"); the error is 7 %
+/// (root of the mean square).
+const WGMMA: [f64; 2] = [0.68, 0.91];
+
+/// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220 TFLOP/s.
+const MMA: [f64; 2] = [1.1, 1.26];
+
+/// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
+const MMA_OF_16_ROWS: [f64; 2] = [2.0, 1.26];
 
 /// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets:
 /// T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync` reaches 0.62 of `wgmma`'s on an H100
@@ -83,6 +95,7 @@ impl KernelCost {
             // An H100, B1 H8 S512 D64: 4096 rows.
             Kind::FwdCombine => Self {
                 rows: 1,
+                group_rows: 1,
                 keys: plan.threads,
                 resident,
                 launch_ns: 1800,
@@ -91,9 +104,16 @@ impl KernelCost {
                 step_cycles: 0,
             },
             // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding table.
-            Kind::PrepareScheduler => {
-                Self { rows: 32, keys: 0, resident: 1, launch_ns: 5800, tile_cycles: 700, chain_cycles: 0, step_cycles: 0 }
-            }
+            Kind::PrepareScheduler => Self {
+                rows: 32,
+                group_rows: 32,
+                keys: 0,
+                resident: 1,
+                launch_ns: 5800,
+                tile_cycles: 700,
+                chain_cycles: 0,
+                step_cycles: 0,
+            },
             Kind::FwdSplit => Self { resident, ..Self::split(point, design) },
             Kind::FwdShort => Self { resident, ..Self::short(point, design) },
             Kind::Fwd if design.hopper.is_some() => Self { resident, ..Self::hopper(point, design) },
@@ -101,25 +121,24 @@ impl KernelCost {
         }
     }
 
-    /// From B8 H8 S128, B4 H8 S256 and B1 H8 S512 at eight head dims on an H100 (docs/results/2026-11-21-hopper-h100.md, "Short
-    /// sequences"): 1.7 µs and 20 ns a column besides the steps; a step of 64 keys a warpgroup 0.32 µs and 3 ns a column.
+    /// 1.8 µs and 16 ns a column besides the steps; a step of 64 keys a warpgroup 0.44 µs and 3 ns a column.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (f64::from(point.head_dim), f64::from(design.tile.n));
         let keys = design.tile.n * (design.tile.warps / 4);
         let units = Units::new(f64::from(design.tile.m * keys), point.head_dim, flops_a_cycle(point.target, true));
         Self {
             rows: design.tile.m,
+            group_rows: design.tile.m,
             keys,
-            launch_ns: 1700,
-            tile_cycles: 35 * point.head_dim,
-            chain_cycles: rounded((562.0 + 5.3 * head_dim) * n / 64.0),
-            step_cycles: rounded(units.shared(0.84)),
+            launch_ns: 1760,
+            tile_cycles: 28 * point.head_dim,
+            chain_cycles: rounded((767.0 + 5.5 * head_dim) * n / 64.0),
+            step_cycles: rounded(units.shared(WGMMA)),
             ..Self::default()
         }
     }
 
-    /// The same table's `fwd`: 2.6 µs and 11 ns a column besides the steps, most of it once a launch, for a block's next tile begins
-    /// under the one before. A step is one after another from Q Kᵀ to P V.
+    /// 2.3 µs a launch, and 1.3 µs and 5 ns a column a tile. A step is one after another from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
         let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), f64::from(point.head_dim));
         let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
@@ -128,27 +147,28 @@ impl KernelCost {
         let turns = if design.tile.turns == Turns::Exponentials { 1.4 } else { 1.0 };
         Self {
             rows: design.tile.m,
+            group_rows: 64,
             keys: design.tile.n,
-            launch_ns: 2300 + 8 * point.head_dim,
-            tile_cycles: 500 + 5 * point.head_dim,
-            chain_cycles: rounded(turns * (614.0 + 7.9 * n + 0.033 * n * head_dim)),
-            step_cycles: rounded(units.shared(0.84)),
+            launch_ns: 2280,
+            tile_cycles: 2260 + 9 * point.head_dim,
+            chain_cycles: rounded(turns * (110.0 + 6.0 * n + 0.068 * n * head_dim)),
+            step_cycles: rounded(units.shared(WGMMA)),
             ..Self::default()
         }
     }
 
-    /// `mma.sync`: a warp's products, exponentials and copies come one after another, and other blocks fill the gaps. 0.7 of the tensor
-    /// cores is what an A100's FlashAttention-2 reaches at head dim 128.
+    /// `mma.sync`: a warp's products, exponentials and copies come one after another, and other blocks fill the gaps.
     fn portable(point: Point, design: &Design) -> Self {
         let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
         Self {
             rows: design.tile.m,
+            group_rows: design.tile.m,
             keys: design.tile.n,
             launch_ns: 2800,
             tile_cycles: 1500 + 6 * point.head_dim,
             chain_cycles: rounded(600.0 + 1.3 * (units.tensor + 1.3 * units.exponentials)),
-            step_cycles: rounded(units.shared(0.7)),
+            step_cycles: rounded(units.shared(MMA)),
             ..Self::default()
         }
     }
@@ -161,11 +181,12 @@ impl KernelCost {
         let moved = f64::from(tile.n) * f64::from(point.head_dim);
         Self {
             rows: tile.m,
+            group_rows: tile.m,
             keys: tile.n,
             launch_ns: 3000,
             tile_cycles: 1400,
             chain_cycles: rounded(400.0 + LATENCY / f64::from(tile.stages) + 0.12 * moved),
-            step_cycles: rounded(units.shared(0.5)),
+            step_cycles: rounded(units.shared(MMA_OF_16_ROWS)),
             ..Self::default()
         }
     }
@@ -234,8 +255,8 @@ mod tests {
     #[test]
     fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
         let cost = cost(Kind::Fwd, 128, Target::Sm90);
-        // 192 x 80 pairs of 512 operations, 4096 a cycle, 0.84 of it.
-        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2286));
+        // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
+        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2179));
         assert!(cost.chain_cycles < cost.step_cycles);
     }
 

@@ -6,6 +6,8 @@
 
 mod device;
 mod kernel;
+#[cfg(test)]
+mod measured;
 mod paths;
 mod predict;
 

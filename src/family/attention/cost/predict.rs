@@ -138,7 +138,10 @@ impl Sharing {
     pub const NONE: Self = Self { packed: false, splits: 1.0, balanced: false };
 }
 
-/// The times of a kernel that computes attention (ns). It takes `launch + tile + max(chain, step, memory)`.
+/// Of what should run beside the longest part, the part that does not.
+const NOT_BESIDE: f64 = 0.05;
+
+/// The times of a kernel that computes attention (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Of the launch.
@@ -156,13 +159,14 @@ pub struct Times {
 impl Times {
     /// The kernel's time.
     pub fn total(&self) -> f64 {
-        self.launch + self.tile + self.chain.max(self.step).max(self.memory)
+        let longest = self.chain.max(self.step).max(self.memory);
+        self.launch + self.tile + longest + NOT_BESIDE * (self.chain + self.step + self.memory - longest)
     }
 
     /// A kernel of which a multiprocessor holds `resident` blocks at once.
     pub fn of(request: &Request, kernel: &KernelCost, resident: u32, device: &DeviceCost, sharing: Sharing) -> Self {
         let [batch, heads, heads_k, head_dim] = [request.batch, request.heads, request.heads_k, request.head_dim].map(f64::from);
-        let [tile_rows, tile_keys] = [kernel.rows, kernel.keys].map(f64::from);
+        let [tile_rows, group_rows, tile_keys] = [kernel.rows, kernel.group_rows, kernel.keys].map(f64::from);
         let (queries, mean_keys) = (request.mean_queries(), request.mean_keys());
         let group = if sharing.packed { request.group() } else { 1.0 };
         let blocks = batch * if sharing.packed { heads_k } else { heads } * (queries * group / tile_rows).ceil() * sharing.splits;
@@ -170,10 +174,10 @@ impl Times {
         let span = seen.min(tile_rows / group);
         let diagonal = request.causal && seen > span;
         let keys = if diagonal { (mean_keys - (seen - span) / 2.0) * (seen / queries) } else { mean_keys };
-        let average = keys / sharing.splits / tile_keys;
-        let average = if diagonal { average + 0.5 } else { average.ceil() };
-        let longest = (f64::from(request.keys.longest) / sharing.splits / tile_keys).ceil();
-        let longest = if sharing.balanced { average } else { average.max(longest) };
+        let steps = |keys: f64| keys / sharing.splits / tile_keys;
+        let most = steps(if sharing.balanced { mean_keys } else { request.keys.longest.into() }).ceil();
+        let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
+        let longest = if sharing.balanced { average } else { most };
 
         let slots = device.multiprocessors * f64::from(resident);
         let (tiles, in_slot, in_multiprocessor) = if diagonal || request.queries.unequal || request.keys.unequal {
@@ -183,16 +187,17 @@ impl Times {
             let tiles = (blocks / slots).ceil();
             (tiles, tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
         };
+        let busy_rows = tile_rows.min((queries * group / group_rows).ceil() * group_rows);
         let row_bytes = head_dim * f64::from(request.element_bytes);
         let from_dram = 2.0 * row_bytes * batch * (queries * heads + mean_keys * heads_k);
         let partial = if sharing.packed { batch * queries * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
-        let from_l2 = blocks * average * tile_keys * 2.0 * row_bytes + partial;
+        let from_l2 = blocks * (keys / sharing.splits) * 2.0 * row_bytes + partial;
         Self {
             launch: kernel.launch_ns.into(),
             tile: tiles * f64::from(kernel.tile_cycles) / device.cycles_per_ns,
             chain: in_slot * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
-            step: in_multiprocessor * f64::from(kernel.step_cycles) / device.cycles_per_ns,
-            memory: (from_dram / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns),
+            step: in_multiprocessor * f64::from(kernel.step_cycles) * (busy_rows / tile_rows) / device.cycles_per_ns,
+            memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns),
         }
     }
 }
