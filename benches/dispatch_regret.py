@@ -74,6 +74,8 @@ def draw_shape(draw, head_dims, dtype):
         shape["lengths"] = [lengths_q, lengths_k]
         # A KV cache is padded, a prefill packed.
         shape["packed"] = style != "decode"
+        # Whether the caller says how many keys there are.
+        shape["told"] = shape["packed"] or draw.random() < 0.5
     return shape
 
 
@@ -146,6 +148,7 @@ class Problem:
                 for side, lengths in zip("qk", shape["lengths"]):
                     if min(lengths) < max(lengths):
                         setattr(p, f"seqused_{side}", self.numbers(lengths))
+                p.total_k = sum(shape["lengths"][1]) if shape["told"] else 0
         return p
 
 

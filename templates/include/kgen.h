@@ -99,7 +99,8 @@ typedef struct kgen_fwd_params {
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
     /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch], where the caller knows
-     * them; 0 where not. Kernels that copy by TMA, the split path's workspace and the choice of a path look at them; with cu_seqlens_q,
+     * them; 0 where not. Kernels that copy by TMA, the split path's workspace and the choice of a path look at them; with seqused_k alone
+     * total_k may hold its sum, for the choice; with cu_seqlens_q,
      * seqused_q and total_q = 0 nothing is split, as the rows between the sequences cannot be counted. */
     int32_t total_q;
     int32_t total_k;

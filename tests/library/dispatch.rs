@@ -4,7 +4,7 @@ use super::{ROOT, names_in_place_of_kernels};
 use kgen::{
     family::attention::{
         KernelCost, Kind, Point,
-        cost::{Candidate, DeviceCost, Held, Helpers, Lengths, Path as Way, Request, chosen, weigh},
+        cost::{Candidate, DeviceCost, Held, Helpers, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
     grid::{Dtype, Target},
     plan::{Limits, Plan},
@@ -244,9 +244,8 @@ fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
         let told: Vec<(i32, u32)> = able.iter().map(|told| (told.path, told.splits)).collect();
         assert_eq!(told, expected.iter().map(|c| (c.path as i32, c.splits)).collect::<Vec<_>>(), "{ask:?}");
         for (told, model) in able.iter().zip(&expected) {
-            let Candidate { times, combine_ns, scheduler_ns, .. } = *model;
-            let parts =
-                [model.predicted_ns(), times.launch, times.tile, times.chain, times.step, times.memory, combine_ns, scheduler_ns];
+            let PathTimes { attention: times, combine, scheduler } = model.times;
+            let parts = [model.predicted_ns, times.launch, times.tile, times.chain, times.step, times.memory, combine, scheduler];
             for (told, part) in told.times.iter().zip(parts) {
                 assert!((told - part).abs() <= 1e-12 * part, "{ask:?} {model:?} {told}");
             }
@@ -256,7 +255,7 @@ fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
         assert_eq!(answer.workspace, answer.chosen().bytes, "{ask:?}");
         taken[answer.chosen().path as usize] += 1;
     }
-    assert!(taken.iter().all(|count| *count > 30), "every path is the fastest now and then: {taken:?}");
+    assert!(taken[..3].iter().all(|count| *count > 100) && taken[3] > 0, "every path is the fastest now and then: {taken:?}");
 }
 
 #[test]
@@ -278,7 +277,10 @@ fn what_is_chosen_is_what_is_launched() {
             .fold(f64::INFINITY, f64::min);
         assert!(chosen.times[0] <= fastest, "{ask:?}");
         for told in &answer.candidates {
-            assert_eq!(told.excluded.as_deref() == Some("the workspace has too few bytes"), told.bytes > ask.room, "{told:?}");
+            match told.excluded.as_deref() {
+                None => assert!(told.bytes <= ask.room, "{told:?}"),
+                Some(reason) => assert!(reason != "the workspace has too few bytes" || told.bytes > ask.room, "{told:?}"),
+            }
         }
     }
 }
@@ -339,8 +341,12 @@ fn one_query_over_a_long_context_is_split_and_large_problems_are_not() {
 fn a_batch_with_one_long_context_has_its_splits_scheduled() {
     let mut mixed = ask(32, [32, 8], [1, 65536], 128);
     mixed.request.keys = Lengths { longest: 65536, unequal: true, total: 65536 + 31 * 2000 };
-    let answer = answer(mixed);
-    assert_eq!(answer.chosen().path, SCHEDULED, "{answer:?}");
+    let told = answer(mixed);
+    assert_eq!(told.chosen().path, SCHEDULED, "{told:?}");
+    // Measured on an H100: 191 us scheduled, 201 with 8 splits for all, 237 with 4, 565 with 1.
+    mixed.request.keys.total = 0;
+    let unknown = answer(mixed);
+    assert!(unknown.chosen().path == SCHEDULED || unknown.chosen().splits >= 8, "{:?}", unknown.chosen());
 }
 
 #[test]

@@ -39,6 +39,7 @@ struct request_cost {
     double longest_keys;   // of the longest sequence
     double head_dim, element_bytes;
     bool causal, unequal;
+    bool keys_unknown;  // lengths of K differ, and nobody says how many rows they have together
 };
 
 // The mean length of `batch` sequences. Where nobody says how many rows they have together: about half of the longest.
@@ -46,6 +47,12 @@ inline double mean_length(double longest, double batch, double total, bool unequ
     if (!unequal || batch <= 1) return longest;
     if (total <= 0) return (longest + 1) / 2;
     return fmin(longest, fmax(1, total / batch));
+}
+
+// The other guess where the number of keys is unknown: one long sequence among short ones.
+inline request_cost with_one_long_sequence(request_cost r) {
+    r.keys = fmax(1, floor(r.longest_keys / 16));
+    return r;
 }
 
 // How the keys of a sequence are shared out over blocks.

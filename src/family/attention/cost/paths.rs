@@ -41,6 +41,23 @@ pub struct Helpers {
     pub scheduler: Option<Held>,
 }
 
+/// The times of all kernels of a path (ns).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathTimes {
+    /// The kernel that computes attention.
+    pub attention: Times,
+    /// `fwd_combine`.
+    pub combine: f64,
+    /// `prepare_scheduler`.
+    pub scheduler: f64,
+}
+
+impl PathTimes {
+    fn total(&self) -> f64 {
+        self.attention.total() + self.combine + self.scheduler
+    }
+}
+
 /// A path, and what it is predicted to take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
@@ -48,18 +65,18 @@ pub struct Candidate {
     pub path: Path,
     /// Splits of each sequence, at most; 1 where nothing is split.
     pub splits: u32,
-    /// The kernel that computes attention.
-    pub times: Times,
-    /// `fwd_combine` (ns).
-    pub combine_ns: f64,
-    /// `prepare_scheduler` (ns).
-    pub scheduler_ns: f64,
+    /// What its kernels take; where the number of keys is unknown, by the first of two guesses.
+    pub times: PathTimes,
+    /// What all of them take (ns): the mean of the guesses.
+    pub predicted_ns: f64,
 }
 
 impl Candidate {
-    /// All kernels of the path (ns).
-    pub fn predicted_ns(&self) -> f64 {
-        self.times.total() + self.combine_ns + self.scheduler_ns
+    fn new(path: Path, splits: u32, request: &Request, predict: &dyn Fn(&Request) -> PathTimes) -> Self {
+        let times = predict(request);
+        let other = request.with_one_long_sequence().map(|other| predict(&other).total());
+        let predicted_ns = other.map_or(times.total(), |other| f64::midpoint(times.total(), other));
+        Self { path, splits, times, predicted_ns }
     }
 }
 
@@ -68,8 +85,10 @@ impl Candidate {
 pub fn weigh(request: &Request, held: &Helpers, device: &DeviceCost) -> Vec<Candidate> {
     let whole = |path, kernel: Option<Held>| {
         let Held { cost, resident, .. } = kernel?;
-        let times = Times::of(request, &cost, resident, device, Sharing::NONE);
-        Some(Candidate { path, splits: 1, times, combine_ns: 0.0, scheduler_ns: 0.0 })
+        Some(Candidate::new(path, 1, request, &|guess| {
+            let attention = Times::of(guess, &cost, resident, device, Sharing::NONE);
+            PathTimes { attention, combine: 0.0, scheduler: 0.0 }
+        }))
     };
     let mut candidates: Vec<Candidate> =
         [whole(Path::Dense, held.dense), whole(Path::Short, held.short)].into_iter().flatten().collect();
@@ -77,24 +96,23 @@ pub fn weigh(request: &Request, held: &Helpers, device: &DeviceCost) -> Vec<Cand
     if request.keys.longest == 0 {
         return candidates;
     }
-    let of = |path, splits: u32, average: f64, scheduler_ns| {
-        let sharing = Sharing { packed: true, splits: average, balanced: path == Path::Scheduled };
-        Candidate {
-            path,
-            splits,
-            times: Times::of(request, &split.cost, split.resident, device, sharing),
-            combine_ns: request.combine_ns(&combine.cost, combine.resident, device, average),
-            scheduler_ns,
+    let times = |guess: &Request, splits: f64, scheduler: Option<Held>| {
+        let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some() };
+        PathTimes {
+            attention: Times::of(guess, &split.cost, split.resident, device, sharing),
+            combine: guess.combine_ns(&combine.cost, combine.resident, device, splits),
+            scheduler: scheduler.map_or(0.0, |scheduler| guess.scheduler_ns(&scheduler.cost, device)),
         }
     };
     for splits in request.split_counts(&split.cost, split.resident, device) {
-        candidates.push(of(Path::Split, splits, splits.into(), 0.0));
+        candidates.push(Candidate::new(Path::Split, splits, request, &|guess| times(guess, splits.into(), None)));
     }
-    if let (Some(scheduler), true) = (held.scheduler, request.keys.unequal) {
+    if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
         let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
         let most = most_splits(request, blocks);
-        let average = request.balanced_splits(blocks, most);
-        candidates.push(of(Path::Scheduled, most, average, request.scheduler_ns(&scheduler.cost, device)));
+        candidates.push(Candidate::new(Path::Scheduled, most, request, &|guess| {
+            times(guess, guess.balanced_splits(blocks, most), held.scheduler)
+        }));
     }
     candidates
 }
@@ -103,7 +121,7 @@ pub fn weigh(request: &Request, held: &Helpers, device: &DeviceCost) -> Vec<Cand
 pub fn chosen(candidates: &[Candidate]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (place, candidate) in candidates.iter().enumerate() {
-        if best.is_none_or(|best| candidate.predicted_ns() < candidates[best].predicted_ns()) {
+        if best.is_none_or(|best| candidate.predicted_ns < candidates[best].predicted_ns) {
             best = Some(place);
         }
     }

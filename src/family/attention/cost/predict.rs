@@ -25,6 +25,9 @@ pub struct Lengths {
     pub total: u32,
 }
 
+/// One long sequence among short ones: the longest to the mean.
+const LONG_TO_MEAN: u32 = 16;
+
 impl Lengths {
     /// Sequences of one length.
     pub fn equal(length: u32) -> Self {
@@ -76,6 +79,13 @@ impl Request {
 
     fn mean_keys(&self) -> f64 {
         self.keys.mean(self.batch.into())
+    }
+
+    /// The other guess where the number of keys is unknown: one long sequence among short ones.
+    pub(super) fn with_one_long_sequence(&self) -> Option<Self> {
+        let Lengths { longest, unequal, total } = self.keys;
+        let total_then = (longest / LONG_TO_MEAN).max(1).saturating_mul(self.batch);
+        (unequal && self.batch > 1 && total == 0).then(|| Self { keys: Lengths { total: total_then, ..self.keys }, ..*self })
     }
 
     /// Tiles of all sequences, where their rows are those of all heads that read one key head.
