@@ -274,7 +274,7 @@ fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
 }
 
 #[test]
-fn work_whose_blocks_all_run_at_once_goes_to_the_kernel_for_little_work() {
+fn little_work_goes_to_the_kernel_for_it_and_much_to_the_other() {
     let kernels = [plain(Kind::FwdShort, Target::Sm90), plain(Kind::Fwd, Target::Sm90), plain(Kind::Fwd, Target::Sm80)];
     let library = names_in_place_of_kernels("little_work", &kernels);
     let program = library.program(&Path::new(ROOT).join("tests/library/little_work.c"), "little_work", &library.dispatcher);
@@ -283,9 +283,8 @@ fn work_whose_blocks_all_run_at_once_goes_to_the_kernel_for_little_work() {
         (["90", "1", "10", "64"], "flash_fwd_short_hdim64_fp16_sm90"),
         (["90", "5", "2", "1"], "flash_fwd_short_hdim64_fp16_sm90"),
         (["90", "1", "1", "640"], "flash_fwd_short_hdim64_fp16_sm90"),
-        (["90", "1", "1", "641"], "flash_fwd_hdim64_fp16_sm90"),
-        (["90", "1", "11", "64"], "flash_fwd_hdim64_fp16_sm90"),
-        (["90", "11", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "1", "8", "4096"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "8", "8", "512"], "flash_fwd_hdim64_fp16_sm90"),
         (["90", "2147483647", "2147483647", "2147482623"], "flash_fwd_hdim64_fp16_sm90"),
         (["90", "0", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
         (["100", "1", "1", "64"], "flash_fwd_hdim64_fp16_sm80"),
@@ -299,16 +298,16 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let library = &*SPLIT_LIBRARY;
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 20 blocks run at once: 3 splits of each of 6 tiles, or at most 10
-    // where lengths are unequal, and then 3 counts.
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 40 blocks run at once: 6 splits of each of 6 tiles; where lengths are
+    // unequal, 12.
     let expected = [
-        "equal: 37440 bytes, split, equal",
+        "equal: 74880 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "one asked for: 0 bytes, not split, equal",
-        "unequal: 124812 bytes, split, equal",
-        "four asked for: 49932 bytes, split, equal",
-        "a byte too little: 49932 bytes, not split, equal",
+        "unequal: 149760 bytes, split, equal",
+        "four asked for: 49920 bytes, split, equal",
+        "a byte too little: 49920 bytes, not split, equal",
         "counts given: 49920 bytes, split, equal",
         "one asked for: 0 bytes, not split, equal",
         "short: 0 bytes",

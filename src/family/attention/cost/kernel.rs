@@ -157,7 +157,7 @@ impl KernelCost {
         }
     }
 
-    /// `mma.sync`: a warp's products, exponentials and copies come one after another, and other blocks fill the gaps.
+    /// `mma.sync`: each scheduler has one warp of a block, so a lone one keeps the units as busy, but waits for its copies.
     fn portable(point: Point, design: &Design) -> Self {
         let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
@@ -167,7 +167,7 @@ impl KernelCost {
             keys: design.tile.n,
             launch_ns: 2800,
             tile_cycles: 1500 + 6 * point.head_dim,
-            chain_cycles: rounded(600.0 + 1.3 * (units.tensor + 1.3 * units.exponentials)),
+            chain_cycles: rounded(600.0 + units.shared(MMA)),
             step_cycles: rounded(units.shared(MMA)),
             ..Self::default()
         }
