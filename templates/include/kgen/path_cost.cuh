@@ -84,12 +84,15 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? average : most;
 
+    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+    const double tail = r.unequal ? (longest - average) / 2 : 0;
+
     const double slots = d.multiprocessors * k.resident;
     double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
     if (diagonal || r.unequal) {
         tiles = fmax(1, blocks / slots);
-        in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 : 0));
-        in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 : 0));
+        in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 + tail : 0));
+        in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 + tail : 0));
     } else {
         tiles = ceil(blocks / slots);
         in_slot = tiles * longest;
@@ -102,7 +105,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
     return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,
             in_multiprocessor * k.step_cycles * (busy_rows / k.rows) / d.cycles_per_ns,
-            fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns)};
+            fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 
 // The merge of partial results, a block a row; a block reads `keys` pieces of 8 columns at once.

@@ -132,6 +132,25 @@ fn decoding_takes_about_what_was_measured_and_is_split() {
     }
 }
 
+/// The same table, B32 unequal: one sequence of 65536 keys and 31 of 512 to 3392, head dim 128, µs by splits of every sequence, and scheduled
+/// each time.
+#[test]
+fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_scheduled() {
+    let mut request = request(32, [32, 8], [1, 65536], 128, false);
+    request.keys = Lengths { longest: 65536, unequal: true, total: 65536 + (0..31).map(|i| 512 + 96 * i).sum::<u32>() };
+    let candidates = weigh(&request, &hopper(128, false), &h100());
+    let of = |path: Path, splits: u32| {
+        let mut found = candidates.iter().filter(|c| c.path == path && (path == Path::Scheduled || c.splits == splits));
+        found.next().expect("it is weighed").predicted_ns / 1e3
+    };
+    for (splits, measured) in [(1, 565.1), (4, 237.2), (8, 201.0), (16, 202.0), (33, 207.1)] {
+        let ratio = of(Path::Split, if splits == 33 { 32 } else { splits }) / measured;
+        assert!((0.85..1.15).contains(&ratio), "{splits} splits: {ratio} of {measured} us");
+    }
+    assert!((0.9..1.1).contains(&(of(Path::Scheduled, 0) / 191.1)), "{} us", of(Path::Scheduled, 0));
+    assert_eq!(candidates[chosen(&candidates).expect("there are some")].path, Path::Scheduled);
+}
+
 /// B1 H8 S512 D64 with a workspace, on an H200: 21.8 µs in one split.
 #[test]
 fn splitting_what_is_short_is_known_to_be_slow() {

@@ -189,9 +189,14 @@ impl Times {
         let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
         let longest = if sharing.balanced { average } else { most };
 
+        // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+        let unequal = request.queries.unequal || request.keys.unequal;
+        let tail = if unequal { (longest - average) / 2.0 } else { 0.0 };
+
         let slots = device.multiprocessors * f64::from(resident);
-        let (tiles, in_slot, in_multiprocessor) = if diagonal || request.queries.unequal || request.keys.unequal {
-            let turns = |places: f64| longest.max(blocks * average / places + if blocks > places { average / 2.0 } else { 0.0 });
+        let (tiles, in_slot, in_multiprocessor) = if diagonal || unequal {
+            let turns =
+                |places: f64| longest.max(blocks * average / places + if blocks > places { average / 2.0 + tail } else { 0.0 });
             ((blocks / slots).max(1.0), turns(slots), turns(device.multiprocessors))
         } else {
             let tiles = (blocks / slots).ceil();
@@ -207,7 +212,8 @@ impl Times {
             tile: tiles * f64::from(kernel.tile_cycles) / device.cycles_per_ns,
             chain: in_slot * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
             step: in_multiprocessor * f64::from(kernel.step_cycles) * (busy_rows / tile_rows) / device.cycles_per_ns,
-            memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns),
+            memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
+                + tail * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
         }
     }
 }
