@@ -299,13 +299,13 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
     // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 40 blocks run at once: 6 splits of each of 6 tiles; where lengths are
-    // unequal, 12.
+    // unequal, 8.
     let expected = [
         "equal: 74880 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "one asked for: 0 bytes, not split, equal",
-        "unequal: 149760 bytes, split, equal",
+        "unequal: 99840 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "counts given: 49920 bytes, split, equal",
