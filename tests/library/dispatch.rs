@@ -116,7 +116,7 @@ impl Answer {
 }
 
 fn answers(asks: &[Ask]) -> Vec<Answer> {
-    let lines: String = asks
+    let lines: Vec<String> = asks
         .iter()
         .map(|ask| {
             let Ask { capability, multiprocessors, request: r, flags, num_splits, room } = ask;
@@ -130,7 +130,7 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
         .collect();
     let mut child = Command::new(&*PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it is piped");
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let writer = std::thread::spawn(move || stdin.write_all(lines.concat().as_bytes()));
     let output = child.wait_with_output().expect("it ends");
     writer.join().expect("no panic").expect("written");
     assert!(output.status.success());
@@ -363,7 +363,9 @@ fn more_of_anything_never_takes_less_time() {
         .collect();
     let twice = |change: fn(&mut Request)| -> Vec<Ask> {
         let mut changed = asks.clone();
-        changed.iter_mut().for_each(|one| change(&mut one.request));
+        for one in &mut changed {
+            change(&mut one.request);
+        }
         changed
     };
     let before = answers(&asks);

@@ -9,7 +9,7 @@ use std::{
 pub(in crate::device) type Explain = unsafe extern "C" fn(*const c_void, *mut Choice) -> i32;
 
 /// More candidates than any version has.
-const CAPACITY: usize = 64;
+const CAPACITY: u16 = 64;
 
 /// `kgen_candidate`, version 3.
 #[derive(Clone, Copy, Debug)]
@@ -76,18 +76,18 @@ impl Paths {
             combine_ns: 0.0,
             scheduler_ns: 0.0,
         };
-        let mut candidates = [empty; CAPACITY];
+        let mut candidates = [empty; CAPACITY as usize];
         let mut choice = Choice {
             struct_size: size_of::<Choice>() as u32,
             candidate_size: size_of::<Candidate>() as u32,
             candidates: candidates.as_mut_ptr(),
-            capacity: CAPACITY as i32,
+            capacity: CAPACITY.into(),
             count: 0,
             chosen: -1,
             multiprocessors: 0,
         };
         explain(&mut choice);
-        let told = &candidates[..usize::try_from(choice.count).unwrap_or(0).min(CAPACITY)];
+        let told = &candidates[..usize::try_from(choice.count).unwrap_or(0).min(CAPACITY.into())];
         Self {
             able: told.iter().filter(|candidate| candidate.excluded.is_null()).map(|candidate| candidate.path).collect(),
             chosen: usize::try_from(choice.chosen).ok().and_then(|chosen| told.get(chosen)).map(|candidate| candidate.path),
@@ -97,7 +97,7 @@ impl Paths {
 
 /// Offsets of all fields, by their names in C, and the sizes: for the test that compares them with the header.
 #[cfg(test)]
-pub(super) fn layouts() -> [(&'static str, Vec<(String, usize)>, usize); 2] {
+pub(super) fn layouts() -> [Layout; 2] {
     use super::tests::each;
     use std::mem::offset_of;
     let candidate = each!(Candidate: path, num_splits, variant, excluded, workspace_bytes, predicted_ns, launch_ns, tile_ns,
@@ -105,3 +105,7 @@ pub(super) fn layouts() -> [(&'static str, Vec<(String, usize)>, usize); 2] {
     let choice = each!(Choice: struct_size, candidate_size, candidates, capacity, count, chosen, multiprocessors);
     [("kgen_candidate", candidate, size_of::<Candidate>()), ("kgen_choice", choice, size_of::<Choice>())]
 }
+
+/// A structure's name, its fields' offsets, and its size.
+#[cfg(test)]
+type Layout = (&'static str, Vec<(String, usize)>, usize);

@@ -85,7 +85,7 @@ impl Request {
     pub(super) fn with_one_long_sequence(&self) -> Option<Self> {
         let Lengths { longest, unequal, total } = self.keys;
         let total_then = (longest / LONG_TO_MEAN).max(1).saturating_mul(self.batch);
-        (unequal && self.batch > 1 && total == 0).then(|| Self { keys: Lengths { total: total_then, ..self.keys }, ..*self })
+        (unequal && self.batch > 1 && total == 0).then_some(Self { keys: Lengths { total: total_then, ..self.keys }, ..*self })
     }
 
     /// Tiles of all sequences, where their rows are those of all heads that read one key head.
