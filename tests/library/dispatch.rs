@@ -4,7 +4,7 @@ use super::{ROOT, names_in_place_of_kernels};
 use kgen::{
     family::attention::{
         KernelCost, Kind, Point,
-        cost::{Candidate, DeviceCost, Held, Helpers, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
+        cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
     grid::{Dtype, Target},
     plan::{Limits, Plan},
@@ -172,7 +172,7 @@ fn answer(ask: Ask) -> Answer {
 }
 
 /// The model's kernels for a request on a device of 8.0 or 9.0.
-fn held(ask: &Ask) -> Helpers {
+fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
     let find = |kind: Kind, target: Target| {
@@ -188,7 +188,7 @@ fn held(ask: &Ask) -> Helpers {
             Held { cost, resident: cost.resident_on(shared, plan.shared_memory_bytes), scheduled_tiles }
         })
     };
-    Helpers {
+    Kernels {
         dense: find(Kind::Fwd, target).or_else(|| find(Kind::Fwd, Target::Sm80)),
         short: find(Kind::FwdShort, target),
         split: find(Kind::FwdSplit, Target::Sm80),

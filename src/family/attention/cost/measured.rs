@@ -1,7 +1,7 @@
 //! The model beside what was measured (docs/results).
 
 use super::{DeviceCost, KernelCost, Path, Request, Sharing, Times, chosen, weigh};
-use super::{Held, Helpers, Lengths};
+use super::{Held, Kernels, Lengths};
 use crate::{
     family::attention::{Kind, Point},
     grid::{Dtype, Target},
@@ -19,9 +19,9 @@ fn held(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Held {
 }
 
 /// All that a library holds for an H100.
-fn hopper(head_dim: u32, causal: bool) -> Helpers {
+fn hopper(head_dim: u32, causal: bool) -> Kernels {
     let of = |kind, target| Some(held(kind, head_dim, causal, target));
-    Helpers {
+    Kernels {
         dense: of(Kind::Fwd, Target::Sm90),
         short: of(Kind::FwdShort, Target::Sm90),
         split: of(Kind::FwdSplit, Target::Sm80),

@@ -13,5 +13,5 @@ mod predict;
 
 pub use device::{DEVICES, DRAM_PER_MILLE, DeviceCost, DeviceRow};
 pub use kernel::KernelCost;
-pub use paths::{Candidate, Held, Helpers, Path, PathTimes, chosen, weigh};
+pub use paths::{Candidate, Held, Kernels, Path, PathTimes, chosen, weigh};
 pub use predict::{Lengths, Request, Sharing, Times};

@@ -28,7 +28,7 @@ pub struct Held {
 
 /// The kernels that a library holds for a request, each path's own; `None` where it holds none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Helpers {
+pub struct Kernels {
     /// `fwd`.
     pub dense: Option<Held>,
     /// `fwd_short`.
@@ -82,7 +82,7 @@ impl Candidate {
 
 /// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, each split count,
 /// scheduled. The request has been found to make sense and asks for nothing in particular.
-pub fn weigh(request: &Request, held: &Helpers, device: &DeviceCost) -> Vec<Candidate> {
+pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Candidate> {
     let whole = |path, kernel: Option<Held>| {
         let Held { cost, resident, .. } = kernel?;
         Some(Candidate::new(path, 1, request, &|guess| {
