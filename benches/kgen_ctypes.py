@@ -8,6 +8,8 @@ DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.flo
 FLAG_CAUSAL = 1
 FLAG_DETERMINISTIC = 2
 REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
+PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED"]
+FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
 
 
 class FwdParams(ctypes.Structure):
@@ -73,6 +75,30 @@ class BwdParams(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
         *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "total_q", "head_dim", "dtype")],
         ("softmax_scale", ctypes.c_float),
+    ]
+
+
+class Candidate(ctypes.Structure):
+    """`kgen_candidate`, field for field."""
+
+    _fields_ = [
+        ("path", ctypes.c_int32),
+        ("num_splits", ctypes.c_int32),
+        ("variant", ctypes.c_char_p),
+        ("excluded", ctypes.c_char_p),
+        ("workspace_bytes", ctypes.c_size_t),
+        *[(f"{part}_ns", ctypes.c_double) for part in ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")],
+    ]
+
+
+class Choice(ctypes.Structure):
+    """`kgen_choice`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("candidate_size", ctypes.c_uint32),
+        ("candidates", ctypes.POINTER(Candidate)),
+        *[(name, ctypes.c_int32) for name in ("capacity", "count", "chosen", "multiprocessors")],
     ]
 
 
@@ -184,6 +210,21 @@ class Library:
             return "no message"
         self.lib.kgen_last_error.restype = ctypes.c_char_p
         return self.lib.kgen_last_error().decode(errors="replace")
+
+    def explain(self, params):
+        """The candidates of `kgen_fwd(params)` and the place of the chosen one, None where the call would fail."""
+        rows = (Candidate * 64)()
+        choice = Choice(ctypes.sizeof(Choice), ctypes.sizeof(Candidate), rows, len(rows))
+        function = self.lib.kgen_explain_choice
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
+        function(ctypes.byref(params), ctypes.byref(choice))
+        return list(rows[: choice.count]), choice.chosen if choice.chosen >= 0 else None
+
+    def workspace_bytes(self, params, name="kgen_fwd"):
+        """Bytes of workspace that a call asks for."""
+        function = getattr(self.lib, f"{name}_workspace")
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_size_t
+        return function(ctypes.byref(params))
 
     def workspace(self, name, params):
         """The workspace that a launch of `name` asks for, entered in `params`; the caller keeps it."""

@@ -1,6 +1,9 @@
 //! A generated folder as a C programmer meets it: the example and the dispatcher, built with the host compiler against
 //! the emulator, so that no CUDA and no GPU are needed.
 
+#[path = "library/dispatch.rs"]
+mod dispatch;
+
 use kgen::{
     family::attention::{Kind, Point},
     grid::{Dtype, Grid, Target, TileOverride},
@@ -161,11 +164,18 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
             "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 3 and knows the first {known} bytes"
         )
     };
-    let flags = |caller: &str| format!("5 {caller}: unknown flags 0x40; version 3 of the library knows 0x1 here");
+    let flags =
+        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 3 of the library knows {known} here");
     let launcher = "flash_fwd_hdim40_fp16_sm80";
     assert_eq!(
         refused[..5],
-        [tail("kgen_fwd", 5), tail(launcher, 5), tail("kgen_fwd_workspace", 0), flags("kgen_fwd"), flags(launcher)]
+        [
+            tail("kgen_fwd", 5),
+            tail(launcher, 5),
+            tail("kgen_fwd_workspace", 0),
+            flags("kgen_fwd", "0xf01"),
+            flags(launcher, "0x1")
+        ]
     );
     assert!(refused[5].starts_with("1 kgen_fwd: params.struct_size is 1073741824; version 1 of"), "{said}");
     assert_eq!(refused.len(), 6);
@@ -184,11 +194,14 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
     );
 }
 
-/// A library of fp16 kernels of head dim 64 without a mask, whose launchers fail with their own names and do nothing
-/// else.
-fn names_in_place_of_kernels(name: &str, kernels: &[(Kind, Target)]) -> Library {
-    let variant = |(kind, target)| Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target };
-    let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(variant(*kernel), None).expect("fits")).collect();
+/// An fp16 kernel of head dim 64 without a mask.
+fn plain(kind: Kind, target: Target) -> Point {
+    Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target }
+}
+
+/// A library of kernels whose launchers fail with their own names and do nothing else.
+fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
+    let plans: Vec<Plan> = kernels.iter().map(|kernel| Plan::new(*kernel, None).expect("fits")).collect();
     let templates = Templates::embedded();
     let files = tree(&Renderer::new(&templates).expect("templates parse"), &templates, &plans).expect("renders");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library-choices").join(name);
@@ -213,7 +226,7 @@ fn names_in_place_of_kernels(name: &str, kernels: &[(Kind, Target)]) -> Library 
 
 /// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
 fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {
-    let kernels: Vec<(Kind, Target)> = targets.iter().map(|target| (Kind::Fwd, *target)).collect();
+    let kernels: Vec<Point> = targets.iter().map(|target| plain(Kind::Fwd, *target)).collect();
     let library = names_in_place_of_kernels(name, &kernels);
     let program = library.program(&Path::new(ROOT).join("tests/library/requests.c"), "requests", &library.dispatcher);
     let said = run(Command::new(program).args(capabilities.iter().flat_map(|capability| [*capability, "64", "0", "0"])));
@@ -261,8 +274,8 @@ fn what_tma_does_not_take_goes_to_the_next_best_kernel() {
 }
 
 #[test]
-fn work_whose_blocks_all_run_at_once_goes_to_the_kernel_for_little_work() {
-    let kernels = [(Kind::FwdShort, Target::Sm90), (Kind::Fwd, Target::Sm90), (Kind::Fwd, Target::Sm80)];
+fn little_work_goes_to_the_kernel_for_it_and_much_to_the_other() {
+    let kernels = [plain(Kind::FwdShort, Target::Sm90), plain(Kind::Fwd, Target::Sm90), plain(Kind::Fwd, Target::Sm80)];
     let library = names_in_place_of_kernels("little_work", &kernels);
     let program = library.program(&Path::new(ROOT).join("tests/library/little_work.c"), "little_work", &library.dispatcher);
     // Compute capability, batch, heads, seqlen_q, on ten multiprocessors: blocks are 64 queries of a head.
@@ -270,9 +283,8 @@ fn work_whose_blocks_all_run_at_once_goes_to_the_kernel_for_little_work() {
         (["90", "1", "10", "64"], "flash_fwd_short_hdim64_fp16_sm90"),
         (["90", "5", "2", "1"], "flash_fwd_short_hdim64_fp16_sm90"),
         (["90", "1", "1", "640"], "flash_fwd_short_hdim64_fp16_sm90"),
-        (["90", "1", "1", "641"], "flash_fwd_hdim64_fp16_sm90"),
-        (["90", "1", "11", "64"], "flash_fwd_hdim64_fp16_sm90"),
-        (["90", "11", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "1", "8", "4096"], "flash_fwd_hdim64_fp16_sm90"),
+        (["90", "8", "8", "512"], "flash_fwd_hdim64_fp16_sm90"),
         (["90", "2147483647", "2147483647", "2147482623"], "flash_fwd_hdim64_fp16_sm90"),
         (["90", "0", "1", "64"], "flash_fwd_hdim64_fp16_sm90"),
         (["100", "1", "1", "64"], "flash_fwd_hdim64_fp16_sm80"),
@@ -286,16 +298,16 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
     let library = &*SPLIT_LIBRARY;
     let program = library.program(&Path::new(ROOT).join("tests/library/split.c"), "split", &library.dispatcher);
     let said = run(&mut Command::new(program));
-    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 20 blocks run at once: 3 splits of each of 6 tiles, or at
-    // most 10 where lengths are unequal, and then 3 counts.
+    // 48 rows of 64 + 1 fp32 a split. On 10 multiprocessors 40 blocks run at once: 6 splits of each of 6 tiles; where
+    // lengths are unequal, 8.
     let expected = [
-        "equal: 37440 bytes, split, equal",
+        "equal: 74880 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "one asked for: 0 bytes, not split, equal",
-        "unequal: 124812 bytes, split, equal",
-        "four asked for: 49932 bytes, split, equal",
-        "a byte too little: 49932 bytes, not split, equal",
+        "unequal: 99840 bytes, split, equal",
+        "four asked for: 49920 bytes, split, equal",
+        "a byte too little: 49920 bytes, not split, equal",
         "counts given: 49920 bytes, split, equal",
         "one asked for: 0 bytes, not split, equal",
         "short: 0 bytes",

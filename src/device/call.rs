@@ -38,6 +38,12 @@ impl Call {
         let held = self.inputs.iter().chain(&self.outputs).any(|(known, _)| *known == name);
         if held { ptr::without_provenance_mut(STAND_IN) } else { ptr::null_mut() }
     }
+
+    /// Bytes of the workspace among the tensors; 0 where there is none.
+    pub(super) fn workspace_bytes(&self) -> usize {
+        let mut tensors = self.outputs.iter().chain(&self.inputs);
+        tensors.find(|(name, _)| *name == "workspace").map_or(0, |(_, image)| image.span_bytes())
+    }
 }
 
 /// Aligned as device memory is, and in no page that a process has.

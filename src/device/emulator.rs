@@ -1,7 +1,7 @@
 //! The emulator: runs a launcher whose kernel was compiled by the host compiler against `templates/emulator/`.
 #![allow(unsafe_code)]
 
-use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Order, Outputs, Schedule, library::KernelLibrary};
+use super::{Call, DEFAULT_MULTIPROCESSORS, Device, DeviceError, Image, Order, Outputs, Paths, Schedule, library::KernelLibrary};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     path::Path,
@@ -158,5 +158,10 @@ impl Device for Emulator {
     fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError> {
         self.prepare(call);
         self.library.workspace_bytes(&call.params.structure(&|name| call.stand_in(name), 0))
+    }
+
+    fn paths_for(&mut self, call: &Call) -> Result<Paths, DeviceError> {
+        self.prepare(call);
+        self.library.paths(&call.params.structure(&|name| call.stand_in(name), call.workspace_bytes()))
     }
 }

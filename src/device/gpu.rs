@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Call, Device, DeviceError, DeviceMemory, Image, Outputs, Params, Schedule, library::KernelLibrary, stopwatch::Launch,
+    Call, Device, DeviceError, DeviceMemory, Image, Outputs, Params, Paths, Schedule, library::KernelLibrary, stopwatch::Launch,
 };
 use cudarc::driver::{
     result::{self, DriverError},
@@ -222,6 +222,10 @@ impl Device for Gpu {
 
     fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError> {
         self.library.workspace_bytes(&call.params.structure(&|name| call.stand_in(name), 0))
+    }
+
+    fn paths_for(&mut self, call: &Call) -> Result<Paths, DeviceError> {
+        self.library.paths(&call.params.structure(&|name| call.stand_in(name), call.workspace_bytes()))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     DeviceError,
-    abi::{self, LastError, Launcher, Structure, Workspace},
+    abi::{self, Explain, LastError, Launcher, Paths, Structure, Workspace},
 };
 use crate::files::is_cut_off;
 use libloading::{Library, Symbol};
@@ -85,6 +85,16 @@ impl KernelLibrary {
         let workspace: Workspace = unsafe { self.function(&format!("{}_workspace", self.name)) }?;
         // SAFETY: `params` is a valid structure, and the function follows none of its pointers.
         Ok(unsafe { workspace(params.as_ptr()) })
+    }
+
+    /// The paths that `kgen_fwd` can take with `params`.
+    pub(super) fn paths(&self, params: &Structure) -> Result<Paths, DeviceError> {
+        // SAFETY: `kgen.h` declares it so, and `self` holds the library.
+        let explain: Explain = unsafe { self.function("kgen_explain_choice") }?;
+        Ok(Paths::told(&mut |choice| {
+            // SAFETY: both structures are valid, and the function follows no pointer of `params`. Where it fails, it tells nothing.
+            unsafe { explain(params.as_ptr(), choice) };
+        }))
     }
 
     /// `kgen_last_error()`, empty where the library lacks it.

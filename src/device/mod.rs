@@ -21,7 +21,7 @@ pub(crate) use abi::assert_layout_is_that_of_c;
 pub(crate) use abi::code_word;
 pub use abi::{
     BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Field,
-    Fields, FwdParams, Header, Params, Strides,
+    Fields, FwdParams, Header, PATH_SHORT, PATH_SPLIT, Params, Paths, Strides,
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;
@@ -62,6 +62,12 @@ pub(crate) trait Device {
     /// # Errors
     /// [`DeviceError::Symbol`] where the library has no such function.
     fn workspace_for(&mut self, call: &Call) -> Result<usize, DeviceError>;
+
+    /// The paths that `kgen_fwd` can take with the workspace of this call on this device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Symbol`] where the library has no dispatcher that says so.
+    fn paths_for(&mut self, call: &Call) -> Result<Paths, DeviceError>;
 }
 
 /// Which kind of device.

@@ -138,6 +138,8 @@ struct Row {
     target: u32,
     /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
     split_tiles_per_sm: u32,
+    /// What a prediction of its time takes.
+    cost: attention::KernelCost,
     /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
@@ -160,6 +162,8 @@ fn context(plans: &[Plan]) -> Context {
     context.insert("groups", &groups(plans));
     context.insert("kinds", &kinds(plans));
     context.insert("has_helped_kernels", &plans.iter().any(|plan| !plan.variant.kind().info().helpers.is_empty()));
+    context.insert("devices", attention::DEVICES);
+    context.insert("dram_per_mille", &attention::DRAM_PER_MILLE);
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
     if let Some(first) = plans.first() {
         context.insert("compile_line", &compile_line(first, &file_name(first)));
@@ -179,6 +183,7 @@ fn row(plan: &Plan) -> Row {
         dtype_constant: dtype_constant(at.dtype),
         features: if at.causal == Some(true) { "KGEN_FEATURE_CAUSAL" } else { "0" },
         split_tiles_per_sm: split_tiles_per_sm(plan),
+        cost: attention::KernelCost::of(plan),
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),

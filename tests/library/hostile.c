@@ -89,7 +89,7 @@ static size_t draw_struct_size(size_t right) {
     return one_in(2) ? draw() % (right + 1) : right + draw() % 64; /* never past the end of what is allocated */
 }
 
-static uint32_t draw_flags(void) { return one_in(8) ? (uint32_t)draw() : (uint32_t)(draw() % 4); }
+static uint32_t draw_flags(void) { return one_in(8) ? (uint32_t)draw() : (uint32_t)(draw() % 4) | (one_in(6) ? (uint32_t)(draw() % 16) << 8 : 0); }
 
 struct shape {
     int32_t head_dim, dtype;
@@ -174,7 +174,14 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         draw_fwd(&f), draw_bwd(&b);
         const kgen_variant* v = variants + draw() % count;
         int code = 0;
-        switch (draw() % 4) {
+        kgen_candidate list[4];
+        kgen_choice choice = {draw_struct_size(sizeof choice), sizeof list[0], list, (int32_t)(draw() % 5), 0, 0, 0};
+        if (choice.struct_size > sizeof choice) choice.struct_size = sizeof choice; /* there is no room behind it */
+        if (one_in(20)) choice.candidate_size = (uint32_t)draw();
+        if (choice.candidate_size > sizeof list[0]) choice.capacity = 0;
+        if (one_in(20)) choice.candidates = NULL;
+        switch (draw() % 5) {
+            case 4: code = kgen_explain_choice(one_in(50) ? NULL : &f.p, one_in(50) ? NULL : &choice); break;
             case 0: code = kgen_fwd(one_in(50) ? NULL : &f.p, NULL); break;
             case 1: code = kgen_bwd(one_in(50) ? NULL : &b.p, NULL); break;
             case 2: kgen_fwd_workspace(one_in(50) ? NULL : &f.p), kgen_bwd_workspace(one_in(50) ? NULL : &b.p); break;

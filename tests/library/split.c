@@ -115,9 +115,9 @@ int main(void) {
         run("one asked for", asked, 0);
     }
     p.seqused_k = NULL;
-    p.seqlen_k = 100;
+    p.batch = 1, p.seqlen_k = 100;
     printf("short: %zu bytes\n", kgen_fwd_workspace(&p));
-    p.seqlen_k = SEQLEN_K;
+    p.batch = BATCH, p.seqlen_k = SEQLEN_K;
     p.head_dim = 40, p.dtype = KGEN_DTYPE_FP16, p.flags = 0;
     printf("no split variant: %zu bytes\n", kgen_fwd_workspace(&p));
     return 0;

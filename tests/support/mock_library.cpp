@@ -35,6 +35,12 @@ extern "C" int flash_fwd_hdim16_bf16_causal_sm80(const kgen_fwd_params*, cudaStr
 
 extern "C" size_t kgen_fwd_workspace(const kgen_fwd_params*) { return 0; }
 
+extern "C" int kgen_explain_choice(const kgen_fwd_params*, kgen_choice* choice) {
+    choice->count = 0;
+    choice->chosen = -1;
+    return KGEN_SUCCESS;
+}
+
 extern "C" int kgen_fwd(const kgen_fwd_params* p, cudaStream_t) {
     const bool causal = (p->flags & KGEN_FLAG_CAUSAL) != 0;
     if (p->batch >= 2 && p->num_heads >= 3) {

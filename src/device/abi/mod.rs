@@ -1,10 +1,13 @@
 //! The structures and functions of `kgen.h`, as Rust sees them.
 
 mod bwd;
+mod choice;
 mod fields;
 mod fwd;
 
 pub use bwd::BwdParams;
+pub(super) use choice::Explain;
+pub use choice::{PATH_SHORT, PATH_SPLIT, Paths};
 pub use fields::{Field, Fields};
 pub use fwd::FwdParams;
 
@@ -257,14 +260,16 @@ mod tests {
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
+            ("KGEN_PATH_SHORT", PATH_SHORT as usize),
+            ("KGEN_PATH_SPLIT", PATH_SPLIT as usize),
         ]);
         let constants: Vec<_> =
             facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
         let (fwd, fwd_size) = fwd::layout();
         let (bwd, bwd_size) = bwd::layout();
-        compile(
-            &(constants.concat() + &layout_of("kgen_fwd_params", fwd, fwd_size) + &layout_of("kgen_bwd_params", bwd, bwd_size)),
-        );
+        let choice = choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size));
+        let params = [layout_of("kgen_fwd_params", fwd, fwd_size), layout_of("kgen_bwd_params", bwd, bwd_size)];
+        compile(&(constants.concat() + &params.concat() + &choice.concat()));
     }
 
     #[test]
@@ -280,25 +285,31 @@ mod tests {
             layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
             flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC}\n\
             reductions = {name.upper(): value for name, value in k.REDUCTIONS.items()}\n\
-            names = {'fwd': k.FwdParams, 'bwd': k.BwdParams, 'vector_add': k.VectorAddParams, 'transpose': k.TransposeParams,\n\
-                'reduce': k.ReduceParams}\n\
-            print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions]))";
+            flags |= {'PATH_' + path: flag for path, flag in k.FLAG_PATHS.items()}\n\
+            paths = {path: number for number, path in enumerate(k.PATHS)}\n\
+            names = {'fwd_params': k.FwdParams, 'bwd_params': k.BwdParams, 'vector_add_params': k.VectorAddParams,\n\
+                'transpose_params': k.TransposeParams, 'reduce_params': k.ReduceParams, 'candidate': k.Candidate, 'choice': k.Choice}\n\
+            print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions, paths]))";
         let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
             Ok(output) => output,
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (structures, dtypes, flags, reductions): (std::collections::BTreeMap<String, Layout>, Numbers, Numbers, Numbers) =
-            serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len()), (5, 4, 2, 3));
+        let (structures, dtypes, flags, reductions, paths): (
+            std::collections::BTreeMap<String, Layout>,
+            Numbers,
+            Numbers,
+            Numbers,
+            Numbers,
+        ) = serde_json::from_slice(&output.stdout).expect("what the program prints");
+        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (7, 4, 6, 3, 4));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
             let asserts =
                 numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));
             asserts.collect::<Vec<_>>().concat()
         };
-        let layouts =
-            structures.into_iter().map(|(name, (fields, size))| layout_of(&format!("kgen_{name}_params"), fields, size));
-        let constants = [numbers("DTYPE", dtypes), numbers("FLAG", flags), numbers("REDUCE", reductions)];
+        let layouts = structures.into_iter().map(|(name, (fields, size))| layout_of(&format!("kgen_{name}"), fields, size));
+        let constants = [numbers("DTYPE", dtypes), numbers("FLAG", flags), numbers("REDUCE", reductions), numbers("PATH", paths)];
         compile(&constants.into_iter().chain(layouts).collect::<String>());
     }
 }

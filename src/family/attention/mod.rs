@@ -1,5 +1,6 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
+pub mod cost;
 mod design;
 pub(crate) mod exam;
 mod mask;
@@ -7,6 +8,7 @@ mod point;
 mod recipes;
 mod score;
 
+pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
 pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use exam::fuzz;
 pub use mask::Mask;

@@ -14,4 +14,7 @@ inline int device_shared_memory() { return emulator::device_shared_memory(); }
 // Multiprocessors of the device: what kgen_emulator_multiprocessors() was told, 108 (an A100's) at first.
 inline int multiprocessor_count() { return emulator::multiprocessor_count(); }
 
+// Rated bandwidth (GB/s) of its memory: not said.
+inline double device_memory_gbs() { return 0; }
+
 }  // namespace kgen

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     check::{Comparison, Distance, Drawn, Number, Tally},
-    device::{self, Device, DeviceError, Image, Outputs, Params, Schedule},
+    device::{self, Device, DeviceError, Image, Outputs, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
     family::attention::{
         Kind,
         exam::{
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// How a call went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The kind of kernel that computed it, by the dispatcher's rules.
+    /// The kind of kernel that the dispatcher tried first.
     pub path: Kind,
     /// Right, refused or wrong.
     pub result: CallResult,
@@ -94,15 +94,15 @@ impl Pool {
 pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device) -> Outcome {
     let outcome = |path, result| Outcome { path, result };
     let failed = |error: &DeviceError| CallResult::Failed { message: error.to_string(), fatal: error.spoils_device() };
-    let kind = |split| scope.path(case, split);
+    let unknown = case.entry.kind();
     if !scope.holds(case) {
         let message = "the library holds no kernel for it".to_owned();
-        return outcome(kind(false), CallResult::Failed { message, fatal: false });
+        return outcome(unknown, CallResult::Failed { message, fatal: false });
     }
     let mut drawn = draw(case, scope, pool);
     let asked = match device.workspace_for(&drawn.call) {
         Ok(bytes) => bytes,
-        Err(error) => return outcome(kind(false), failed(&error)),
+        Err(error) => return outcome(unknown, failed(&error)),
     };
     if case.entry == Entry::Bwd && asked == 0 && !has_unbounded_queries(case) {
         let message = "kgen_bwd_workspace() gave 0, which says that the call would fail".to_owned();
@@ -116,9 +116,23 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
     if let Some(bytes) = given {
         drawn.call.outputs.push(("workspace", Image::scratch(bytes)));
     }
-    let split = case.entry == Entry::Fwd && asked > 0 && case.workspace == Workspace::Asked;
-    let refusal = refusal(case, scope, split);
-    outcome(kind(split), run(case, &drawn, refusal.as_ref(), device).unwrap_or_else(|error| failed(&error)))
+    let paths = match (case.entry, device.paths_for(&drawn.call)) {
+        (Entry::Bwd, _) => Paths::default(),
+        (Entry::Fwd, Ok(paths)) => paths,
+        (Entry::Fwd, Err(error)) => return outcome(unknown, failed(&error)),
+    };
+    let refusal = refusal(case, scope, &paths);
+    outcome(first_kind(case, &paths), run(case, &drawn, refusal.as_ref(), device).unwrap_or_else(|error| failed(&error)))
+}
+
+/// The kind of kernel that the dispatcher tries first.
+fn first_kind(case: &FuzzCase, paths: &Paths) -> Kind {
+    match (case.entry, paths.chosen) {
+        (Entry::Bwd, _) => Kind::Bwd,
+        (Entry::Fwd, Some(PATH_SHORT)) => Kind::FwdShort,
+        (Entry::Fwd, Some(path)) if path >= PATH_SPLIT => Kind::FwdSplit,
+        (Entry::Fwd, _) => Kind::Fwd,
+    }
 }
 
 /// Runs the call, twice where the case says so.
@@ -168,7 +182,7 @@ fn has_unbounded_queries(case: &FuzzCase) -> bool {
 }
 
 /// What `kgen.h` says is refused.
-fn refusal(case: &FuzzCase, scope: &Scope, split: bool) -> Option<Refusal> {
+fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
     let problem = &case.problem;
     let has_queries = problem.rows(Side::Query).bound > 0;
     match case.entry {
@@ -183,7 +197,8 @@ fn refusal(case: &FuzzCase, scope: &Scope, split: bool) -> Option<Refusal> {
             };
             has_queries.then_some(Refusal { code: device::ERROR_INVALID_VALUE, reason })
         }
-        Entry::Fwd if split || scope.has_forward_without_tma(case) => None,
+        // Kernels that split the keys read tensors however they lie.
+        Entry::Fwd if paths.able.iter().any(|path| *path >= PATH_SPLIT) || scope.has_forward_without_tma(case) => None,
         Entry::Fwd => {
             let refused = problem.what_tma_refuses_if(case.head_dim as usize, Number::of(case.dtype), case.totals);
             let reason = "TMA cannot read tensors that lie so, and the library holds no other kernel";

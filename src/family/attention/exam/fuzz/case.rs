@@ -5,9 +5,12 @@
 
 use crate::{
     device::Order,
-    family::attention::exam::{
-        descale::Descales,
-        problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
+    family::attention::{
+        Kind,
+        exam::{
+            descale::Descales,
+            problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
+        },
     },
     grid::{Dtype, check_head_dim},
 };
@@ -28,6 +31,14 @@ impl Entry {
         match self {
             Self::Fwd => "fwd",
             Self::Bwd => "bwd",
+        }
+    }
+
+    /// The kind of kernel that answers it where no other does better.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Fwd => Kind::Fwd,
+            Self::Bwd => Kind::Bwd,
         }
     }
 

@@ -230,8 +230,10 @@ impl Run<'_> {
                 reached = Some(number_of(number));
                 self.found().workers_lost += 1;
                 let case = self.case(number_of(number));
-                let path = self.options.scope.path(&case, false);
-                self.count(number_of(number), &Outcome { path, result: CallResult::Failed { message, fatal: true } });
+                self.count(
+                    number_of(number),
+                    &Outcome { path: case.entry.kind(), result: CallResult::Failed { message, fatal: true } },
+                );
             }
             match reached {
                 Some(reached) => (next, fruitless) = (reached + jobs, 0),

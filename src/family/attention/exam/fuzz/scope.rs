@@ -3,13 +3,10 @@
 use super::case::{Entry, FuzzCase};
 use crate::{
     check::Number,
-    device::{DEFAULT_MULTIPROCESSORS, DeviceKind},
+    device::DeviceKind,
     family::attention::{
         self, Kind,
-        exam::{
-            arithmetic::{Arithmetic, Sums},
-            place::Side,
-        },
+        exam::arithmetic::{Arithmetic, Sums},
     },
     grid::{Dtype, Target},
     plan::{self, Limits},
@@ -103,14 +100,6 @@ impl Scope {
         }
     }
 
-    /// The multiprocessors of that device.
-    fn multiprocessors(&self, case: &FuzzCase) -> usize {
-        match self.device {
-            ScopeDevice::Gpu { multiprocessors, .. } => multiprocessors as usize,
-            ScopeDevice::Emulator => case.problem.multiprocessors.unwrap_or(DEFAULT_MULTIPROCESSORS),
-        }
-    }
-
     /// The held kernels of a kind that the dispatcher may choose for a case on a device.
     fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &attention::Point> {
         let wanted = (kind, case.head_dim, case.dtype, case.causal);
@@ -142,31 +131,7 @@ impl Scope {
         let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
         self.candidates(kind, case, self.capability(case)).next().is_some()
     }
-
-    /// The kind of kernel that computes a case, by the dispatcher's rules; `split` where it has asked for a workspace
-    /// and got it.
-    pub fn path(&self, case: &FuzzCase, split: bool) -> Kind {
-        let (capability, multiprocessors) = (self.capability(case), self.multiprocessors(case));
-        match (case.entry, split) {
-            (Entry::Bwd, _) => Kind::Bwd,
-            (Entry::Fwd, true) => Kind::FwdSplit,
-            (Entry::Fwd, false) => {
-                let queries = case.problem.rows(Side::Query).bound;
-                let blocks = queries.div_ceil(SHORT_ROWS) * case.problem.heads * case.problem.sequences.len();
-                let wide = case.head_dim > 192 && case.problem.rows(Side::Key).bound < 512;
-                let little = blocks <= multiprocessors && queries > 0 && !wide;
-                if little && self.candidates(Kind::FwdShort, case, capability).next().is_some() {
-                    Kind::FwdShort
-                } else {
-                    Kind::Fwd
-                }
-            }
-        }
-    }
 }
-
-/// Queries of a block of `fwd_short`, as the dispatcher counts them.
-const SHORT_ROWS: usize = 64;
 
 /// Shared memory that a block may have, where it is no target of the grid.
 fn shared_memory_limit(capability: u32) -> u32 {

@@ -1,0 +1,111 @@
+//! `kgen_choice` and `kgen_candidate` of `kgen.h`: what a dispatcher says of the paths that it weighs.
+
+use std::{
+    ffi::{c_char, c_void},
+    ptr,
+};
+
+/// `kgen_explain_choice`: parameters in, the choice out, `KGEN_*` code.
+pub(in crate::device) type Explain = unsafe extern "C" fn(*const c_void, *mut Choice) -> i32;
+
+/// More candidates than any version has.
+const CAPACITY: u16 = 64;
+
+/// `kgen_candidate`, version 3.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(in crate::device) struct Candidate {
+    path: i32,
+    num_splits: i32,
+    variant: *const c_char,
+    excluded: *const c_char,
+    workspace_bytes: usize,
+    predicted_ns: f64,
+    launch_ns: f64,
+    tile_ns: f64,
+    chain_ns: f64,
+    step_ns: f64,
+    memory_ns: f64,
+    combine_ns: f64,
+    scheduler_ns: f64,
+}
+
+/// `kgen_choice`, version 3.
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::device) struct Choice {
+    struct_size: u32,
+    candidate_size: u32,
+    candidates: *mut Candidate,
+    capacity: i32,
+    count: i32,
+    chosen: i32,
+    multiprocessors: i32,
+}
+
+/// The paths of a forward call, by their numbers in `kgen.h` (`KGEN_PATH_*`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Those that it can take, of which some may find tensors that they cannot read.
+    pub able: Vec<i32>,
+    /// The one that it takes first; `None` where it fails.
+    pub chosen: Option<i32>,
+}
+
+/// `KGEN_PATH_SHORT`.
+pub const PATH_SHORT: i32 = 1;
+
+/// `KGEN_PATH_SPLIT`; this one and those above it split the keys.
+pub const PATH_SPLIT: i32 = 2;
+
+impl Paths {
+    /// What `explain` tells when it is given a choice to fill in.
+    pub(in crate::device) fn told(explain: &mut dyn FnMut(&mut Choice)) -> Self {
+        let empty = Candidate {
+            path: 0,
+            num_splits: 0,
+            variant: ptr::null(),
+            excluded: ptr::null(),
+            workspace_bytes: 0,
+            predicted_ns: 0.0,
+            launch_ns: 0.0,
+            tile_ns: 0.0,
+            chain_ns: 0.0,
+            step_ns: 0.0,
+            memory_ns: 0.0,
+            combine_ns: 0.0,
+            scheduler_ns: 0.0,
+        };
+        let mut candidates = [empty; CAPACITY as usize];
+        let mut choice = Choice {
+            struct_size: size_of::<Choice>() as u32,
+            candidate_size: size_of::<Candidate>() as u32,
+            candidates: candidates.as_mut_ptr(),
+            capacity: CAPACITY.into(),
+            count: 0,
+            chosen: -1,
+            multiprocessors: 0,
+        };
+        explain(&mut choice);
+        let told = &candidates[..usize::try_from(choice.count).unwrap_or(0).min(CAPACITY.into())];
+        Self {
+            able: told.iter().filter(|candidate| candidate.excluded.is_null()).map(|candidate| candidate.path).collect(),
+            chosen: usize::try_from(choice.chosen).ok().and_then(|chosen| told.get(chosen)).map(|candidate| candidate.path),
+        }
+    }
+}
+
+/// Offsets of all fields, by their names in C, and the sizes: for the test that compares them with the header.
+#[cfg(test)]
+pub(super) fn layouts() -> [Layout; 2] {
+    use super::tests::each;
+    use std::mem::offset_of;
+    let candidate = each!(Candidate: path, num_splits, variant, excluded, workspace_bytes, predicted_ns, launch_ns, tile_ns,
+        chain_ns, step_ns, memory_ns, combine_ns, scheduler_ns);
+    let choice = each!(Choice: struct_size, candidate_size, candidates, capacity, count, chosen, multiprocessors);
+    [("kgen_candidate", candidate, size_of::<Candidate>()), ("kgen_choice", choice, size_of::<Choice>())]
+}
+
+/// A structure's name, its fields' offsets, and its size.
+#[cfg(test)]
+type Layout = (&'static str, Vec<(String, usize)>, usize);

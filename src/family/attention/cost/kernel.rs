@@ -1,0 +1,271 @@
+//! What the model knows of a kernel: numbers that follow from its plan.
+
+use super::super::{Design, Kind, Point};
+use crate::{
+    family::{self, Variant},
+    grid::{Dtype, Target, Turns},
+    plan::Plan,
+};
+use serde::Serialize;
+
+/// The numbers of a kernel of the forward pass. All zero for any other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelCost {
+    /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps look at together.
+    pub rows: u32,
+    /// Rows of those that multiply together: where a tile has no such rows, nobody multiplies. A warpgroup's 64 of `fwd` on Hopper, the
+    /// tile's elsewhere.
+    pub group_rows: u32,
+    /// Keys that a block takes at a step; `fwd_combine`: its threads.
+    pub keys: u32,
+    /// Blocks that a multiprocessor holds at once, shared memory aside.
+    pub resident: u32,
+    /// From the launch to the first product, and from the last store to the end (ns).
+    pub launch_ns: u32,
+    /// A query tile besides its steps (cycles).
+    pub tile_cycles: u32,
+    /// A step of a block that has a multiprocessor to itself: it waits for its products, its exponentials and its copies one after
+    /// another (cycles).
+    pub chain_cycles: u32,
+    /// A step where enough blocks or warpgroups share a multiprocessor to keep its units busy (cycles).
+    pub step_cycles: u32,
+}
+
+/// Cycles of a multiprocessor's units for one step, and what of them can be had.
+struct Units {
+    /// The tensor cores alone.
+    tensor: f64,
+    /// The special function units alone.
+    exponentials: f64,
+}
+
+/// Exponentials that a multiprocessor does in a cycle, every compute capability that kgen knows (CUDA C++ Programming Guide,
+/// "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
+const EXPONENTIALS_A_CYCLE: f64 = 16.0;
+
+impl Units {
+    fn new(pairs: f64, head_dim: u32, flops_a_cycle: f64) -> Self {
+        Self { tensor: pairs * 4.0 * f64::from(head_dim) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
+    }
+
+    /// All blocks of a multiprocessor together: exponentials run beside products, and neither is hidden as a whole.
+    fn shared(&self, [products, exponentials]: [f64; 2]) -> f64 {
+        products * self.tensor + exponentials * self.exponentials
+    }
+}
+
+/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`] and
+/// [`KernelCost::short`], to 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences"); the error is 7 %
+/// (root of the mean square).
+const WGMMA: [f64; 2] = [0.68, 0.91];
+
+/// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220 TFLOP/s.
+const MMA: [f64; 2] = [1.1, 1.26];
+
+/// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
+const MMA_OF_16_ROWS: [f64; 2] = [2.0, 1.26];
+
+/// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets:
+/// T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync` reaches 0.62 of `wgmma`'s on an H100
+/// and is rated as an A100's there.
+fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
+    match target {
+        Target::Sm90 if wgmma => 4096.0,
+        Target::Sm75 | Target::Sm89 | Target::Sm120 | Target::Sm121 => 1024.0,
+        Target::Sm80 | Target::Sm90 | Target::Sm100 => 2048.0,
+    }
+}
+
+/// Cycles between a request to L2 or device memory under load and its answer. What `fwd_split` shows on an H100 with two stages.
+const LATENCY: f64 = 1200.0;
+
+impl KernelCost {
+    /// The numbers of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        match (&plan.variant, &plan.design) {
+            (Variant::Attention(point), family::Design::Attention(design)) => Self::of_attention(*point, design, plan),
+            _ => Self::default(),
+        }
+    }
+
+    fn of_attention(point: Point, design: &Design, plan: &Plan) -> Self {
+        let resident = resident(design, plan);
+        match point.kind {
+            Kind::Bwd => Self::default(),
+            // An H100, B1 H8 S512 D64: 4096 rows.
+            Kind::FwdCombine => Self {
+                rows: 1,
+                group_rows: 1,
+                keys: plan.threads,
+                resident,
+                launch_ns: 1800,
+                tile_cycles: 1400,
+                chain_cycles: 500,
+                step_cycles: 0,
+            },
+            // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding table.
+            Kind::PrepareScheduler => Self {
+                rows: 32,
+                group_rows: 32,
+                keys: 0,
+                resident: 1,
+                launch_ns: 5800,
+                tile_cycles: 700,
+                chain_cycles: 0,
+                step_cycles: 0,
+            },
+            Kind::FwdSplit => Self { resident, ..Self::split(point, design) },
+            Kind::FwdShort => Self { resident, ..Self::short(point, design) },
+            Kind::Fwd if design.hopper.is_some() => Self { resident, ..Self::hopper(point, design) },
+            Kind::Fwd => Self { resident, ..Self::portable(point, design) },
+        }
+    }
+
+    /// 1.8 µs and 16 ns a column besides the steps; a step of 64 keys a warpgroup 0.44 µs and 3 ns a column.
+    fn short(point: Point, design: &Design) -> Self {
+        let (head_dim, n) = (f64::from(point.head_dim), f64::from(design.tile.n));
+        let keys = design.tile.n * (design.tile.warps / 4);
+        let units = Units::new(f64::from(design.tile.m * keys), point.head_dim, flops_a_cycle(point.target, true));
+        Self {
+            rows: design.tile.m,
+            group_rows: design.tile.m,
+            keys,
+            launch_ns: 1760,
+            tile_cycles: 28 * point.head_dim,
+            chain_cycles: rounded((767.0 + 5.5 * head_dim) * n / 64.0),
+            step_cycles: rounded(units.shared(WGMMA)),
+            ..Self::default()
+        }
+    }
+
+    /// 2.3 µs a launch, and 1.3 µs and 5 ns a column a tile. A step is one after another from Q Kᵀ to P V.
+    fn hopper(point: Point, design: &Design) -> Self {
+        let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), f64::from(point.head_dim));
+        let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
+        let units = Units::new(m * n, point.head_dim, rate);
+        // Turns at exponentials keep the other warpgroups waiting where there is nothing to wait for.
+        let turns = if design.tile.turns == Turns::Exponentials { 1.4 } else { 1.0 };
+        Self {
+            rows: design.tile.m,
+            group_rows: 64,
+            keys: design.tile.n,
+            launch_ns: 2280,
+            tile_cycles: 2260 + 9 * point.head_dim,
+            chain_cycles: rounded(turns * (110.0 + 6.0 * n + 0.068 * n * head_dim)),
+            step_cycles: rounded(units.shared(WGMMA)),
+            ..Self::default()
+        }
+    }
+
+    /// `mma.sync`: each scheduler has one warp of a block, so a lone one keeps the units as busy, but waits for its copies.
+    fn portable(point: Point, design: &Design) -> Self {
+        let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
+        let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
+        Self {
+            rows: design.tile.m,
+            group_rows: design.tile.m,
+            keys: design.tile.n,
+            launch_ns: 2800,
+            tile_cycles: 1500 + 6 * point.head_dim,
+            chain_cycles: rounded(600.0 + units.shared(MMA)),
+            step_cycles: rounded(units.shared(MMA)),
+            ..Self::default()
+        }
+    }
+
+    /// From the decoding table of docs/results/2026-11-21-whole-grid-h100.md: a step waits for the oldest of its stages. 65536 keys of head
+    /// dim 128 in one split take 565 µs, 970 cycles a step of 64.
+    fn split(point: Point, design: &Design) -> Self {
+        let tile = &design.tile;
+        let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
+        let moved = f64::from(tile.n) * f64::from(point.head_dim);
+        Self {
+            rows: tile.m,
+            group_rows: tile.m,
+            keys: tile.n,
+            launch_ns: 3000,
+            tile_cycles: 1400,
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 0.07 * moved),
+            step_cycles: rounded(units.shared(MMA_OF_16_ROWS)),
+            ..Self::default()
+        }
+    }
+
+    /// Blocks that a multiprocessor of a device holds at once, where a block has `shared_bytes` of shared memory; at least one.
+    pub fn resident_on(&self, shared_memory_per_block: u32, shared_bytes: u32) -> u32 {
+        const RESERVED: u32 = 1024;
+        self.resident.min((shared_memory_per_block + RESERVED) / (shared_bytes + RESERVED)).max(1)
+    }
+}
+
+/// Blocks that registers, warps and blocks of a multiprocessor allow. One whose warpgroups hand registers over starts with all of them.
+fn resident(design: &Design, plan: &Plan) -> u32 {
+    if design.hopper.as_ref().is_some_and(|hopper| hopper.producer_registers != hopper.consumer_registers) {
+        return design.tile.min_blocks_per_sm;
+    }
+    let (limits, warps) = (&plan.limits, plan.threads / 32);
+    let registers_a_warp = plan.registers.total.min(limits.registers_per_thread).next_multiple_of(8) * 32;
+    (limits.registers_per_sm / registers_a_warp / warps).min(limits.warps_per_sm / warps).min(limits.blocks_per_sm)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cycles of a step: small and not negative")]
+fn rounded(cycles: f64) -> u32 {
+    cycles.round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(kind: Kind, head_dim: u32, target: Target) -> KernelCost {
+        let head_dim = if kind.has_shape() { head_dim } else { 0 };
+        KernelCost::of(&Plan::new(Point { kind, head_dim, dtype: Dtype::Fp16, causal: false, target }, None).expect("fits"))
+    }
+
+    #[test]
+    fn a_kernel_of_the_forward_pass_has_numbers_and_no_other_has() {
+        for (kind, target) in [
+            (Kind::Fwd, Target::Sm75),
+            (Kind::Fwd, Target::Sm80),
+            (Kind::Fwd, Target::Sm90),
+            (Kind::Fwd, Target::Sm120),
+            (Kind::FwdShort, Target::Sm90),
+            (Kind::FwdSplit, Target::Sm80),
+        ] {
+            let cost = cost(kind, 128, target);
+            assert!(
+                cost.chain_cycles > 0 && cost.step_cycles > 0 && cost.resident > 0 && cost.launch_ns > 0,
+                "{kind} {target}: {cost:?}"
+            );
+        }
+        assert_eq!(cost(Kind::Bwd, 64, Target::Sm80), KernelCost::default());
+    }
+
+    #[test]
+    fn more_columns_take_more_cycles() {
+        for (kind, target) in [(Kind::Fwd, Target::Sm80), (Kind::FwdShort, Target::Sm90), (Kind::FwdSplit, Target::Sm80)] {
+            let a_key = |head_dim| {
+                let KernelCost { rows, keys, step_cycles, .. } = cost(kind, head_dim, target);
+                f64::from(step_cycles) / f64::from(rows * keys)
+            };
+            assert!(a_key(64) < a_key(128) && a_key(128) < a_key(256), "{kind}");
+        }
+    }
+
+    #[test]
+    fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
+        let cost = cost(Kind::Fwd, 128, Target::Sm90);
+        // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
+        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2179));
+        assert!(cost.chain_cycles < cost.step_cycles);
+    }
+
+    #[test]
+    fn shared_memory_of_the_device_decides_how_many_blocks_share_a_multiprocessor() {
+        let split = cost(Kind::FwdSplit, 128, Target::Sm80);
+        let bytes = 102_976;
+        assert_eq!(split.resident_on(163 << 10, bytes), 1, "A100");
+        assert_eq!(split.resident_on(227 << 10, bytes), 2, "H100");
+        assert_eq!(split.resident_on(99 << 10, bytes), 1, "at least one, wherever it runs");
+    }
+}

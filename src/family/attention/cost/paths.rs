@@ -1,0 +1,146 @@
+//! The paths that a request can take, and the one that is predicted to be the fastest.
+
+use super::{DeviceCost, KernelCost, Request, Sharing, Times, predict::MOST_SPLITS};
+
+/// A way to compute forward attention, in the order of `KGEN_PATH_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Path {
+    /// `fwd`.
+    Dense,
+    /// `fwd_short`.
+    Short,
+    /// `fwd_split` with as many splits for every sequence, then `fwd_combine`.
+    Split,
+    /// `prepare_scheduler`, `fwd_split`, `fwd_combine`.
+    Scheduled,
+}
+
+/// A kernel that the library holds for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its numbers.
+    pub cost: KernelCost,
+    /// Blocks of it that a multiprocessor of the device holds at once.
+    pub resident: u32,
+    /// `fwd_split`: tiles of 16 rows that `prepare_scheduler` is told a multiprocessor runs at once. Others: 0.
+    pub scheduled_tiles: u32,
+}
+
+/// The kernels that a library holds for a request, each path's own; `None` where it holds none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernels {
+    /// `fwd`.
+    pub dense: Option<Held>,
+    /// `fwd_short`.
+    pub short: Option<Held>,
+    /// `fwd_split`.
+    pub split: Option<Held>,
+    /// `fwd_combine`.
+    pub combine: Option<Held>,
+    /// `prepare_scheduler`.
+    pub scheduler: Option<Held>,
+}
+
+/// The times of all kernels of a path (ns).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathTimes {
+    /// The kernel that computes attention.
+    pub attention: Times,
+    /// `fwd_combine`.
+    pub combine: f64,
+    /// `prepare_scheduler`.
+    pub scheduler: f64,
+}
+
+impl PathTimes {
+    fn total(&self) -> f64 {
+        self.attention.total() + self.combine + self.scheduler
+    }
+}
+
+/// A path, and what it is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which.
+    pub path: Path,
+    /// Splits of each sequence, at most; 1 where nothing is split.
+    pub splits: u32,
+    /// What its kernels take; where the number of keys is unknown, by the first of two guesses.
+    pub times: PathTimes,
+    /// What all of them take (ns): the mean of the guesses.
+    pub predicted_ns: f64,
+}
+
+impl Candidate {
+    fn new(path: Path, splits: u32, request: &Request, predict: &dyn Fn(&Request) -> PathTimes) -> Self {
+        let times = predict(request);
+        let other = request.with_one_long_sequence().map(|other| predict(&other).total());
+        let predicted_ns = other.map_or(times.total(), |other| f64::midpoint(times.total(), other));
+        Self { path, splits, times, predicted_ns }
+    }
+}
+
+/// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, each split count,
+/// scheduled. The request has been found to make sense and asks for nothing in particular.
+pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Candidate> {
+    let whole = |path, kernel: Option<Held>| {
+        let Held { cost, resident, .. } = kernel?;
+        Some(Candidate::new(path, 1, request, &|guess| {
+            let attention = Times::of(guess, &cost, resident, device, Sharing::NONE);
+            PathTimes { attention, combine: 0.0, scheduler: 0.0 }
+        }))
+    };
+    let mut candidates: Vec<Candidate> =
+        [whole(Path::Dense, held.dense), whole(Path::Short, held.short)].into_iter().flatten().collect();
+    let (Some(split), Some(combine)) = (held.split, held.combine) else { return candidates };
+    if request.keys.longest == 0 {
+        return candidates;
+    }
+    let times = |guess: &Request, splits: f64, scheduler: Option<Held>| {
+        let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some() };
+        PathTimes {
+            attention: Times::of(guess, &split.cost, split.resident, device, sharing),
+            combine: guess.combine_ns(&combine.cost, combine.resident, device, splits),
+            scheduler: scheduler.map_or(0.0, |scheduler| guess.scheduler_ns(&scheduler.cost, device)),
+        }
+    };
+    for splits in request.split_counts(&split.cost, split.resident, device) {
+        candidates.push(Candidate::new(Path::Split, splits, request, &|guess| times(guess, splits.into(), None)));
+    }
+    if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
+        let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
+        let most = most_splits(request, blocks);
+        candidates.push(Candidate::new(Path::Scheduled, most, request, &|guess| {
+            times(guess, guess.balanced_splits(blocks, most), held.scheduler)
+        }));
+    }
+    candidates
+}
+
+/// The candidate that is predicted to be the fastest, the first of equals.
+pub fn chosen(candidates: &[Candidate]) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (place, candidate) in candidates.iter().enumerate() {
+        if best.is_none_or(|best| candidate.predicted_ns < candidates[best].predicted_ns) {
+            best = Some(place);
+        }
+    }
+    best
+}
+
+/// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not fill the device more than
+/// once (`most_split_count` of `kgen/split_plan.cuh`).
+fn most_splits(request: &Request, blocks: f64) -> u32 {
+    let group = request.heads / request.heads_k;
+    let rows = u64::from(request.queries.longest) * u64::from(group);
+    let tiles = rows.div_ceil(16) * u64::from(request.heads_k);
+    let blocks = whole_number(blocks);
+    let at_once = if tiles < blocks { blocks / tiles } else { 1 };
+    let worthwhile = request.keys.longest.div_ceil(128).min(MOST_SPLITS);
+    u32::try_from(at_once).unwrap_or(MOST_SPLITS).min(worthwhile)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of blocks")]
+fn whole_number(count: f64) -> u64 {
+    count as u64
+}

@@ -1,0 +1,224 @@
+//! The arithmetic of `templates/include/kgen/path_cost.cuh`, operation by operation.
+
+use super::{DeviceCost, KernelCost};
+
+/// A split is cut between multiples of so many keys, and has at least so many of them (`kgen/split_plan.cuh`).
+const LEAST_KEYS_OF_A_SPLIT: f64 = 128.0;
+
+/// Rows of the tiles that `prepare_scheduler` counts (`kgen/split_plan.cuh`).
+const SCHEDULED_ROWS: f64 = 16.0;
+
+/// Most splits of a sequence (`kgen/split_plan.cuh`).
+pub(super) const MOST_SPLITS: u32 = 256;
+
+/// Split counts that are weighed, besides those that fill the device.
+const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+
+/// What the host knows of a batch's lengths on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The longest, which bounds the grid.
+    pub longest: u32,
+    /// Whether they may differ: the side has `cu_seqlens` or `seqused`.
+    pub unequal: bool,
+    /// Rows of all together, where the caller gives them; 0 where not.
+    pub total: u32,
+}
+
+/// One long sequence among short ones: the longest to the mean.
+const LONG_TO_MEAN: u32 = 16;
+
+impl Lengths {
+    /// Sequences of one length.
+    pub fn equal(length: u32) -> Self {
+        Self { longest: length, unequal: false, total: 0 }
+    }
+
+    /// The mean; where nobody says how many rows there are together, about half of the longest.
+    fn mean(self, batch: f64) -> f64 {
+        let longest = f64::from(self.longest);
+        if !self.unequal || batch <= 1.0 {
+            return longest;
+        }
+        if self.total == 0 {
+            return f64::midpoint(longest, 1.0);
+        }
+        longest.min((f64::from(self.total) / batch).max(1.0))
+    }
+}
+
+/// A request of `kgen_fwd`, as the host knows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// Sequences.
+    pub batch: u32,
+    /// Query heads, a multiple of `heads_k`.
+    pub heads: u32,
+    /// Key heads.
+    pub heads_k: u32,
+    /// Rows of Q.
+    pub queries: Lengths,
+    /// Rows of K.
+    pub keys: Lengths,
+    /// Elements of a row.
+    pub head_dim: u32,
+    /// Bytes of an element.
+    pub element_bytes: u32,
+    /// Causal mask.
+    pub causal: bool,
+}
+
+impl Request {
+    fn group(&self) -> f64 {
+        f64::from(self.heads) / f64::from(self.heads_k)
+    }
+
+    fn mean_queries(&self) -> f64 {
+        self.queries.mean(self.batch.into())
+    }
+
+    fn mean_keys(&self) -> f64 {
+        self.keys.mean(self.batch.into())
+    }
+
+    /// The other guess where the number of keys is unknown: one long sequence among short ones.
+    pub(super) fn with_one_long_sequence(&self) -> Option<Self> {
+        let Lengths { longest, unequal, total } = self.keys;
+        let total_then = (longest / LONG_TO_MEAN).max(1).saturating_mul(self.batch);
+        (unequal && self.batch > 1 && total == 0).then_some(Self { keys: Lengths { total: total_then, ..self.keys }, ..*self })
+    }
+
+    /// Tiles of all sequences, where their rows are those of all heads that read one key head.
+    fn packed_tiles(&self, kernel: &KernelCost) -> f64 {
+        f64::from(self.batch) * f64::from(self.heads_k) * (self.mean_queries() * self.group() / f64::from(kernel.rows)).ceil()
+    }
+
+    /// Split counts that are weighed, in rising order.
+    pub fn split_counts(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost) -> Vec<u32> {
+        let filling = (device.multiprocessors * f64::from(resident) / self.packed_tiles(kernel)).floor();
+        let most = f64::from(MOST_SPLITS).min((f64::from(self.keys.longest) / LEAST_KEYS_OF_A_SPLIT).ceil());
+        let wanted = ROUND.map(f64::from).into_iter().chain([filling, 2.0 * filling]);
+        let mut counts: Vec<u32> = wanted.filter(|splits| (1.0..=most).contains(splits)).map(whole).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+
+    /// Splits that `prepare_scheduler` gives a sequence on the average, at most `most`, where it is told of `blocks` at once: all run
+    /// at once, or in two turns.
+    pub(super) fn balanced_splits(&self, blocks: f64, most: u32) -> f64 {
+        let rows = self.mean_queries() * self.group();
+        let tiles = f64::from(self.batch) * f64::from(self.heads_k) * (rows / SCHEDULED_ROWS).ceil();
+        let turns = if tiles <= blocks { 1.0 } else { 2.0 };
+        let splits = (turns * blocks / tiles).min((self.mean_keys() / LEAST_KEYS_OF_A_SPLIT).ceil());
+        splits.min(most.into()).max(1.0)
+    }
+
+    /// The merge of partial results.
+    pub(super) fn combine_ns(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost, splits: f64) -> f64 {
+        let rows = f64::from(self.batch) * self.mean_queries() * f64::from(self.heads);
+        let pieces = f64::from(self.head_dim.div_ceil(8).next_power_of_two());
+        let rounds = (splits * pieces / f64::from(kernel.keys)).ceil();
+        let cycles = f64::from(kernel.tile_cycles) + rounds * f64::from(kernel.chain_cycles);
+        let busy = (rows / (device.multiprocessors * f64::from(resident))).ceil() * cycles / device.cycles_per_ns;
+        let bytes = rows * splits * (f64::from(self.head_dim) + 1.0) * 4.0;
+        f64::from(kernel.launch_ns) + busy.max(bytes / device.l2_bytes_per_ns)
+    }
+
+    /// The choice of split counts on the device.
+    pub(super) fn scheduler_ns(&self, kernel: &KernelCost, device: &DeviceCost) -> f64 {
+        let rounds = (f64::from(self.batch) / f64::from(kernel.rows)).ceil();
+        f64::from(kernel.launch_ns) + rounds * f64::from(kernel.tile_cycles) / device.cycles_per_ns
+    }
+}
+
+/// How the keys of a sequence are shared out over blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sharing {
+    /// A tile's rows are those of all heads that read one key head.
+    pub packed: bool,
+    /// Blocks of each sequence's tile, on the average.
+    pub splits: f64,
+    /// Longer sequences have more of them.
+    pub balanced: bool,
+}
+
+impl Sharing {
+    /// Not at all.
+    pub const NONE: Self = Self { packed: false, splits: 1.0, balanced: false };
+}
+
+/// Of what should run beside the longest part, the part that does not.
+const NOT_BESIDE: f64 = 0.05;
+
+/// The times of a kernel that computes attention (ns).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// Of the launch.
+    pub launch: f64,
+    /// Of query tiles besides their steps, one after another in a block's place.
+    pub tile: f64,
+    /// Of steps one after another in a block's place, each as if the block were alone.
+    pub chain: f64,
+    /// Of a multiprocessor's units with all steps of its blocks.
+    pub step: f64,
+    /// Of device memory or L2 with all that is moved.
+    pub memory: f64,
+}
+
+impl Times {
+    /// The kernel's time.
+    pub fn total(&self) -> f64 {
+        let longest = self.chain.max(self.step).max(self.memory);
+        self.launch + self.tile + longest + NOT_BESIDE * (self.chain + self.step + self.memory - longest)
+    }
+
+    /// A kernel of which a multiprocessor holds `resident` blocks at once.
+    pub fn of(request: &Request, kernel: &KernelCost, resident: u32, device: &DeviceCost, sharing: Sharing) -> Self {
+        let [batch, heads, heads_k, head_dim] = [request.batch, request.heads, request.heads_k, request.head_dim].map(f64::from);
+        let [tile_rows, group_rows, tile_keys] = [kernel.rows, kernel.group_rows, kernel.keys].map(f64::from);
+        let (queries, mean_keys) = (request.mean_queries(), request.mean_keys());
+        let group = if sharing.packed { request.group() } else { 1.0 };
+        let blocks = batch * if sharing.packed { heads_k } else { heads } * (queries * group / tile_rows).ceil() * sharing.splits;
+        let seen = queries.min(mean_keys);
+        let span = seen.min(tile_rows / group);
+        let diagonal = request.causal && seen > span;
+        let keys = if diagonal { (mean_keys - (seen - span) / 2.0) * (seen / queries) } else { mean_keys };
+        let steps = |keys: f64| keys / sharing.splits / tile_keys;
+        let most = steps(if sharing.balanced { mean_keys } else { request.keys.longest.into() }).ceil();
+        let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
+        let longest = if sharing.balanced { average } else { most };
+
+        // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+        let unequal = request.queries.unequal || request.keys.unequal;
+        let tail = if unequal { (longest - average) / 2.0 } else { 0.0 };
+
+        let slots = device.multiprocessors * f64::from(resident);
+        let (tiles, in_slot, in_multiprocessor) = if diagonal || unequal {
+            let turns =
+                |places: f64| longest.max(blocks * average / places + if blocks > places { average / 2.0 + tail } else { 0.0 });
+            ((blocks / slots).max(1.0), turns(slots), turns(device.multiprocessors))
+        } else {
+            let tiles = (blocks / slots).ceil();
+            (tiles, tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
+        };
+        let busy_rows = tile_rows.min((queries * group / group_rows).ceil() * group_rows);
+        let row_bytes = head_dim * f64::from(request.element_bytes);
+        let from_dram = 2.0 * row_bytes * batch * (queries * heads + mean_keys * heads_k);
+        let partial = if sharing.packed { batch * queries * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
+        let from_l2 = blocks * (keys / sharing.splits) * 2.0 * row_bytes + partial;
+        Self {
+            launch: kernel.launch_ns.into(),
+            tile: tiles * f64::from(kernel.tile_cycles) / device.cycles_per_ns,
+            chain: in_slot * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
+            step: in_multiprocessor * f64::from(kernel.step_cycles) * (busy_rows / tile_rows) / device.cycles_per_ns,
+            memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
+                + tail * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number from 1 to 256")]
+fn whole(splits: f64) -> u32 {
+    splits as u32
+}
