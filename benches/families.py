@@ -2,7 +2,8 @@
 """vector_add, transpose and reduce beside the card's bandwidth, PyTorch, torch.compile and CuPy in one process, on the
 GPU at hand.
 
-    kgen build --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp --target sm90 --build-dir build-families
+    kgen build --target sm90 --build-dir build-families \\
+      --kind vector_add,transpose,reduce_sum,reduce_max,reduce_logsumexp
     python3 benches/families.py --library build-families/lib/libkgen.so --out families.json
     python3 benches/families.py --library build-families/lib/libkgen.so --huge
 

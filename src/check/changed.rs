@@ -1,5 +1,5 @@
-//! Ordinary calls with one thing changed: those that a launcher must refuse before it starts anything, and those that it must not
-//! refuse because of how their structure begins or how large they might be.
+//! Ordinary calls with one thing changed: those that a launcher must refuse before it starts anything, and those that
+//! it must not refuse because of how their structure begins or how large they might be.
 
 use super::{
     compare::{Comparison, Distance},
