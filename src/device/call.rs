@@ -33,8 +33,8 @@ impl Call {
         &mut fields.fields
     }
 
-    /// A pointer that nobody may follow, NULL where the call has no tensor of that name: what a workspace is asked for
-    /// with.
+    /// A pointer that must not be followed, NULL where the call has no tensor of that name: what a workspace is asked
+    /// for with.
     pub(super) fn stand_in(&self, name: &str) -> *mut c_void {
         let held = self.inputs.iter().chain(&self.outputs).any(|(known, _)| *known == name);
         if held { ptr::without_provenance_mut(STAND_IN) } else { ptr::null_mut() }

@@ -92,7 +92,8 @@ impl KernelLibrary {
         // SAFETY: `kgen.h` declares it so, and `self` holds the library.
         let explain: Explain = unsafe { self.function("kgen_explain_choice") }?;
         Ok(Paths::told(&mut |choice| {
-            // SAFETY: both structures are valid, and the function follows no pointer of `params`. Where it fails, it tells nothing.
+            // SAFETY: both structures are valid, and the function follows no pointer of `params`. Where it fails, it
+            // tells nothing.
             unsafe { explain(params.as_ptr(), choice) };
         }))
     }

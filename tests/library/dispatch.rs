@@ -33,8 +33,8 @@ fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     Point { kind, head_dim, dtype: Dtype::Fp16, causal: causal && kind.has_shape(), target }
 }
 
-/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither `fwd_short` nor
-/// `fwd_split`.
+/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
+/// `fwd_short` nor `fwd_split`.
 static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
     let mut kernels = Vec::new();
     for causal in [false, true] {

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-/// Part of the memory's rated bandwidth that a kernel which only reads reaches, per mille: `fwd_split` at B1 L131072 and B64 L4096,
-/// head dim 128, on an H100 rated 3350 GB/s (docs/results/2026-11-21-whole-grid-h100.md, "Decoding": 2957 and 2962 GB/s, launches
-/// included).
+/// Part of the memory's rated bandwidth that a kernel which only reads reaches, per mille: `fwd_split` at B1 L131072
+/// and B64 L4096, head dim 128, on an H100 rated 3350 GB/s (docs/results/2026-11-21-whole-grid-h100.md, "Decoding":
+/// 2957 and 2962 GB/s, launches included).
 pub const DRAM_PER_MILLE: u32 = 910;
 
 /// GPUs of one compute capability.
@@ -28,9 +28,10 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
 
 /// By compute capability, oldest first; a capability that is not listed has the numbers of the one before it.
 ///
-/// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100 SXM, B200, B300, Jetson Thor, RTX PRO
-/// 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 27
-/// bytes a clock and multiprocessor; the others are that times clock and multiprocessors, not measured.
+/// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
+/// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 27 bytes a clock and multiprocessor; the others are that
+/// times clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
     row(75, 1590, 320, 1700, 4),
     row(80, 1410, 2039, 4100, 40),

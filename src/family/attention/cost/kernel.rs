@@ -13,8 +13,8 @@ use serde::Serialize;
 pub struct KernelCost {
     /// Rows of a block's query tile; `prepare_scheduler`: sequences that its warps look at together.
     pub rows: u32,
-    /// Rows of those that multiply together: where a tile has no such rows, nobody multiplies. A warpgroup's 64 of `fwd` on Hopper, the
-    /// tile's elsewhere.
+    /// Rows of those that multiply together: where a tile has no such rows, nobody multiplies. A warpgroup's 64 of
+    /// `fwd` on Hopper, the tile's elsewhere.
     pub group_rows: u32,
     /// Keys that a block takes at a step; `fwd_combine`: its threads.
     pub keys: u32,
@@ -24,8 +24,8 @@ pub struct KernelCost {
     pub launch_ns: u32,
     /// A query tile besides its steps (cycles).
     pub tile_cycles: u32,
-    /// A step of a block that has a multiprocessor to itself: it waits for its products, its exponentials and its copies one after
-    /// another (cycles).
+    /// A step of a block that has a multiprocessor to itself: it waits for its products, its exponentials and its
+    /// copies one after another (cycles).
     pub chain_cycles: u32,
     /// A step where enough blocks or warpgroups share a multiprocessor to keep its units busy (cycles).
     pub step_cycles: u32,
@@ -39,8 +39,8 @@ struct Units {
     exponentials: f64,
 }
 
-/// Exponentials that a multiprocessor does in a cycle, every compute capability that kgen knows (CUDA C++ Programming Guide,
-/// "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
+/// Exponentials that a multiprocessor does in a cycle, every compute capability that kgen knows (CUDA C++ Programming
+/// Guide, "Arithmetic Instructions": results per clock cycle of type conversions and special functions).
 const EXPONENTIALS_A_CYCLE: f64 = 16.0;
 
 impl Units {
@@ -55,19 +55,20 @@ impl Units {
 }
 
 /// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`] and
-/// [`KernelCost::short`], to 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences"); the error is 7 %
-/// (root of the mean square).
+/// [`KernelCost::short`], to 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences");
+/// the error is 7 % (root of the mean square).
 const WGMMA: [f64; 2] = [0.68, 0.91];
 
-/// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220 TFLOP/s.
+/// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220
+/// TFLOP/s.
 const MMA: [f64; 2] = [1.1, 1.26];
 
 /// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
 const MMA_OF_16_ROWS: [f64; 2] = [2.0, 1.26];
 
-/// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums. NVIDIA's data sheets:
-/// T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync` reaches 0.62 of `wgmma`'s on an H100
-/// and is rated as an A100's there.
+/// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums.
+/// NVIDIA's data sheets: T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync`
+/// reaches 0.62 of `wgmma`'s on an H100 and is rated as an A100's there.
 fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     match target {
         Target::Sm90 if wgmma => 4096.0,
@@ -76,7 +77,8 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     }
 }
 
-/// Cycles between a request to L2 or device memory under load and its answer. What `fwd_split` shows on an H100 with two stages.
+/// Cycles between a request to L2 or device memory under load and its answer. What `fwd_split` shows on an H100 with
+/// two stages.
 const LATENCY: f64 = 1200.0;
 
 impl KernelCost {
@@ -103,7 +105,8 @@ impl KernelCost {
                 chain_cycles: 500,
                 step_cycles: 0,
             },
-            // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding table.
+            // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
+            // table.
             Kind::PrepareScheduler => Self {
                 rows: 32,
                 group_rows: 32,
@@ -157,7 +160,8 @@ impl KernelCost {
         }
     }
 
-    /// `mma.sync`: each scheduler has one warp of a block, so a lone one keeps the units as busy, but waits for its copies.
+    /// `mma.sync`: each scheduler has one warp of a block, so a lone one keeps the units as busy, but waits for its
+    /// copies.
     fn portable(point: Point, design: &Design) -> Self {
         let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
@@ -173,8 +177,8 @@ impl KernelCost {
         }
     }
 
-    /// From the decoding table of docs/results/2026-11-21-whole-grid-h100.md: a step waits for the oldest of its stages. 65536 keys of head
-    /// dim 128 in one split take 565 µs, 970 cycles a step of 64.
+    /// From the decoding table of docs/results/2026-11-21-whole-grid-h100.md: a step waits for the oldest of its
+    /// stages. 65536 keys of head dim 128 in one split take 565 µs, 970 cycles a step of 64.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
@@ -191,14 +195,16 @@ impl KernelCost {
         }
     }
 
-    /// Blocks that a multiprocessor of a device holds at once, where a block has `shared_bytes` of shared memory; at least one.
+    /// Blocks that a multiprocessor of a device holds at once, where a block has `shared_bytes` of shared memory; at
+    /// least one.
     pub fn resident_on(&self, shared_memory_per_block: u32, shared_bytes: u32) -> u32 {
         const RESERVED: u32 = 1024;
         self.resident.min((shared_memory_per_block + RESERVED) / (shared_bytes + RESERVED)).max(1)
     }
 }
 
-/// Blocks that registers, warps and blocks of a multiprocessor allow. One whose warpgroups hand registers over starts with all of them.
+/// Blocks that registers, warps and blocks of a multiprocessor allow. One whose warpgroups hand registers over starts
+/// with all of them.
 fn resident(design: &Design, plan: &Plan) -> u32 {
     if design.hopper.as_ref().is_some_and(|hopper| hopper.producer_registers != hopper.consumer_registers) {
         return design.tile.min_blocks_per_sm;

@@ -44,8 +44,8 @@ fn us(kernel: Option<Held>, request: &Request) -> f64 {
     Times::of(request, &cost, resident, &h100(), Sharing::NONE).total() / 1e3
 }
 
-/// 2026-11-21-hopper-h100.md, "Short sequences": causal fp16, graph replays, µs: head dim, then `fwd_short` and `fwd` at B8 H8 S128, B4 H8
-/// S256 and B1 H8 S512.
+/// 2026-11-21-hopper-h100.md, "Short sequences": causal fp16, graph replays, µs: head dim, then `fwd_short` and `fwd`
+/// at B8 H8 S128, B4 H8 S256 and B1 H8 S512.
 #[expect(clippy::approx_constant, reason = "6.28 µs were measured")]
 const SHORT: [(u32, [f64; 3], [f64; 3]); 8] = [
     (64, [3.39, 4.01, 5.00], [4.42, 6.06, 8.80]),
@@ -133,8 +133,8 @@ fn decoding_takes_about_what_was_measured_and_is_split() {
     }
 }
 
-/// The same table, B32 unequal: one sequence of 65536 keys and 31 of 512 to 3392, head dim 128, µs by splits of every sequence, and scheduled
-/// each time.
+/// The same table, B32 unequal: one sequence of 65536 keys and 31 of 512 to 3392, head dim 128, µs by splits of every
+/// sequence, and scheduled each time.
 #[test]
 fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_scheduled() {
     let mut request = request(32, [32, 8], [1, 65536], 128, false);

@@ -1,8 +1,8 @@
 //! How long each path of `kgen_fwd` takes, and which one it therefore chooses.
 //!
-//! The dispatcher evaluates the same formulas (`templates/include/kgen/path_cost.cuh`) with the numbers of [`KernelCost`] and
-//! [`DeviceCost`], which are written into it. `tests/library/dispatch.rs` compares the two. Formulas, numbers and their sources:
-//! docs/dispatch.md.
+//! The dispatcher evaluates the same formulas (`templates/include/kgen/path_cost.cuh`) with the numbers of
+//! [`KernelCost`] and [`DeviceCost`], which are written into it. `tests/library/dispatch.rs` compares the two.
+//! Formulas, numbers and their sources: docs/dispatch.md.
 
 mod device;
 mod kernel;

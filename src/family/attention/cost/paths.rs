@@ -80,8 +80,8 @@ impl Candidate {
     }
 }
 
-/// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, each split count,
-/// scheduled. The request has been found to make sense and asks for nothing in particular.
+/// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, each
+/// split count, scheduled. The request has been found to make sense and asks for nothing in particular.
 pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Candidate> {
     let whole = |path, kernel: Option<Held>| {
         let Held { cost, resident, .. } = kernel?;
@@ -128,8 +128,8 @@ pub fn chosen(candidates: &[Candidate]) -> Option<usize> {
     best
 }
 
-/// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not fill the device more than
-/// once (`most_split_count` of `kgen/split_plan.cuh`).
+/// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not fill the
+/// device more than once (`most_split_count` of `kgen/split_plan.cuh`).
 fn most_splits(request: &Request, blocks: f64) -> u32 {
     let group = request.heads / request.heads_k;
     let rows = u64::from(request.queries.longest) * u64::from(group);

@@ -104,8 +104,8 @@ impl Request {
         counts
     }
 
-    /// Splits that `prepare_scheduler` gives a sequence on the average, at most `most`, where it is told of `blocks` at once: all run
-    /// at once, or in two turns.
+    /// Splits that `prepare_scheduler` gives a sequence on the average, at most `most`, where it is told of `blocks` at
+    /// once: all run at once, or in two turns.
     pub(super) fn balanced_splits(&self, blocks: f64, most: u32) -> f64 {
         let rows = self.mean_queries() * self.group();
         let tiles = f64::from(self.batch) * f64::from(self.heads_k) * (rows / SCHEDULED_ROWS).ceil();
@@ -189,7 +189,8 @@ impl Times {
         let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
         let longest = if sharing.balanced { average } else { most };
 
-        // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+        // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
+        // ended.
         let unequal = request.queries.unequal || request.keys.unequal;
         let tail = if unequal { (longest - average) / 2.0 } else { 0.0 };
 
