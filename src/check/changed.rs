@@ -27,6 +27,7 @@ pub type Change = (&'static str, fn(&mut Call), Expected);
 struct Changed {
     base: Rc<dyn Case>,
     change: Change,
+    asked_workspace: Option<usize>,
 }
 
 impl Case for Changed {
@@ -42,6 +43,10 @@ impl Case for Changed {
             drawn.judge = Box::new(move |after| untouched(&before, after));
         }
         drawn
+    }
+
+    fn asked_workspace(&self) -> Option<usize> {
+        self.asked_workspace
     }
 
     fn refusal(&self) -> Option<String> {
@@ -95,6 +100,15 @@ pub const STRUCTURE: &[Change] = &[
 
 /// A case for each change of `base`.
 pub fn changed(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
+    cases(base, lists, None)
+}
+
+/// The same for changes of which the workspace function must say that they need none, since they are refused.
+pub fn changed_without_workspace(base: &Rc<dyn Case>, lists: &[&[Change]]) -> Vec<Box<dyn Case>> {
+    cases(base, lists, Some(0))
+}
+
+fn cases(base: &Rc<dyn Case>, lists: &[&[Change]], asked_workspace: Option<usize>) -> Vec<Box<dyn Case>> {
     let changes = lists.iter().flat_map(|list| list.iter());
-    changes.map(|change| Box::new(Changed { base: Rc::clone(base), change: *change }) as Box<dyn Case>).collect()
+    changes.map(|change| Box::new(Changed { base: Rc::clone(base), change: *change, asked_workspace }) as Box<dyn Case>).collect()
 }

@@ -37,6 +37,11 @@ pub trait Case: Debug {
         ERROR_UNSUPPORTED
     }
 
+    /// Bytes that `<name>_workspace` must ask for, where the workspace is part of the call: 0 for parameters that it refuses.
+    fn asked_workspace(&self) -> Option<usize> {
+        None
+    }
+
     /// The same inputs in tensors that lie otherwise, for which the kernel must give the same bits.
     fn twin(&self, _seed: u64) -> Option<Twin> {
         None

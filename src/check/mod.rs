@@ -16,7 +16,7 @@ mod verdict;
 mod verdict_cache;
 mod worker;
 
-pub use changed::{Change, Expected, STRUCTURE, begin, changed, drop_tensor};
+pub use changed::{Change, Expected, STRUCTURE, begin, changed, changed_without_workspace, drop_tensor};
 pub(crate) use compare::Distance;
 pub use compare::{Comparison, Tally};
 pub(crate) use exam::Twin;

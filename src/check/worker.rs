@@ -184,6 +184,16 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     let shuffled = Schedule::shuffled(seed);
     let mut outcome = Outcome { distance: None, failure: None };
     let blame = |schedule: Schedule, message| Some(Failure { status: Status::Fail, order: schedule.order, message });
+    if let Some(expected) = case.asked_workspace() {
+        outcome.failure = match device.workspace_for(&call) {
+            Ok(asked) if asked == expected => None,
+            Ok(asked) => blame(shuffled, format!("the workspace function asks for {asked} bytes, not for {expected}")),
+            Err(error) => blame(shuffled, format!("the workspace function must ask for {expected} bytes, but {error}")),
+        };
+        if outcome.failure.is_some() {
+            return outcome;
+        }
+    }
     if let Some(words) = case.refusal() {
         outcome.failure = match device.run(&call, shuffled) {
             Err(DeviceError::Launcher { code, message, .. }) if code == case.refusal_code() && message.contains(&words) => None,

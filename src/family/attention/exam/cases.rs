@@ -49,7 +49,10 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
     let positive = Problem::new(&[(17, POSITIVE_KEYS)], 1, 1).inputs(Inputs::Positive, Scale::Usual).in_fp8(Descales::Absent);
-    turned.chain(small).chain([widest, positive]).collect()
+    // A row alone in its warp whose maximum rises a little from one tile to the next, at a scale that makes more of it than
+    // E4M3 holds.
+    let sharp = Problem::new(&[(1, 513)], 32, 32).inputs(Inputs::Normal, Scale::Thousandths(4000)).in_fp8(Descales::Absent);
+    turned.chain(small).chain([widest, positive, sharp]).collect()
 }
 
 /// The same problems, and those that show what a kernel gets wrong whose blocks stay for several pieces of work and
@@ -161,8 +164,9 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(40, 17), (9, 0)], 2, 2).lengths(Lengths::Packed).without_lse(),
         // GQA 4 with two key heads, tiles that end exactly.
         Problem::new(&[(64, 128)], 8, 2),
-        // One query over a GQA 8 group.
+        // One query over a GQA 8 group; one key.
         Problem::new(&[(1, 113)], 8, 1).layout(Layout::Bhsd),
+        Problem::new(&[(3, 1)], 1, 1),
         // Unequal lengths, both ways of giving them, an empty sequence among them.
         Problem::new(&[(64, 17), (17, 130), (0, 5), (9, 0)], 2, 1).lengths(Lengths::Used).layout(Layout::Padded),
         Problem::new(&[(17, 64), (65, 113), (0, 3)], 2, 2).lengths(Lengths::Packed),

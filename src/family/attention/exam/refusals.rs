@@ -13,7 +13,7 @@ use crate::{
     check::{
         Case, Change,
         Expected::{Nothing, Refused, Same},
-        Number, STRUCTURE, Subject, begin, changed, drop_tensor,
+        Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
     device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Params},
     family::attention::{Kind, Point},
@@ -214,8 +214,14 @@ const SPLIT: &[Change] = &[
         |c| blocks(c, 1 << 30, 2, 1 << 4),
         Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
     ),
+    ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
     ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
 ];
+
+fn many_rows_of_nobody(call: &mut Call) {
+    blocks(call, 0, 1 << 10, 1 << 20);
+    *numbers(call).num_heads_k = 1 << 10;
+}
 
 const COMBINE: &[Change] = &[
     ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "o must not be NULL")),
@@ -253,13 +259,15 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         }
         Kind::FwdSplit => {
             let listed = (Problem::new(&[(2, 40)], 4, 2), 2, None);
-            (Rc::new(split::case(variant, listed)), &[EVERYWHERE, SPECIALISED, SPLITTING, PARTIAL, SPLIT])
+            (Rc::new(split::case(variant, listed)), &[SPECIALISED, PARTIAL, SPLIT])
         }
         Kind::FwdCombine => (Rc::new(combine::plain()), &[EVERYWHERE, SPLITTING, PARTIAL, COMBINE]),
         Kind::PrepareScheduler => (Rc::new(scheduler::plain()), &[EVERYWHERE, SPLITTING, SCHEDULER]),
     };
     let short = if variant.kind == Kind::Bwd { SHORT_BWD } else { SHORT_FWD };
-    [changed(&base, &[STRUCTURE, short]), changed(&base, lists)].into_iter().flatten().collect()
+    let asks =
+        if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
+    [changed(&base, &[STRUCTURE, short]), changed(&base, lists), asks].into_iter().flatten().collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

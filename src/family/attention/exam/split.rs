@@ -41,7 +41,12 @@ impl Workspace {
 
     /// Poisoned memory of its size.
     pub(super) fn image(&self) -> Image {
-        Image::poisoned(Element::Bits32, self.splits * self.total_rows * self.heads * (self.head_dim + 1), 0)
+        Image::poisoned(Element::Bits32, self.bytes() / size_of::<f32>(), 0)
+    }
+
+    /// Its bytes: an O of fp32 and a log-sum-exp for each row and split.
+    fn bytes(&self) -> usize {
+        self.splits * self.total_rows * self.heads * (self.head_dim + 1) * size_of::<f32>()
     }
 
     /// Offset of a partial row of O.
@@ -106,6 +111,8 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&unequal, 4, 2).lengths(Lengths::Used).layout(Layout::Padded), 4, Some(vec![4, 0, 1, 2, 3])),
         (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
+        // One query in all.
+        (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // Element-wise loads; rows that run backwards.
         (Problem::new(&[(3, 113)], 4, 2).layout(Layout::Unaligned), 2, None),
         (Problem::new(&[(2, 257)], 8, 2).layout(Layout::Reversed).inputs(Inputs::OneHot, Scale::One), 2, None),
@@ -162,6 +169,10 @@ fn thorough() -> Vec<Listed> {
 }
 
 impl Case for SplitCase {
+    fn asked_workspace(&self) -> Option<usize> {
+        Some(Workspace::new(&self.problem, self.head_dim, self.splits).bytes())
+    }
+
     fn name(&self) -> String {
         let counts = self.counts.as_ref().map_or_else(String::new, |counts| {
             format!(" of {}", counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
