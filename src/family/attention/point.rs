@@ -43,6 +43,7 @@ pub(super) const KINDS: &[KindInfo] = &[
     forward("fwd", &["forward"], SHAPE, "KGEN_KIND_FWD", "forward: O and the log-sum-exp"),
     forward("fwd_short", &["short"], SHAPE, "KGEN_KIND_FWD_SHORT", "forward where there is little work"),
     KindInfo {
+        workspace: true,
         helpers: &["fwd_combine", "prepare_scheduler"],
         ..forward(
             "fwd_split",
