@@ -1,8 +1,8 @@
-// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also has the numbers'
-// sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
+// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also
+// has the numbers' sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
 //
-// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds, bandwidths bytes
-// per nanosecond.
+// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds,
+// bandwidths bytes per nanosecond.
 #pragma once
 
 #include <math.h>
@@ -16,11 +16,11 @@ namespace kgen {
 // A kernel, as its plan has it.
 struct kernel_cost {
     double rows;          // of a block's query tile
-    double group_rows;    // of those that multiply together: where a tile has no such rows, nobody multiplies
+    double group_rows;    // of those multiplied together: where a tile has no such rows, no warp multiplies
     double keys;          // a block takes at a step
     double resident;      // blocks that a multiprocessor holds at once
     double launch_ns;     // from the launch to the first product, and from the last store to the end
-    double tile_cycles;   // a query tile besides its steps
+    double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
     double step_cycles;   // a step where as many blocks share a multiprocessor as it takes to keep its units busy
 };
@@ -29,20 +29,20 @@ struct device_cost {
     double multiprocessors;
     double cycles_per_ns;
     double dram_bytes_per_ns, l2_bytes_per_ns;
-    double kept_bytes;  // of a request that L2 still holds from whatever wrote them
+    double kept_bytes;  // of a request that L2 still holds from the kernel that wrote them
 };
 
 // What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
 struct request_cost {
     double batch, heads, heads_k;
-    double queries, keys;  // a sequence, on the average
+    double queries, keys;  // per sequence, on average
     double longest_keys;   // of the longest sequence
     double head_dim, element_bytes;
     bool causal, unequal;
-    bool keys_unknown;  // lengths of K differ, and nobody says how many rows they have together
+    bool keys_unknown;  // lengths of K differ, and their sum is not known
 };
 
-// The mean length of `batch` sequences. Where nobody says how many rows they have together: about half of the longest.
+// The mean length of `batch` sequences. Where the number of rows is not known: about half of the longest.
 inline double mean_length(double longest, double batch, double total, bool unequal) {
     if (!unequal || batch <= 1) return longest;
     if (total <= 0) return (longest + 1) / 2;
@@ -55,10 +55,10 @@ inline request_cost with_one_long_sequence(request_cost r) {
     return r;
 }
 
-// How the keys of a sequence are shared out over blocks.
+// How the keys of a sequence are divided among blocks.
 struct sharing {
     bool packed;      // a tile's rows are those of all heads that read one key head
-    double splits;    // of each sequence, on the average
+    double splits;    // of each sequence, on average
     bool balanced;    // longer sequences have more of them
 };
 
@@ -76,7 +76,8 @@ struct kernel_time {
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
     const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * ceil(r.queries * group / k.rows) * s.splits;
-    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on the average.
+    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on
+    // the average.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
     const double keys = diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys;
@@ -84,7 +85,8 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
     const double longest = s.balanced ? average : most;
 
-    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
+    // ended.
     const double tail = r.unequal ? (longest - average) / 2 : 0;
 
     const double slots = d.multiprocessors * k.resident;
@@ -108,10 +110,10 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
             fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 
-// The merge of partial results, a block a row; a block reads `keys` pieces of 8 columns at once.
+// The merge of partial results, one block per row; a block reads `keys` pieces of 8 columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
     const double rows = r.batch * r.queries * r.heads;
-    double pieces = 1;  // threads a split's row
+    double pieces = 1;  // threads per row of a split
     while (pieces * 8 < r.head_dim) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
     const double busy = ceil(rows / (d.multiprocessors * k.resident)) * (k.tile_cycles + rounds * k.chain_cycles) / d.cycles_per_ns;
@@ -124,15 +126,16 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
 }
 
-// Splits that prepare_scheduler gives a sequence on the average, where it is told of `blocks` at once: all run at once, or in two turns.
+// Splits that prepare_scheduler gives a sequence on the average, where it is told of `blocks` at once: all run at once,
+// or in two turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
     const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
     return fmax(1, fmin(splits, most));
 }
 
-// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none whose splits are
-// shorter than what pays.
+// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none
+// whose splits are shorter than what pays.
 constexpr int MOST_SPLIT_COUNTS = 18;
 
 inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
