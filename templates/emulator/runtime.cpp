@@ -1,6 +1,8 @@
-// The emulator's runtime: everything behind kgen/emulator.h. Compiled once and linked with each emulated kernel:
-//   c++ -std=c++17 -O2 -ffp-contract=off -fPIC -I templates/emulator -I templates/include -c templates/emulator/runtime.cpp
-// One translation unit, in parts by concept. A grid runs on the calling thread alone; two launches at once take turns.
+// The emulator's runtime: the implementation of kgen/emulator.h. Compiled once and linked with each emulated kernel:
+//   c++ -std=c++17 -O2 -ffp-contract=off -fPIC -I templates/emulator -I templates/include -c
+//   templates/emulator/runtime.cpp
+// One translation unit, one file per concept. A grid runs on the calling thread alone; concurrent launches are
+// serialised.
 
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-// How fibers are switched: KGEN_EMULATOR_UCONTEXT asks for the portable way where there is a faster one.
+// How fibers are switched: KGEN_EMULATOR_UCONTEXT selects the portable way where there is a faster one.
 #if defined(__ELF__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(KGEN_EMULATOR_UCONTEXT)
 #define KGEN_EMULATOR_ASSEMBLY 1
 #else

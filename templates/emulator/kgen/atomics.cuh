@@ -1,5 +1,5 @@
-// Device memory that blocks of one launch share, on the emulator; see include/kgen/atomics.cuh. What such an access orders between blocks
-// is what other accesses of theirs are judged by.
+// Device memory shared by blocks of one launch, on the emulator; see include/kgen/atomics.cuh. The order that these
+// accesses create between blocks is what their other accesses are checked against.
 #pragma once
 
 #include "kgen/floats.cuh"
@@ -9,7 +9,7 @@
 
 namespace kgen {
 
-// What an atomic orders besides itself.
+// The memory order of an atomic.
 enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release };
 
 namespace emulator {
@@ -22,7 +22,7 @@ KGEN_DEVICE atomic_access atomic_of(atomic_word which, uint32_t bytes, uint64_t 
 
 }  // namespace emulator
 
-// Each gives what was there before.
+// Each returns the old value.
 #define KGEN_DEFINE_ATOMIC(name, type, word)                                                                                                              \
     template <memory_order ORDER = memory_order::relaxed>                                                                                                 \
     KGEN_DEVICE type name(type* pointer, type value, KGEN_AT) {                                                                                           \
@@ -44,7 +44,7 @@ KGEN_DEVICE float atomic_add(float* pointer, float value, KGEN_AT) {
     return emulator::float_of_bits(static_cast<uint32_t>(emulator::access_atomically(pointer, made, at)));
 }
 
-// Puts `value` where `expected` is; gives what was there before.
+// Stores `value` if the old value equals `expected`; returns the old value.
 #define KGEN_DEFINE_CAS(type)                                                                                                                                           \
     template <memory_order ORDER = memory_order::relaxed>                                                                                                               \
     KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value, KGEN_AT) {                                                                                    \
@@ -54,7 +54,7 @@ KGEN_DEFINE_CAS(uint32_t)
 KGEN_DEFINE_CAS(uint64_t)
 #undef KGEN_DEFINE_CAS
 
-// The same where nobody wants to know what was there before: nothing waits for it.
+// The same without a result: nothing waits for it.
 #define KGEN_DEFINE_REDUCTION(name, type)                                                                                                \
     template <memory_order ORDER = memory_order::relaxed>                                                                                \
     KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \
@@ -69,7 +69,8 @@ KGEN_DEFINE_REDUCTION(reduce_or, uint32_t)
 KGEN_DEFINE_REDUCTION(reduce_or, uint64_t)
 #undef KGEN_DEFINE_REDUCTION
 
-// A flag. The value that an acquiring load finds brings what came before the releasing store of it. The relaxed ones order nothing else.
+// A flag. An acquire load that reads the value also makes visible what preceded its release store. The relaxed ones
+// order nothing else.
 #define KGEN_DEFINE_FLAG(type)                                                                                                                                         \
     KGEN_DEVICE type load_acquire(const type* pointer, KGEN_AT) {                                                                                                      \
         const auto made = emulator::atomic_of<memory_order::acquire>(emulator::atomic_word::load_acquire, sizeof(type), 0);                                            \
@@ -89,7 +90,7 @@ KGEN_DEFINE_FLAG(uint32_t)
 KGEN_DEFINE_FLAG(uint64_t)
 #undef KGEN_DEFINE_FLAG
 
-// What another block of the same launch has written, once it is known to be there.
+// Data written by another block of the same launch, once it is known to be complete.
 #define KGEN_DEFINE_LOAD(type)                                              \
     KGEN_DEVICE type load_written(const type* pointer, KGEN_AT) {           \
         type value;                                                         \

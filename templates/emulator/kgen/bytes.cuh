@@ -6,7 +6,7 @@
 
 namespace kgen::emulator {
 
-// Rounds to nearest even. Infinity and what would round beyond 448 become 448, a NaN 0x7f.
+// Rounds to nearest even. Infinity and what would round to more than 448 become 448, a NaN 0x7f.
 KGEN_DEVICE uint32_t round_to_e4m3(float x) {
     const uint32_t bits = float_bits(x);
     const uint32_t sign = bits >> 24 & 0x80u;
@@ -25,13 +25,14 @@ KGEN_DEVICE uint32_t round_to_e4m3(float x) {
 
 namespace kgen {
 
-// Four fp32 values rounded to E4M3, to nearest even; the first in the lowest byte. What lies beyond 448 becomes 448.
+// Four fp32 values rounded to E4M3, to nearest even; the first in the lowest byte. Saturates at 448.
 KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
     return emulator::round_to_e4m3(first) | emulator::round_to_e4m3(second) << 8 | emulator::round_to_e4m3(third) << 16 |
            emulator::round_to_e4m3(fourth) << 24;
 }
 
-// Byte i of the result is the byte that hexadecimal digit i of `SELECTOR` names: 0 to 3 of `low`, 4 to 7 of `high`.
+// Byte i of the result is the byte selected by hexadecimal digit i of `SELECTOR`: 0 to 3 from `low`, 4 to 7 from
+// `high`.
 template <uint32_t SELECTOR>
 KGEN_DEVICE uint32_t choose_bytes(uint32_t low, uint32_t high) {
     static_assert((SELECTOR & ~0x7777u) == 0, "a digit names one of eight bytes");

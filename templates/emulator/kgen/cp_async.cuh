@@ -1,5 +1,5 @@
 // Asynchronous copies from device to shared memory, on the emulator: until the thread that issued a copy has waited for
-// its group, the destination holds NaN, and nobody may touch it.
+// its group, the destination holds NaN and must not be accessed.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -11,7 +11,7 @@ KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid, 
     emulator::cp_async(destination, source, valid ? 16 : 0, at);
 }
 
-// Copies the first `bytes` bytes (0 to 16) and writes zeros for the rest of 16, which are not read. Both 16-byte aligned.
+// Copies the first `bytes` bytes (0 to 16) and zero-fills the rest of the 16, which are not read. Both 16-byte aligned.
 KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes, KGEN_AT) {
     emulator::cp_async(destination, source, bytes, at);
 }
@@ -19,7 +19,7 @@ KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint
 // Closes the group of the copies issued since the last commit.
 KGEN_DEVICE void cp_async_commit() { emulator::cp_async_commit(); }
 
-// Waits until at most `PENDING` of this thread's groups have not landed.
+// Waits until at most `PENDING` of this thread's groups are incomplete.
 template <int PENDING>
 KGEN_DEVICE void cp_async_wait() {
     emulator::cp_async_wait(PENDING);

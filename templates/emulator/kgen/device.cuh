@@ -1,20 +1,20 @@
-// What the launchers ask about the device, on the emulator.
+// The launchers' device queries, on the emulator.
 #pragma once
 
 #include "kgen/emulator.h"
 
 namespace kgen {
 
-// Compute capability of the device, major * 10 + minor: what kgen_emulator_device() was told, 80 at first.
+// Compute capability of the device, major * 10 + minor: set by kgen_emulator_device(), initially 80.
 inline int device_capability() { return emulator::device_capability(); }
 
-// Shared memory (bytes) that a block may have there.
+// Shared memory (bytes) available to a block there.
 inline int device_shared_memory() { return emulator::device_shared_memory(); }
 
-// Multiprocessors of the device: what kgen_emulator_multiprocessors() was told, 108 (an A100's) at first.
+// Multiprocessors of the device: set by kgen_emulator_multiprocessors(), initially 108 (an A100's).
 inline int multiprocessor_count() { return emulator::multiprocessor_count(); }
 
-// Rated bandwidth (GB/s) of its memory: not said.
+// Rated memory bandwidth (GB/s): not reported.
 inline double device_memory_gbs() { return 0; }
 
 }  // namespace kgen

@@ -1,5 +1,5 @@
-// What the emulator's runtime (templates/emulator/runtime.cpp) offers to the words of the device vocabulary. Only
-// declarations: the work is compiled once, with the runtime, and a kernel compiles quickly against this.
+// The interface between the device primitives and the emulator's runtime (templates/emulator/runtime.cpp). Declarations
+// only: the implementation is compiled once, with the runtime, so a kernel compiles quickly against this.
 #pragma once
 
 #include <stddef.h>
@@ -8,40 +8,43 @@
 #include "kgen/types.cuh"
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(KGEN_EMULATOR_RUNTIME)
-// With -ftrivial-auto-var-init=pattern GCC fills with bytes 0xfe what nobody has set, which is a number in every format of floats: times a
-// factor of 0 it vanishes. Arrays it fills by memset, of which this makes the runtime's own: there each byte is 0xff, a NaN in all of them.
+// With -ftrivial-auto-var-init=pattern GCC fills uninitialised variables with bytes 0xfe, which is a finite number in
+// every floating-point format: multiplied by 0 it vanishes. Arrays are filled through memset, which this redirects to
+// the runtime's own: there each byte is 0xff, a NaN in every format.
 extern "C" void* memset(void* to, int value, size_t bytes) noexcept __asm__("kgen_emulator_fill");
 #endif
 
-// The interface for whoever drives the emulator (kgen's worker process); exported by every emulated kernel's library.
+// The interface for the emulator's driver (kgen's worker process); exported by every emulated kernel's library.
 extern "C" {
 
-// Forgets the registered tensors and the report. `seed` decides the order in which warps and lanes run, and when copies land: at random
-// unless kgen_emulator_priorities says otherwise.
+// Clears the registered tensors and the report. `seed` determines the order in which warps and lanes run and when
+// copies complete: at random unless kgen_emulator_priorities says otherwise.
 void kgen_emulator_reset(uint64_t seed);
 
-// Until the next reset, of the warps (or warpgroups) that can go on the one with the highest priority does. Priorities are drawn from the
-// seed for each block, and at `depth` moments of its run that of the running warp falls below all others. Those moments are drawn over the
-// steps that the longest block of the same kernel took when it last ran without priorities: run it so first.
+// Until the next reset, the runnable warp (or warpgroup) with the highest priority runs. Priorities are drawn from the
+// seed for each block; at `depth` points of its run the running warp's priority drops below all others. Those points
+// are drawn from the steps that the longest block of the same kernel took when it last ran without priorities, so run
+// it without them first.
 void kgen_emulator_priorities(uint32_t depth);
 
-// The steps that all blocks have taken since the last reset: what warps do that others may wait for, block_sync aside. 0: whatever the
-// schedule, a kernel without a race does the same.
+// Steps taken by all blocks since the last reset: operations of warps that others may wait for, except block_sync. 0: a
+// kernel without races behaves the same under every schedule.
 uint64_t kgen_emulator_steps(void);
 
-// Makes `bytes` bytes from `base` known as tensor `name`: a kernel may touch nothing else in device memory.
-// `element_map`, if not NULL, has one byte for each `element_bytes` bytes: 1 is an element, 0 a gap that must not be
-// touched; it must outlive the launches. `writable` is 0 for an input.
+// Registers `bytes` bytes from `base` as tensor `name`: a kernel may access nothing else in device memory.
+// `element_map`, if not NULL, has one byte per `element_bytes` bytes: 1 is an element, 0 a gap that must not be
+// accessed; it must outlive the launches. `writable` is 0 for an input.
 void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
 
-// What was wrong with the last launch, in readable lines; "" if nothing was. Valid until the next launch or reset.
+// What was wrong with the last launch, as readable lines; "" if nothing was. Valid until the next launch or reset.
 const char* kgen_emulator_report(void);
 
-// The compute capability (major * 10 + minor) of the emulated device, 80 unless set; decides its shared-memory limit.
+// The compute capability (major * 10 + minor) of the emulated device, 80 unless set; determines its shared-memory
+// limit.
 void kgen_emulator_device(int capability);
 
-// How many multiprocessors the emulated device claims to have: 5 unless set, so that blocks that stay for all work get several pieces
-// of it. Only launchers ask; blocks run one by one.
+// Number of multiprocessors the emulated device reports: 5 unless set, so that persistent blocks get several work
+// items. Only launchers ask; blocks run one at a time.
 void kgen_emulator_multiprocessors(int count);
 
 }
@@ -52,10 +55,11 @@ struct tensor_map;
 
 namespace kgen::emulator {
 
-// What a tensor map holds here; kgen/tensor_map.cuh fills it. `strides` are bytes, the innermost is not used.
+// The contents of a tensor map here; kgen/tensor_map.cuh fills them in. `strides` are in bytes, the innermost is not
+// used.
 constexpr uint64_t TENSOR_MAP_MARK = 0x70616d2065687420;
 struct tensor_map_contents {
-    uint64_t mark;  // what tells a map from other bytes
+    uint64_t mark;  // distinguishes a map from other bytes
     const void* base;
     uint64_t extents[5];
     uint64_t strides[5];
@@ -72,14 +76,14 @@ struct tensor_map_contents {
 
 namespace kgen::emulator {
 
-// Where in the kernel's text a word was used: the last parameter of every word whose misuse can be reported.
+// Where in the kernel's source a primitive is used: the last parameter of every primitive whose misuse can be reported.
 struct source {
     const char* file;
     int line;
 };
 #define KGEN_AT ::kgen::emulator::source at = {__builtin_FILE(), __builtin_LINE()}
 
-// Who the running thread is.
+// The running thread.
 struct identity {
     uint32_t thread;  // in its block
     uint32_t block;
@@ -88,7 +92,7 @@ struct identity {
 };
 extern const identity* current;
 
-// Words at which all 32 lanes of a warp meet.
+// Primitives at which all 32 lanes of a warp meet.
 uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
@@ -104,7 +108,8 @@ void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, so
 void mma_m16n8k16_bf16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at);
 
-// The scales that a lane brings to an MMA, of a row of A and a column of B, and which lanes of four bring those that count.
+// The scales that a lane passes to an MMA, for a row of A and a column of B, and which lanes of each four pass the ones
+// that are used.
 struct block_scales {
     uint32_t a, b;
     uint32_t pair_a, lane_b;
@@ -113,7 +118,7 @@ void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source 
 void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at);
 void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at);
 
-// Products of a warpgroup, and what orders them. A and B are matrix descriptors.
+// Matrix products of a warpgroup, and their ordering. A and B are matrix descriptors.
 enum class wgmma_element : uint8_t { bf16, fp16, e4m3 };
 struct wgmma_operands {
     wgmma_element element;
@@ -129,14 +134,14 @@ void wgmma_commit(source at);
 void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at);
 void wgmma(float* d, const wgmma_operands& operands, source at);
 
-// For a lane by itself: the registers of D are what finished products have made of them.
+// Per lane: the registers of D now hold the results of completed products.
 void hold(float* d, uint32_t tiles, source at);
 
-// The number of registers that a thread of this warpgroup has from now on.
+// The number of registers per thread of this warpgroup from now on.
 void release_registers(uint32_t count, source at);
 void claim_registers(uint32_t count, source at);
 
-// Where all threads of a block meet, and where some of its warps do.
+// Barriers of the whole block, and of some of its warps.
 void block_sync(source at);
 void barrier_arrive(int barrier, int threads, source at);
 void barrier_wait(int barrier, int threads, source at);
@@ -160,14 +165,14 @@ bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, source at);
 bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at);
 void mbarrier_wait(uint32_t barrier, uint32_t parity, source at);
 
-// Clusters: blocks that reach each other.
+// Clusters: blocks that access each other's shared memory.
 uint32_t cluster_rank();
 void cluster_sync(source at);
 uint32_t shared_of(uint32_t address, uint32_t rank, source at);
 void mbarrier_arrive_at(uint32_t address, source at);
 void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at);
 
-// Copies of whole tiles. `map` is a kgen::tensor_map, wherever it lies.
+// Copies of whole tiles. `map` is a kgen::tensor_map, wherever it is stored.
 void fence_proxy_async();
 void tma_prefetch_map(const tensor_map& map, source at);
 void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at);
@@ -176,7 +181,7 @@ void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint
 void tma_store_commit();
 void tma_store_wait_read(uint32_t pending);
 
-// Kernels of a stream, one after another: this one was launched before the ones before it had ended.
+// Consecutive kernels of a stream: this one was launched before its predecessors had completed.
 void await_earlier_kernels();
 
 // Device memory.
@@ -194,16 +199,16 @@ struct atomic_access {
     uint64_t value, expected;
 };
 
-// What was there before.
+// The old value.
 uint64_t access_atomically(void* pointer, const atomic_access& access, source at);
 
-// What a launch asks for beyond a grid.
+// Launch attributes other than the grid.
 struct launch_options {
     bool early;        // launch_early()
-    uint32_t cluster;  // blocks that run together
+    uint32_t cluster;  // blocks per cluster
 };
 
-// Runs `enter(call)` as every thread of a grid. NULL if all went well, else what went wrong in one line.
+// Runs `enter(call)` as every thread of a grid. NULL on success, else what went wrong in one line.
 const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, launch_options options, void (*enter)(const void*), const void* call);
 
 int device_capability();

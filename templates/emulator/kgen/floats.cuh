@@ -34,7 +34,7 @@ KGEN_DEVICE floats4 load_shared_floats(uint32_t address, KGEN_AT) {
     return value;
 }
 
-// 16 bytes; `pointer` must be 16-byte aligned. Not for what the same launch writes.
+// 16 bytes; `pointer` must be 16-byte aligned. Not for data that the same launch writes.
 KGEN_DEVICE floats4 load_global(const floats4* pointer, KGEN_AT) {
     floats4 value;
     emulator::load_global(pointer, &value, sizeof value, at);

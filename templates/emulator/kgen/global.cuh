@@ -1,4 +1,4 @@
-// Device memory, on the emulator: every access must lie in an element of a registered tensor.
+// Device memory, on the emulator: every access must be to an element of a registered tensor.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -39,7 +39,7 @@ KGEN_DEVICE words4 load_global(const words4* pointer, KGEN_AT) {
 
 KGEN_DEVICE void store_global(int32_t* pointer, int32_t value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }
 
-// *pointer += value as one indivisible step, in no particular order among those of other threads. Nothing waits for it.
+// *pointer += value atomically, in no particular order with respect to other threads. Nothing waits for it.
 KGEN_DEVICE void add_global(float* pointer, float value, KGEN_AT) { emulator::add_global(pointer, value, at); }
 
 KGEN_DEVICE void store_global(float* pointer, float value, KGEN_AT) { emulator::store_global(pointer, &value, sizeof value, at); }

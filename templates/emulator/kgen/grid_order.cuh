@@ -1,5 +1,5 @@
-// Kernels of a stream one after another, on the emulator, where each has ended before the next one begins. Whether a kernel that may begin
-// earlier waits before it touches device memory is looked at all the same.
+// Consecutive kernels of a stream, on the emulator, where each completes before the next begins. Whether a kernel that
+// may begin earlier waits before it accesses device memory is checked nevertheless.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -1,4 +1,5 @@
-// The host side of a launch, on the emulator: the whole grid runs, one block or cluster after another, before launch() returns.
+// The host side of a launch, on the emulator: launch() runs the whole grid, one block or cluster after another, before
+// it returns.
 #pragma once
 
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 
 namespace kgen {
 
-// What kgen_last_error() returns; one a thread, shared by every launcher of a program.
+// What kgen_last_error() returns; one per thread, shared by every launcher of a program.
 inline thread_local char last_error[256] = "";
 
 // Records a formatted message and returns `code`.
@@ -21,7 +22,7 @@ __attribute__((format(printf, 2, 3))) inline int fail(int code, const char* form
     return code;
 }
 
-// What launch() and launch_early() share.
+// Common code of launch() and launch_early().
 template <class Params>
 int launch_with(emulator::launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
                 const Params& params) {
@@ -36,8 +37,8 @@ int launch_with(emulator::launch_options options, void (*kernel)(Params), const 
     return error == nullptr ? KGEN_SUCCESS : fail(KGEN_ERROR_LAUNCH, "%s: %s", name, error);
 }
 
-// Runs `kernel(params)` on `blocks` blocks, in clusters of `cluster`. A fault that the emulator sees is a failed launch; kgen_emulator_report()
-// has all of it.
+// Runs `kernel(params)` on `blocks` blocks, in clusters of `cluster`. A fault detected by the emulator is a failed
+// launch; kgen_emulator_report() returns the full report.
 template <class Params>
 int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params, cudaStream_t,
            uint32_t cluster = 1) {

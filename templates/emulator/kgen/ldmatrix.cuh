@@ -1,4 +1,4 @@
-// Matrix fragments from shared memory, on the emulator. See include/kgen/ldmatrix.cuh for who receives what.
+// Matrix fragments from shared memory, on the emulator. See include/kgen/ldmatrix.cuh for the fragment layout.
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -1,4 +1,5 @@
-// Transposed matrices of bytes from shared memory, on the emulator. See include/kgen/ldmatrix_b8.cuh for who receives what.
+// Transposed matrices of bytes from shared memory, on the emulator. See include/kgen/ldmatrix_b8.cuh for the fragment
+// layout.
 #pragma once
 
 #include "kgen/platform.cuh"

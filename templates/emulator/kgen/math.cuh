@@ -1,5 +1,5 @@
-// Scalar arithmetic of the softmax, on the emulator. Results and operands below the smallest normal number are zero, as
-// the GPU's `.ftz` instructions have it; the last bits differ from a GPU's approximations.
+// Scalar arithmetic of the softmax, on the emulator. Subnormal operands and results are flushed to zero, as by the
+// GPU's `.ftz` instructions; the last bits differ from a GPU's approximations.
 #pragma once
 
 #include <string.h>
@@ -23,7 +23,7 @@ KGEN_DEVICE float float_of_bits(uint32_t bits) {
     return x;
 }
 
-// Rounds to nearest even. A NaN becomes 0x7fff, as the PTX ISA has it.
+// Rounds to nearest even. A NaN becomes 0x7fff, as the PTX ISA specifies.
 KGEN_DEVICE uint32_t round_to_bf16(float x) {
     const uint32_t bits = float_bits(x);
     return x != x ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
@@ -44,7 +44,7 @@ KGEN_DEVICE uint32_t round_to_fp16(float x) {
 
 KGEN_DEVICE float widen_bf16(uint16_t bits) { return float_of_bits(static_cast<uint32_t>(bits) << 16); }
 
-// Exact, subnormals included: the exponent is rebiased by a multiplication, and only infinity and NaN need care.
+// Exact, subnormals included: a multiplication rebiases the exponent, so only infinity and NaN need special handling.
 KGEN_DEVICE float widen_fp16(uint16_t bits) {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const float magnitude = float_of_bits(static_cast<uint32_t>(bits & 0x7fffu) << 13) * 0x1p112f;

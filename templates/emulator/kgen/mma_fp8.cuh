@@ -11,7 +11,7 @@ KGEN_DEVICE void mma_m16n8k32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
     emulator::mma_m16n8k32(d, a, b0, b1, at);
 }
 
-// D in fp16: d[0] holds row g, d[1] row g + 8, two columns each. Sums end at 65504.
+// D in fp16: d[0] holds row g, d[1] row g + 8, two columns each. Sums saturate at 65504.
 KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, KGEN_AT) {
     emulator::mma_m16n8k32_fp16(d, a, b0, b1, at);
 }
@@ -19,7 +19,7 @@ KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uin
 // Scale of a row of A or a column of B, a power of two in a byte (UE8M0: 2^(byte - 127); 255 is NaN): here 1.
 constexpr uint32_t UNIT_SCALE = 127;
 
-// D in fp32 += (A * a power of two a row) * (B * a power of two a column).
+// D in fp32 += (A * a power of two per row) * (B * a power of two per column).
 template <int BYTE_A = 0, int PAIR_A = 0, int BYTE_B = 0, int LANE_B = 0>
 KGEN_DEVICE void mma_m16n8k32_block_scaled(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint32_t scale_a,
                                            uint32_t scale_b, KGEN_AT) {

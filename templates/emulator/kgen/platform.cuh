@@ -1,5 +1,5 @@
-// What a kernel needs to know about where it runs, on the emulator: the words for functions, and who a thread is.
-// The twin of include/kgen/platform.cuh; docs/emulator.md says how the emulator works.
+// What a kernel needs to know about its platform, on the emulator: function qualifiers and thread indices. The
+// counterpart of include/kgen/platform.cuh; docs/emulator.md describes how the emulator works.
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +15,7 @@
 
 namespace kgen::emulator {
 
-// What a kernel returns: nothing, once its launch bounds have been looked at.
+// A kernel's return type: nothing, once its launch bounds have been checked.
 template <int MAX_THREADS, int MIN_BLOCKS>
 struct bounded {
     static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
@@ -29,10 +29,10 @@ namespace kgen {
 KGEN_DEVICE uint32_t thread_index() { return emulator::current->thread; }
 KGEN_DEVICE uint32_t block_index() { return emulator::current->block; }
 KGEN_DEVICE uint32_t lane_index() { return emulator::current->lane; }
-// A shuffle on a GPU, so here too a word at which the whole warp meets.
+// A shuffle on a GPU, so here too a primitive at which the whole warp meets.
 KGEN_DEVICE uint32_t warp_index(KGEN_AT) { return emulator::warp_index(at); }
 
-// Hides from a GPU's compiler how `value` was computed; here there is nothing to hide.
+// Hides how `value` was computed from a GPU's compiler; here there is nothing to hide.
 template <class T>
 KGEN_DEVICE T* opaque(T* value) {
     return value;
@@ -40,7 +40,7 @@ KGEN_DEVICE T* opaque(T* value) {
 
 KGEN_DEVICE int opaque(int value) { return value; }
 
-// Of CUDA's own functions, those that kernels use.
+// The CUDA built-in functions that kernels use.
 KGEN_DEVICE int min(int a, int b) { return a < b ? a : b; }
 KGEN_DEVICE int max(int a, int b) { return a > b ? a : b; }
 

@@ -1,5 +1,5 @@
-// Registers that warpgroups give up and take over, on the emulator, where there are always enough: whether a GPU would have them
-// is looked at when the block ends. See include/kgen/registers.cuh.
+// Register reallocation between warpgroups, on the emulator, where there are always enough: whether a GPU would have
+// them is checked when the block ends. See include/kgen/registers.cuh.
 #pragma once
 
 #include "kgen/platform.cuh"

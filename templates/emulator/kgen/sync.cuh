@@ -1,4 +1,4 @@
-// Where threads meet, on the emulator.
+// Thread synchronisation, on the emulator.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -11,12 +11,12 @@ KGEN_DEVICE void block_sync(KGEN_AT) { emulator::block_sync(at); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync(KGEN_AT) { emulator::warp_sync(at); }
 
-// All lanes of the warp come here before any goes on; orders no memory accesses.
+// All lanes of the warp arrive before any continues; orders no memory accesses.
 KGEN_DEVICE void warp_meet(KGEN_AT) { emulator::warp_meet(at); }
 
-// A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
-// `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
-// what the others had written. All lanes of a warp must come here together.
+// Synchronisation between warps without the rest of the block: `threads` threads (whole warps) take part in barrier
+// number `barrier`, 1 to 15. Those that arrive continue at once; those that wait do so until all have arrived or wait,
+// and then see what the others had written. All lanes of a warp must call it together.
 KGEN_DEVICE void barrier_arrive(int barrier, int threads, KGEN_AT) { emulator::barrier_arrive(barrier, threads, at); }
 
 KGEN_DEVICE void barrier_wait(int barrier, int threads, KGEN_AT) { emulator::barrier_wait(barrier, threads, at); }
@@ -30,7 +30,7 @@ KGEN_DEVICE uint32_t shuffle_xor(uint32_t value, int mask, KGEN_AT) {
 
 KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask, KGEN_AT) { return emulator::shuffle_xor(value, mask, at); }
 
-// True in every lane when it is true in one.
+// True in every lane if it is true in any.
 KGEN_DEVICE bool warp_any(bool value, KGEN_AT) { return emulator::warp_any(value, at); }
 
 }  // namespace kgen

@@ -1,4 +1,4 @@
-// Tensor maps, on the emulator: the view itself, in place of the driver's encoding of it.
+// Tensor maps, on the emulator: the view itself instead of the driver's encoding.
 #pragma once
 
 #include "kgen/launch.cuh"
@@ -7,14 +7,14 @@
 
 namespace kgen {
 
-// As large and as aligned as the driver's.
+// Same size and alignment as the driver's.
 struct alignas(64) tensor_map {
     emulator::tensor_map_contents contents;
 };
 static_assert(sizeof(tensor_map) == 128, "the size of a CUtensorMap");
 
-// Makes the map of a tensor that tma_takes(). `name` is the launcher, `tensor` what it calls the tensor. Fails where a
-// driver would.
+// Makes the map of a tensor accepted by tma_takes(). `name` is the launcher, `tensor` its name for the tensor. Fails
+// where the driver would.
 inline int make_tensor_map(tensor_map& map, const tensor_view& view, const char* name, const char* tensor) {
     if (emulator::device_capability() < 90) {
         return fail(KGEN_ERROR_LAUNCH, "%s: cuTensorMapEncodeTiled refused %s: the device has no TMA (compute capability 9.0 and newer)", name, tensor);

@@ -1,5 +1,5 @@
-// Copies of whole tiles by one thread, on the emulator: until a thread waits for the mbarrier that counts a copy's bytes, its
-// destination holds NaN, and nobody may touch it. See include/kgen/tma.cuh for what a copy does.
+// Copies of whole tiles by one thread, on the emulator: until a thread waits for the mbarrier that counts a copy's
+// bytes, its destination holds NaN and must not be accessed. See include/kgen/tma.cuh for what a copy does.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -7,10 +7,10 @@
 
 namespace kgen {
 
-// Orders this thread's accesses to shared memory before it with copies by TMA behind it, and the other way round.
+// Orders this thread's earlier accesses to shared memory with later TMA copies, and the other way round.
 KGEN_DEVICE void fence_proxy_async() { emulator::fence_proxy_async(); }
 
-// There is no cache here; but the map must be one.
+// There is no cache here, but the map must be valid.
 KGEN_DEVICE void tma_prefetch_map(const tensor_map& map, KGEN_AT) { emulator::tma_prefetch_map(map, at); }
 
 // Starts copying the box at (c0, c1, ..) into shared memory; its bytes count towards the current phase of `barrier`.
@@ -35,20 +35,21 @@ KGEN_DEVICE void tma_load(uint32_t destination, const tensor_map& map, uint32_t 
     emulator::tma_load(destination, map, barrier, box, 5, at);
 }
 
-// The same into the shared memory of several blocks of the cluster; it lands in each by itself.
+// The same into the shared memory of several blocks of the cluster; each copy completes independently.
 KGEN_DEVICE void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint16_t blocks, int32_t c0, int32_t c1, int32_t c2,
                                     int32_t c3, KGEN_AT) {
     const int32_t box[] = {c0, c1, c2, c3};
     emulator::tma_load_multicast(destination, map, barrier, blocks, box, 4, at);
 }
 
-// Starts copying the box that lies at `source` in shared memory to (c0, c1, ..) of the tensor, as part of the thread's open group.
+// Starts copying the box at `source` in shared memory to (c0, c1, ..) of the tensor, as part of the thread's open
+// group.
 KGEN_DEVICE void tma_store(const tensor_map& map, uint32_t source, int32_t c0, int32_t c1, int32_t c2, int32_t c3, KGEN_AT) {
     const int32_t box[] = {c0, c1, c2, c3};
     emulator::tma_store(map, source, box, 4, at);
 }
 
-// Closes the group of the stores that this thread has started since the last commit.
+// Closes the group of the stores started by this thread since the last commit.
 KGEN_DEVICE void tma_store_commit() { emulator::tma_store_commit(); }
 
 // Waits until all but the newest `GROUPS` groups of this thread have read their sources, which may then be overwritten.

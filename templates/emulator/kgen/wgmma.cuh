@@ -1,5 +1,6 @@
-// Matrix products of a warpgroup, on the emulator: they read shared memory and bring D only at the wgmma_wait that forces them
-// to; until then D is NaN. See include/kgen/wgmma.cuh for what a product does and where its operands lie.
+// Matrix products of a warpgroup, on the emulator: they read shared memory and update D only at the wgmma_wait that
+// forces them to complete; until then D is NaN. See include/kgen/wgmma.cuh for what a product computes and where its
+// operands are.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -7,7 +8,7 @@
 
 namespace kgen {
 
-// Where an operand lies, in panels whose rows are ROW_BYTES long.
+// The location of an operand, in panels whose rows are ROW_BYTES long.
 template <int ROW_BYTES>
 KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride, KGEN_AT) {
     static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
@@ -22,33 +23,34 @@ KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint3
     return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride, at);
 }
 
-// The same operand `bytes` (a multiple of 16) further.
+// The same operand, advanced by `bytes` (a multiple of 16).
 KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) { return descriptor + bytes / 16; }
 
-// Orders the warp's accesses to registers with the products behind.
+// Orders the warp's register accesses with the products that follow.
 KGEN_DEVICE void wgmma_fence(KGEN_AT) { emulator::wgmma_fence(at); }
 
-// Closes a group: all products of the warpgroup since the last one.
+// Closes a group: all products of the warpgroup since the last commit.
 KGEN_DEVICE void wgmma_commit(KGEN_AT) { emulator::wgmma_commit(at); }
 
-// D, from here on, is what the products that have been waited for made of it.
+// From here on D holds the results of the products that have been waited for.
 template <int TILES>
 KGEN_DEVICE void hold(float (&d)[TILES][4], KGEN_AT) {
     emulator::hold(d[0], TILES, at);
 }
 
-// Waits until at most PENDING groups, the last ones, are unfinished. `d` is what the finished ones have written.
+// Waits until at most PENDING groups, the most recent ones, are incomplete. `d` then holds the results of the completed
+// ones.
 template <int PENDING, int TILES>
 KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4], KGEN_AT) {
     emulator::wgmma_wait(PENDING, d[0], TILES, at);
 }
 
-// What KGEN_WGMMA_WIDTH(N) declares for elements of two bytes and KGEN_WGMMA_WIDTH_FP8(N) for those of one: without it a product of N
-// columns does not compile.
+// Declared by KGEN_WGMMA_WIDTH(N) for 2-byte elements and by KGEN_WGMMA_WIDTH_FP8(N) for 1-byte ones: without it a
+// product of N columns does not compile.
 template <int ELEMENT_BYTES, int N>
 struct wgmma_width;
 
-// Elements that are multiplied.
+// Element types of products.
 template <class Element>
 struct wgmma_element_of;
 template <>
@@ -79,7 +81,8 @@ KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], 
     emulator::wgmma(d[FIRST], {wgmma_element_of<Element>::value, N, a, 0, b, true, accumulate}, at);
 }
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no transposed form.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no
+// transposed form.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, KGEN_AT) {
     static_assert(wgmma_width<sizeof(Element), N>::columns == N && FIRST + N / 8 <= TILES, "D holds N columns from tile FIRST on");

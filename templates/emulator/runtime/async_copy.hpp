@@ -1,4 +1,4 @@
-// cp.async: a copy lands when the thread that issued it waits for its group, and not a moment sooner. Until then its
+// cp.async: a copy completes when the thread that issued it waits for its group, and not before. Until then its
 // destination is NaN, so neither the old contents nor the new can be used by luck.
 #pragma once
 

@@ -1,9 +1,9 @@
-// A block as it runs: its threads are fibers, and this part decides which of them goes on.
+// A running block: its threads are fibers, and this part decides which of them continues.
 //
-// A warp's lanes run one after another until each has come to the next word at which they meet; the last to come does
-// the work of that word for all. When no lane of a warp can go on (a block barrier, or an end), the scheduler picks
-// another warp (schedule.hpp). When no thread of the block can go on, nor of those that run with it (cluster.hpp), that is
-// a deadlock.
+// The lanes of a warp run one after another until each has reached the next primitive at which they meet; the last to
+// arrive does the work of that primitive for all. When no lane of a warp can continue (a block barrier, or exit), the
+// scheduler picks another warp (schedule.hpp). When no thread of the block can continue, nor of those that run with it
+// (cluster.hpp), that is a deadlock.
 #pragma once
 
 namespace kgen::emulator {
@@ -11,19 +11,19 @@ namespace kgen::emulator {
 constexpr uint32_t LANES = 32;
 constexpr uint32_t MAX_THREADS = 1024;
 constexpr uint32_t MAX_WARPS = MAX_THREADS / LANES;
-constexpr uint32_t VISITOR = MAX_WARPS;  // in place of a warp: a thread of another block of the cluster
+constexpr uint32_t VISITOR = MAX_WARPS;  // instead of a warp: a thread of another block of the cluster
 
-// A copy that has been issued and has not landed.
+// A copy that has been issued and is not complete.
 struct pending_copy {
     uint32_t destination;  // offset in shared memory
     const void* from;
-    uint32_t bytes;  // that come from there; the rest of the chunk becomes zeros
+    uint32_t bytes;  // copied from there; the rest of the chunk becomes zeros
     uint32_t group;
     use issued;
-    uint32_t interval;  // block barriers passed when it was issued
+    uint32_t interval;  // number of block barriers passed when it was issued
 };
 
-// A store by TMA that has not finished with its source.
+// A TMA store that still needs its source.
 struct pending_store {
     tensor_map_contents map;
     int32_t first[5];                     // coordinates of the box's first element
@@ -33,8 +33,8 @@ struct pending_store {
     std::vector<unsigned char> contents;  // of the box, row after row; empty until it has been read
 };
 
-// What lies behind somebody, for the race detector. known[u]: all that warp u did before that step of it. `details`, which
-// only a block with mbarriers needs, goes further: see clock.hpp.
+// What is ordered before a thread, for the race detector. known[u]: everything that warp u did before that step of its
+// own. `details`, needed only in blocks with mbarriers, are finer: see clock.hpp.
 struct clock {
     uint32_t known[MAX_WARPS];
     std::vector<uint32_t> details;
@@ -46,7 +46,7 @@ struct released;
 struct device_thread : identity {
     context place;
     uint32_t position;  // of its lane in the order in which the warp's lanes run
-    use waiting;        // `word::none`: it can go on
+    use waiting;        // `word::none`: it can continue
     bool ended;
     std::vector<pending_copy> copies;
     uint32_t open_group;  // number of the group that the next commit closes
@@ -56,11 +56,11 @@ struct device_thread : identity {
     uint32_t fenced;      // `ticks` at the last proxy fence
     uint32_t waits_for;   // 1 + the mbarrier whose phase it waits for; 0: none
     uint32_t parity;      // ... and that phase's
-    bool awaits_nothing;  // all kernels before this one have ended, as far as it is concerned
-    std::vector<std::shared_ptr<snapshot>> acquired;  // what waits for mbarriers have shown it and not yet its whole warp
+    bool awaits_nothing;  // it knows that all earlier kernels have completed
+    std::vector<std::shared_ptr<snapshot>> acquired;  // shown to it by waits for mbarriers, but not yet known to its whole warp
 };
 
-// What a lane brings to the word at which its warp meets.
+// What a lane contributes to the primitive at which its warp meets.
 struct lane_operands {
     void* result;
     const void* input;
@@ -69,30 +69,30 @@ struct lane_operands {
 };
 
 struct warp : clock {
-    uint32_t ready;    // lanes, by position, that can go on
-    uint32_t arrived;  // lanes that wait in a word of the whole warp
+    uint32_t ready;    // lanes, by position, that can continue
+    uint32_t arrived;  // lanes that wait in a warp-wide primitive
     bool divergent;    // ... and not all in the same
     use meeting;
     bool held;       // waits in a named barrier
     uint32_t order;  // position ^ order is the lane
     lane_operands operands[LANES];
     float results[LANES];
-    // Time, for the race detector: `step` counts the meetings of this warp, and the warp knows everything that warp u
-    // did before step `known[u]` of that one to lie behind it. known[itself] is its last warp_sync or barrier.
+    // Time, for the race detector: `step` counts the meetings of this warp. The warp knows that everything warp u did
+    // before step `known[u]` of its own is ordered before. known[itself] is its last warp_sync or barrier.
     uint32_t step;
-    uint32_t epoch;  // times that all 32 lanes have arrived at an mbarrier
+    uint32_t epoch;  // number of times that all 32 lanes have arrived at an mbarrier
 };
 
-// A barrier of some of the block's warps, as it fills.
+// A named barrier as arrivals come in.
 struct named_barrier {
     uint32_t arrived;  // threads
-    int threads;       // that complete it
+    int threads;       // needed to complete it
     bool waits[MAX_WARPS];
-    uint32_t knows[MAX_WARPS];  // what the warps that have come knew then, and did
+    uint32_t knows[MAX_WARPS];  // what the arrived warps knew at that time, and did
     std::vector<uint32_t> details;  // ... in a block with mbarriers
-    uint32_t came[MAX_WARPS];       // the step of each warp when it did; 0: it has not
-    uint32_t before[MAX_WARPS];     // ... to the use that was completed last
-    use used[MAX_WARPS];            // by what each came last
+    uint32_t came[MAX_WARPS];       // the step of each warp when it arrived; 0: it has not
+    uint32_t before[MAX_WARPS];     // ... of the most recently completed use
+    use used[MAX_WARPS];            // where each last arrived
 };
 
 constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
@@ -100,17 +100,17 @@ constexpr int NAMED_BARRIERS = 16;  // number 0 is block_sync's
 // The last arrival of a thread of another block.
 struct far_arrival {
     uint32_t rank, warp, lane;
-    uint32_t step, tick;  // of theirs
+    uint32_t step, tick;  // of those threads
     use used;
 };
 
-// A flag that a thread has found set, and what that has shown it (atomics.hpp).
+// A flag that a thread has found set, and what it has learned from it (atomics.hpp).
 struct flag_acquire {
     uint32_t warp, lane, step, tick;
     std::shared_ptr<const released> shown;
 };
 
-// What the running block has to itself, but for its memory and what this is used for.
+// State private to the running block, except its memory and what it is used for.
 struct block_state {
     uint32_t block = 0;
     uint32_t rank = 0;  // in its cluster
@@ -120,20 +120,20 @@ struct block_state {
     uint32_t thread_count = 0;
     uint32_t warp_count = 0;
     uint32_t at_barrier = 0;  // threads that wait in block_sync
-    uint32_t interval = 0;    // block barriers passed
+    uint32_t interval = 0;    // number of block barriers passed
     uint32_t first_step = 1;  // steps below belong to earlier blocks
     bool detailed = false;    // mbarriers are in use: clocks have details
-    uint32_t polls = 0;       // tests of mbarriers that failed since something last happened
+    uint32_t polls = 0;       // mbarrier tests that failed since the last progress
     std::vector<far_arrival> far_arrivals;
     std::vector<flag_acquire> flags_acquired;
-    uint32_t flag_polls = 0;  // reads of flags since the block's turn has come
+    uint32_t flag_polls = 0;  // reads of flags since the block started its turn
 };
 
 struct machine : block_state {
     bool early = false;            // the launch: by launch_early()
-    bool flag_written = false;     // since somebody last asked
+    bool flag_written = false;     // since the last check
     uint32_t cluster_size = 1;     // blocks that run together
-    uint32_t alive = 0;            // threads of theirs that have not ended
+    uint32_t alive = 0;            // their threads that have not exited
     uint32_t at_cluster_sync = 0;  // ... that wait there
     context scheduler = {};
     stack_pool stacks;
@@ -156,8 +156,7 @@ inline void resume(context& from, device_thread& next) {
     kgen_emulator_switch(&from, &next.place);
 }
 
-// Goes on elsewhere: in the next lane of the warp that can, else with the scheduler. Returns when this thread's turn
-// has come again.
+// Switches away: to the next runnable lane of the warp, else to the scheduler. Returns when this thread is resumed.
 inline void leave(device_thread& me, warp& w) {
     w.ready &= ~(1u << me.position);
     if (w.ready == 0) {
@@ -173,15 +172,14 @@ inline void leave(device_thread& me, warp& w) {
 // A warp's number among those of all blocks that run together.
 inline uint32_t number_of(const block_state& block, uint32_t warp_index) { return block.rank * block.warp_count + warp_index; }
 
-// The running thread has taken a step of the schedule (schedule.hpp), and all that belongs to it is done. Returns when its turn has come
-// again.
+// The running thread has completed a step of the schedule (schedule.hpp). Returns when it is resumed.
 inline void take_step() {
     device_thread& me = this_thread();
     if (self.order.step(number_of(self, me.warp))) kgen_emulator_switch(&me.place, &self.scheduler);
 }
 
-// The warp meets. True in the lane that comes last, which must do the work for all before it uses another word; in the
-// others, false, after that work has been done.
+// The warp meets. Returns true in the lane that arrives last, which must do the work for all before it uses another
+// primitive; in the others false, after that work is done.
 inline bool meet(word which, source at) {
     device_thread& me = this_thread();
     warp& w = warp_of(me);
@@ -227,7 +225,7 @@ void block_sync(source at) {
         }
         if (self.detailed) share_details_in_block();
         self.polls = 0;
-        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp may be the first behind a barrier
+        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp may be the first after a barrier
     } else {
         leave(me, warp_of(me));
     }
@@ -277,14 +275,14 @@ inline std::string where_lanes_wait(uint32_t index) {
 
 std::string what_mbarriers_lack();
 
-// How far the block has come, and what it waits for.
+// The block's progress, and what it waits for.
 inline std::string where_block_waits() {
     std::string text = "barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
     return text + what_mbarriers_lack();
 }
 
-// What the asynchronous proxy does beside the threads (tma.hpp).
+// What the asynchronous proxy does next to the threads (tma.hpp).
 void forget_mbarriers();
 bool land_an_awaited_copy();
 void check_unfinished_tiles();
@@ -293,7 +291,7 @@ void finish_stores();
 // What threads of other blocks have done to this one (cluster.hpp).
 void check_far_arrivals();
 
-// What warpgroups do together (warpgroup.hpp, wgmma.hpp).
+// Warpgroup-wide operations (warpgroup.hpp, wgmma.hpp).
 void forget_warpgroups();
 void check_warpgroups();
 void forget_products();
@@ -346,7 +344,7 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
     }
 }
 
-// The warps of a block that can go on, or of those the ones with the highest priority.
+// The runnable warps of a block, or those of them with the highest priority.
 struct runnable_warps {
     explicit runnable_warps(const block_state& block) {
         if (block.polls > MOST_POLLS) return;
@@ -365,7 +363,7 @@ struct runnable_warps {
     int32_t highest = 0;
 };
 
-// Lets one of the running block's warps go on.
+// Runs one of the running block's warps.
 inline void run_one_of(const runnable_warps& runnable) {
     const uint32_t chosen = runnable.numbers[self.random.below(runnable.count)];
     const warp& w = self.warps[chosen];
@@ -373,7 +371,7 @@ inline void run_one_of(const runnable_warps& runnable) {
     resume(self.scheduler, self.threads[chosen * LANES + (position ^ w.order)]);
 }
 
-// Lets the block do something, a warp of it or a copy; false if it cannot go on by itself.
+// Lets a warp or a copy of the block make progress; false if it cannot proceed by itself.
 inline bool go_on() {
     const runnable_warps runnable(self);
     const bool by_chance = self.detailed && self.order.copies != landing::late && self.random.below(4) == 0;
@@ -383,7 +381,7 @@ inline bool go_on() {
     return true;
 }
 
-// The block is at its end, or is given up.
+// The block has ended, or is abandoned.
 inline void finish_block(bool all_have_ended) {
     if (all_have_ended) {
         check_far_arrivals();

@@ -1,23 +1,26 @@
-// Order that mbarriers make, for the race detector. A block barrier tells every warp what all did; an mbarrier is met by
-// single lanes, and tells what the lanes that arrived knew to those that wait. So clocks get details:
+// The order that mbarriers create, for the race detector. A block barrier tells every warp what all have done;
+// individual lanes arrive at an mbarrier, and it tells the waiting lanes what the arriving ones knew. So clocks get
+// details:
 //
 //   epochs   of each warp: what its lanes did together (ldmatrix, mma) before all 32 had arrived for the epoch-th time
 //   ticks    of each lane: what it did before that arrival or proxy fence of its own
 //   fences   of each lane: likewise, what it wrote before its last fence_proxy_async
-//   phases   of each mbarrier: what copies by TMA have landed before that phase of it
-//   products of each warp: what its products had read that it had waited for by then
+//   phases   of each mbarrier: which TMA copies completed before that phase of it
+//   products of each warp: what those of its products had read that it had waited for by then
 //
-// In a cluster (cluster.hpp) a clock also holds what lies behind in each other block: its warps' steps, and details like these.
+// In a cluster (cluster.hpp) a clock also holds what is ordered before in each other block: the steps of its warps, and
+// details like these.
 //
-// A lane that waits knows more than its warp until all 32 have waited for the same phase, or a warp_sync; until then it
-// keeps the snapshot of the phase for itself. So what one lane has waited for, others may use only behind a warp_sync.
+// A lane that waits knows more than its warp until all 32 have waited for the same phase, or until a warp_sync; until
+// then it keeps the snapshot of the phase to itself. So other lanes may use what one lane has waited for only after a
+// warp_sync.
 #pragma once
 
 namespace kgen::emulator {
 
 constexpr uint8_t ALL_LANES = 0xff;  // in a record: read by several lanes, or for all of them
 constexpr uint8_t PRODUCTS = 0xfe;   // ... read by the warp's products
-constexpr uint8_t TMA = 0xff;        // in place of a warp: the asynchronous proxy
+constexpr uint8_t TMA = 0xff;        // instead of a warp: the asynchronous proxy
 constexpr uint32_t MOST_MBARRIERS = 128;
 
 inline uint32_t epoch_of(uint32_t warp_index) { return warp_index; }
@@ -27,7 +30,7 @@ inline uint32_t phase_of(uint32_t mbarrier) { return self.warp_count + 2 * self.
 inline uint32_t products_of(uint32_t warp_index) { return self.warp_count + 2 * self.thread_count + MOST_MBARRIERS + warp_index; }
 inline uint32_t block_details() { return products_of(self.warp_count); }
 
-// In a cluster, where block `rank`'s steps begin, and its details.
+// In a cluster: where the steps of block `rank` begin, and its details.
 inline uint32_t steps_in(uint32_t rank) { return block_details() + rank * (self.warp_count + block_details()); }
 inline uint32_t details_in(uint32_t rank) { return steps_in(rank) + self.warp_count; }
 
@@ -37,13 +40,14 @@ inline void join_details(std::vector<uint32_t>& to, const std::vector<uint32_t>&
     for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
-// Both what `to` and what `from` know.
+// The union of what `to` and `from` know.
 inline void join(clock& to, const clock& from) {
     for (uint32_t u = 0; u < self.warp_count; ++u) to.known[u] = std::max(to.known[u], from.known[u]);
     join_details(to.details, from.details);
 }
 
-// A copy that has landed makes nothing visible that its thread knew; but what had ended at its issue has ended: phases in other blocks.
+// A completed copy makes nothing visible that its thread knew; but phases of other blocks that had completed when it
+// was issued have completed.
 inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
     for (uint32_t rank = 0; rank < self.cluster_size; ++rank) {
         if (rank == self.rank) continue;
@@ -52,7 +56,7 @@ inline void join_far_phases(std::vector<uint32_t>& to, const std::vector<uint32_
     }
 }
 
-// What the end of a phase shows to those who wait for it.
+// What the end of a phase makes known to waiting threads.
 struct snapshot {
     clock behind;
     uint32_t mbarrier;
@@ -66,7 +70,7 @@ inline void start_details() {
     for (uint32_t i = 0; i < self.warp_count; ++i) self.warps[i].details.assign(detail_count(), 0);
 }
 
-// Lets the whole warp know what its lanes do.
+// Shares what its lanes know with the whole warp.
 inline void share_acquired(uint32_t index) {
     warp& w = self.warps[index];
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -85,7 +89,7 @@ void share_details_in_block() {
     for (uint32_t i = 1; i < self.warp_count; ++i) self.warps[i].details = self.warps[0].details;
 }
 
-// The lane has found the phase ended.
+// The lane has found the phase complete.
 inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
     if (shown == nullptr || (shown->lanes[me.warp] >> me.lane & 1) != 0) return;
     shown->lanes[me.warp] |= 1u << me.lane;
@@ -97,7 +101,7 @@ inline void acquire(device_thread& me, const std::shared_ptr<snapshot>& shown) {
         }
         return;
     }
-    // A later phase knows all that an earlier one of the same mbarrier did.
+    // A later phase includes everything an earlier one of the same mbarrier knows.
     const auto known = std::find_if(me.acquired.begin(), me.acquired.end(), [&](const auto& s) { return s->mbarrier == shown->mbarrier; });
     if (known == me.acquired.end()) {
         me.acquired.push_back(shown);

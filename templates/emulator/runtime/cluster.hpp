@@ -1,6 +1,6 @@
-// Clusters: blocks that run at the same time, each with a memory, barriers and clocks of its own. All other parts know of one block,
-// the running one; the others of its cluster rest, and what they have takes its place when their turn comes. So a word that reaches another
-// block is a visit there.
+// Clusters: blocks that run at the same time, each with its own memory, barriers and clocks. All other parts know only
+// one block, the running one; the others of its cluster rest, and their state is swapped in when they run. A primitive
+// that accesses another block is a visit to it.
 #pragma once
 
 namespace kgen::emulator {
@@ -33,7 +33,7 @@ inline void switch_to(uint32_t rank) {
     exchange(resting[rank]);
 }
 
-// Within its scope block `rank` is the running one, whosever thread it is that runs.
+// Within its scope block `rank` is the running one, whichever thread runs.
 class visit {
   public:
     explicit visit(uint32_t rank) : from_(self.rank) { switch_to(rank); }
@@ -53,7 +53,7 @@ inline void each_block(Action&& action) {
     }
 }
 
-// Room for the blocks of a cluster.
+// Allocates the blocks of a cluster.
 inline void reserve_blocks(uint32_t count) {
     self.cluster_size = count;
     while (resting.size() < count) {
@@ -64,7 +64,8 @@ inline void reserve_blocks(uint32_t count) {
 
 inline clock empty_clock() { return {{}, std::vector<uint32_t>(detail_count(), 0)}; }
 
-// A clock of block `from` in the terms of block `to`: what lies behind there is in the clock itself, and the rest in its details.
+// Translates a clock of block `from` for block `to`: what is ordered before is stored in the clock itself, and the rest
+// in its details.
 inline clock translated(const clock& c, uint32_t from, uint32_t to) {
     clock t = empty_clock();
     const auto put = [&](uint32_t rank, const uint32_t* steps, const uint32_t* details) {
@@ -81,7 +82,7 @@ inline clock translated(const clock& c, uint32_t from, uint32_t to) {
     return t;
 }
 
-// Where the lanes of a warp that have not ended wait, they must wait for the same reason.
+// The lanes of a warp that have not exited must all wait for the same reason.
 inline void check_warps_are_whole() {
     for (uint32_t i = 0; i < self.thread_count; ++i) {
         const device_thread& t = self.threads[i];
@@ -91,7 +92,7 @@ inline void check_warps_are_whole() {
     }
 }
 
-// Everybody knows now what all have done, and goes on.
+// All threads now know what the others have done, and continue.
 inline void pass_block() {
     ++self.interval;
     self.polls = 0;
@@ -107,7 +108,7 @@ inline void pass_block() {
     if (self.detailed) share_details_in_block();
 }
 
-// Lets all go on who wait in cluster_sync, if nobody is missing.
+// Releases the threads that wait in cluster_sync, if none is missing.
 bool pass_cluster_sync() {
     if (self.at_cluster_sync == 0 || self.at_cluster_sync != self.alive) return false;
     self.at_cluster_sync = 0;
@@ -133,14 +134,14 @@ void cluster_sync(source at) {
     me.waiting = {word::cluster_sync, at};
     ++self.at_cluster_sync;
     if (pass_cluster_sync()) {
-        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp of any block may be the first behind it
+        kgen_emulator_switch(&me.place, &self.scheduler);  // any warp of any block may be the first after it
     } else {
         leave(me, warp_of(me));
     }
     me.waiting.which = word::none;
 }
 
-// A copy may land late only when no warp of any block can go on.
+// A copy may be delayed until no warp of any block can continue.
 inline bool block_of_highest_priority_goes_on() {
     uint32_t chosen = self.cluster_size;
     int32_t highest = 0;
@@ -180,7 +181,7 @@ inline void report_deadlock() {
     self.violations.tell(text);
 }
 
-// The blocks of a cluster begin.
+// Starts the blocks of a cluster.
 inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t shared_bytes, int32_t depth, uint32_t expected_steps) {
     self.alive = self.cluster_size * thread_count;
     blocks_met.begin_cluster(first_block);
@@ -199,9 +200,10 @@ inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t 
     self.order.begin(self.random, depth, expected_steps, warps, WARPS_OF_GROUP);
 }
 
-constexpr uint32_t MOST_FLAG_POLLS = 256;  // of a block, before others get their turn
+constexpr uint32_t MOST_FLAG_POLLS = 256;  // per block, before others are scheduled
 
-// Goes on with the cluster until its end, or until it can go no further (true), or until it seems to wait for blocks of other clusters.
+// Runs the cluster until it ends, or until it cannot proceed (true), or until it seems to wait for blocks of other
+// clusters.
 inline bool run_cluster() {
     bool goes_on = true, waits = false;
     while (self.alive > 0 && goes_on && !waits) {

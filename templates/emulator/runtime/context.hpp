@@ -1,22 +1,22 @@
-// Fibers: where a thread of a kernel stands when another one runs, and the stacks they stand on.
-// A switch is a dozen instructions and no system call; a block of 128 threads makes hundreds of thousands of them.
+// Fibers: the saved state of a suspended kernel thread, and its stack. A switch is a dozen instructions and no system
+// call; a block of 128 threads makes hundreds of thousands of them.
 #pragma once
 
 namespace kgen::emulator {
 
 #ifdef KGEN_EMULATOR_ASSEMBLY
 
-// A suspended fiber is its stack pointer; what the calling convention preserves lies on its stack.
+// A suspended fiber is its stack pointer; the registers that the calling convention preserves are on its stack.
 struct context {
     void* stack_pointer;
 };
 
-// Saves the caller's place in `from` and goes on at `to`.
+// Saves the caller's state in `from` and resumes `to`.
 extern "C" __attribute__((visibility("hidden"))) void kgen_emulator_switch(context* from, const context* to);
 
 #if defined(__x86_64__)
 
-// The return is a jump: every lane of a warp comes from the same place, which an indirect jump predicts and a return,
+// It returns by a jump: every lane of a warp comes from the same place, which an indirect jump predicts and a return,
 // paired with another fiber's call, never does.
 asm(R"(
 .text
@@ -120,11 +120,11 @@ inline void prepare(context& fiber, unsigned char* stack_top, void (*entry)()) {
 
 #endif
 
-// The stacks of a block's threads, kept from block to block and launch to launch. Below each lies a page that must not
-// be touched: a thread that needs more than 64 KB dies of a signal there instead of spoiling its neighbour.
+// The stacks of a block's threads, reused across blocks and launches. Below each is a guard page: a thread that needs
+// more than 64 KB dies of a signal there instead of corrupting its neighbour.
 class stack_pool {
   public:
-    // Makes room for `count` stacks; false when there is no memory for them.
+    // Allocates `count` stacks; false when out of memory.
     bool reserve(uint32_t count) {
         if (count <= count_) return true;
         if (memory_ != nullptr) munmap(memory_, count_ * stride_);
@@ -140,7 +140,7 @@ class stack_pool {
     }
 
     // Where stack `index` starts (it grows downwards). Staggered, so that the same variable of the 32 lanes of a warp
-    // does not fall into the same line of the processor's cache.
+    // does not map to the same line of the processor's cache.
     unsigned char* top(uint32_t index) const { return memory_ + (index + 1) * stride_ - index % 32 * STAGGER_BYTES; }
 
   private:

@@ -1,23 +1,24 @@
-// Device memory and the blocks of a launch: two that touch the same bytes, at least one of them writing, with nothing between that orders
-// them. Blocks run one after the other here, so that never shows in numbers; on a GPU they run in any order, or at once.
+// Conflicts between the blocks of a launch in device memory: two that access the same bytes, at least one of them
+// writing, without an order between them. Blocks run one after another here, so a conflict never shows in numbers; on a
+// GPU they run in any order, or concurrently.
 //
-// What orders: the end of a launch; cluster_sync, among the blocks of a cluster; and a flag, released and acquired (atomics.hpp). Atomics, additions
-// (add_global) included, need no order among themselves.
-// Every block has a stamp, and gets a new one at each cluster_sync. Stamps only grow, so that one comparison says that a record is of an
-// earlier launch, and nothing is ever cleared.
+// Order comes from: the end of a launch; cluster_sync, among the blocks of a cluster; and a flag, released and acquired
+// (atomics.hpp). Atomics, including additions (add_global), need no order among themselves.
+// Every block has a stamp, and gets a new one at each cluster_sync. Stamps only grow, so one comparison shows that a
+// record is of an earlier launch, and nothing is ever cleared.
 #pragma once
 
 namespace kgen::emulator {
 
 enum class device_access : uint8_t {
-    read,          // by a way that may give what the multiprocessor has kept of old: only the end of a launch, or cluster_sync, orders it
-    read_written,  // by another way
+    read,          // through a path that may return stale data: only the end of a launch, or cluster_sync, orders it
+    read_written,  // through another path
     write,
     atomic,       // strong, and writes; among themselves atomics need no order
-    atomic_read,  // strong, and does not
+    atomic_read,  // strong, without writing
 };
 
-// Who has touched an element, and when.
+// Who has accessed an element, and when.
 struct device_place {
     uint32_t stamp;
     uint32_t step, tick;  // as in records of shared memory (race.hpp)
@@ -25,7 +26,7 @@ struct device_place {
     uint8_t warp, lane;
 };
 
-// What this launch has done to an element of a tensor that kernels may write to.
+// What this launch has done to an element of a writable tensor.
 struct device_record {
     device_place writer;      // of an atomic, the last one
     device_place readers[2];  // of the last two different stamps
@@ -37,7 +38,7 @@ bool is_behind_a_flag(const device_place& place);
 
 class device_conflicts {
   public:
-    // Room for a tensor; gives its first record.
+    // Allocates the records of a tensor; returns the index of the first.
     size_t take(size_t count) {
         const size_t first = used_;
         used_ += count;
@@ -45,7 +46,7 @@ class device_conflicts {
         return first;
     }
 
-    // The tensors are others; their records are stale then.
+    // The tensors have changed; their records are stale then.
     void forget_tensors() {
         used_ = 0;
         launch_ = next_;
@@ -60,7 +61,7 @@ class device_conflicts {
         stamps_.clear();
     }
 
-    // Where a cluster is: its first stamp, that of its first block now, and that block's number.
+    // The state of a cluster: its first stamp, the current one of its first block, and that block's number.
     struct position {
         uint32_t cluster = 1, interval = 1, first_block = 0;
     };
@@ -77,12 +78,13 @@ class device_conflicts {
         next_ += self.cluster_size;
     }
 
-    // Another cluster goes on.
+    // Another cluster is resumed.
     void exchange(position& other) { std::swap(where_, other); }
 
     uint32_t stamp(uint32_t rank) const { return where_.interval + rank; }
 
-    // The stamp of a block that an access by the running thread, of block `rank` of the running cluster, conflicts with; 0 if there is none.
+    // The stamp of a block whose access conflicts with one by the running thread, in block `rank` of the running
+    // cluster; 0 if there is none.
     uint32_t meet(size_t index, device_access how, uint32_t rank, const use& used, use& other) {
         device_record& record = records_[index];
         const device_thread& me = this_thread();
@@ -121,7 +123,7 @@ class device_conflicts {
     bool conflicts(uint32_t stamp, uint32_t mine) const {
         if (stamp < launch_ || stamp == mine) return false;
         if (stamp < where_.cluster || stamp >= where_.interval) return true;
-        return block_of(stamp) - where_.first_block >= self.cluster_size;  // of a cluster that runs by turns with this one
+        return block_of(stamp) - where_.first_block >= self.cluster_size;  // of a cluster that runs interleaved with this one
     }
 
     std::vector<device_record> records_;

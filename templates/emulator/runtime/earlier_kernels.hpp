@@ -1,13 +1,14 @@
-// Programmatic dependent launch: a kernel that launch_early() starts may begin before the ones before it have ended, and what they write is
-// there only after its wait. Here they have always ended, so what such a kernel does before its wait never shows in numbers: it may touch no
-// device memory there. And every thread must wait before it ends: a later kernel waits for this one alone, and through it for those before.
+// Programmatic dependent launch: a kernel started by launch_early() may begin before its predecessors have completed,
+// and sees what they write only after its wait. Here they have always completed, so what such a kernel does before its
+// wait never shows in numbers: it may not access device memory there. And every thread must wait before it exits: a
+// later kernel waits for this one alone, and through it for those before.
 #pragma once
 
 namespace kgen::emulator {
 
 void await_earlier_kernels() { this_thread().awaits_nothing = true; }
 
-// Reports a use of device memory before the wait.
+// Reports an access to device memory before the wait.
 inline void check_earlier_kernels(const use& used) {
     const device_thread& me = this_thread();
     if (me.awaits_nothing || !self.violations.is_news("early", used, used)) return;

@@ -1,10 +1,10 @@
-// The words of FP8 at which a warp meets: mma.sync m16n8k32 of E4M3, in its three forms, and ldmatrix of bytes. As in
+// The FP8 primitives at which a warp meets: mma.sync m16n8k32 of E4M3, in its three forms, and ldmatrix of bytes. As in
 // mma.hpp an MMA adds in fp32 over k ascending; an fp16 sum is rounded once, at its end.
 #pragma once
 
 namespace kgen::emulator {
 
-// Exact: an E4M3 is a half with the exponent eight less and three bits of mantissa, its subnormals included.
+// Exact: an E4M3 is a half with its exponent reduced by eight and three mantissa bits, subnormals included.
 inline float widen_e4m3(uint8_t bits) {
     if ((bits & 0x7f) == 0x7f) return float_of_bits(0x7fffffffu);
     return widen_fp16(static_cast<uint16_t>((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 0x1p8f;
@@ -36,7 +36,7 @@ struct fp8_operands {
 inline uint32_t d_row(uint32_t lane, uint32_t e) { return lane / 4 + e / 2 * 8; }
 inline uint32_t d_column(uint32_t lane, uint32_t e) { return lane % 4 * 2 + e % 2; }
 
-// d += A B, with whatever scales the lanes have brought.
+// d += A B, with the scales that the lanes have passed.
 inline void multiply_m16n8k32(const lane_operands* lanes, float (&d)[16][8]) {
     const std::array<float, 256>& values = e4m3_values();
     float a[16][32];

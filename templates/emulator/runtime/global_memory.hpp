@@ -1,4 +1,5 @@
-// Device memory: which tensors there are, whether an access lies in an element of one of them, and who else has been there.
+// Device memory: which tensors there are, whether an access is to an element of one of them, and who else has accessed
+// it.
 #pragma once
 
 namespace kgen::emulator {
@@ -10,11 +11,11 @@ struct tensor {
     const uint8_t* element_map;  // NULL: no gaps
     size_t element_bytes;
     bool writable;
-    size_t records;  // of a writable one, for conflicts between blocks
+    size_t records;  // of a writable tensor, for conflicts between blocks
 
     bool holds(uintptr_t address, uint32_t size) const { return address >= base && address - base <= bytes && bytes - (address - base) >= size; }
 
-    // Whether no byte of an access that the tensor holds lies in a gap.
+    // Whether no byte of an access inside the tensor is in a gap.
     bool is_solid(uintptr_t address, uint32_t size) const {
         if (element_map == nullptr) return true;
         const size_t first = (address - base) / element_bytes;
@@ -25,7 +26,7 @@ struct tensor {
         return true;
     }
 
-    // Bytes between an access and the tensor.
+    // Distance in bytes between an access and the tensor.
     uintptr_t distance(uintptr_t address, uint32_t size) const {
         if (address + size <= base) return base - (address + size);
         return address >= base + bytes ? address - (base + bytes) : 0;
@@ -45,8 +46,8 @@ class tensor_table {
         tensors_.push_back(std::move(t));
     }
 
-    // True if `size` bytes at `pointer` may be accessed so by the running thread, whatever other blocks do there; otherwise it is reported.
-    // `alignment` is `size` unless given.
+    // True if the running thread may access `size` bytes at `pointer`, whatever other blocks do there; otherwise it is
+    // reported. `alignment` is `size` unless given.
     bool allows(const void* pointer, uint32_t size, device_access how, const use& used, uint32_t alignment = 0) {
         const bool writes = how == device_access::write || how == device_access::atomic;
         const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -58,7 +59,7 @@ class tensor_table {
             check_other_blocks(tensors_[recent_], address, size, how, used);
             return true;
         }
-        const tensor* nearest = nullptr;  // of those that hold the access, or else of all
+        const tensor* nearest = nullptr;  // of those that contain the access, or else of all
         for (size_t i = 0; i < tensors_.size(); ++i) {
             const tensor& t = tensors_[i];
             if (is_fine(t, address, size, writes)) {
@@ -77,8 +78,8 @@ class tensor_table {
         return false;
     }
 
-    // The same for a row of a box that TMA copies: it may read whatever lies between a tensor's first and last byte, for a
-    // box does not end where a sequence does. What it finds in a gap is up to the kernel not to use.
+    // The same for a row of a box that TMA copies: it may read everything between a tensor's first and last byte, since
+    // a box does not end where a sequence does. The kernel must not use what it finds in a gap.
     bool allows_box_row(const unsigned char* row, uint32_t size, const use& used) {
         const auto address = reinterpret_cast<uintptr_t>(row);
         const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(address, size); });
@@ -133,7 +134,7 @@ class tensor_table {
     }
 
     std::vector<tensor> tensors_;
-    size_t recent_ = 0;  // the tensor of the last access: the next one is likely there too
+    size_t recent_ = 0;  // the tensor of the last access: the next one is likely to be in it too
 };
 
 static tensor_table tensors;

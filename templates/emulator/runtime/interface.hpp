@@ -1,4 +1,4 @@
-// The C interface (kgen/emulator.h), which whoever drives the emulator finds in every emulated kernel's library.
+// The C interface (kgen/emulator.h), which the emulator's driver finds in every emulated kernel's library.
 #pragma once
 
 extern "C" {
@@ -25,7 +25,7 @@ void kgen_emulator_device(int capability) { kgen::emulator::settings.capability 
 
 void kgen_emulator_multiprocessors(int count) { kgen::emulator::settings.multiprocessors = count; }
 
-// What kernels' own headers define where there is no emulator.
+// Defined by kernels' own headers where there is no emulator.
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
 
 __attribute__((weak)) uint32_t kgen_abi_version(void) { return KGEN_ABI_VERSION; }

@@ -7,7 +7,7 @@ struct session {
     uint64_t seed = 0;
     int32_t depth = SHUFFLED;
     uint64_t steps = 0;                                        // of all launches since the last reset
-    std::map<void (*)(const void*), uint32_t> expected_steps;  // of each kernel: those of the longest block of its last shuffled launch
+    std::map<void (*)(const void*), uint32_t> expected_steps;  // of each kernel: those of the longest block of its last launch without priorities
     int capability = 80;
     int multiprocessors = 5;
     std::mutex one_launch;
@@ -19,7 +19,7 @@ int device_capability() { return settings.capability; }
 
 int multiprocessor_count() { return settings.multiprocessors; }
 
-// Shared memory that a block may have, in bytes (CUDA C++ programming guide, "Technical specifications").
+// Shared memory available to a block, in bytes (CUDA C++ programming guide, "Technical specifications").
 inline uint32_t shared_memory_limit(int capability) {
     switch (capability) {
         case 75: return 64 * 1024;
@@ -35,11 +35,11 @@ inline uint32_t shared_memory_limit(int capability) {
 
 int device_shared_memory() { return static_cast<int>(shared_memory_limit(settings.capability)); }
 
-constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // that every device with clusters takes
+constexpr uint32_t MOST_BLOCKS_OF_CLUSTER = 8;  // supported by every device with clusters
 
 constexpr uint32_t MOST_IDLE_TURNS = 4096;  // of clusters, in which none has written to a flag
 
-// No cluster that has begun can go on, and no other may begin beside them.
+// No cluster that has started can proceed, and no other may start next to them.
 inline void report_waiting_blocks(uint32_t waiting) {
     const use nothing = {word::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
@@ -66,7 +66,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     uint32_t longest = 0, begun = 0, idle = 0;
     blocks_met.begin_launch();
     flags.clear();
-    // From the first to the last or from the last to the first, as the seed decides: only sums by atomics may tell.
+    // From the first to the last or from the last to the first, depending on the seed: only sums by atomics may tell.
     const bool backwards = (settings.seed * 0x9e3779b97f4a7c15ull) >> 63 != 0;
     const auto begin_next = [&] {
         begin_cluster(backwards ? blocks - cluster - begun : begun, threads, shared_bytes, settings.depth, expected_steps);

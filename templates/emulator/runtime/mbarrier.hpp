@@ -1,9 +1,9 @@
-// Mbarriers: phases, arrivals, bytes expected and landed, and who waits (PTX ISA, "mbarrier").
+// Mbarriers: phases, arrivals, expected and copied bytes, and waiting threads (PTX ISA, "mbarrier").
 #pragma once
 
 namespace kgen::emulator {
 
-// A copy by TMA that has been issued and has not landed.
+// A TMA copy that has been issued and is not complete.
 struct pending_tile {
     tensor_map_contents map;
     int32_t first[5];      // coordinates of the box's first element
@@ -12,21 +12,21 @@ struct pending_tile {
     use issued;
     uint32_t warp, lane;
     uint32_t interval;
-    std::vector<uint32_t> behind;  // what lies behind a thread of another block that has issued it
+    std::vector<uint32_t> behind;  // what is ordered before the issuing thread of another block
 };
 
 struct mbarrier {
     uint32_t offset;    // in shared memory
-    uint32_t arrivals;  // a phase
-    uint32_t pending;   // that the current phase lacks
-    int64_t bytes;      // expected in the current phase and not landed; below 0, landed and not expected
+    uint32_t arrivals;  // per phase
+    uint32_t pending;   // missing in the current phase
+    int64_t bytes;      // expected in the current phase and not yet copied; below 0, copied and not yet expected
     uint32_t phase;
     write_record made;  // its initialisation, for the race detector
-    bool fenced;        // ... and the asynchronous proxy knows of it
-    clock arriving;     // what those that have arrived knew
-    std::vector<uint32_t> lanes;       // who has arrived in the current phase: a word for each warp of each block of the cluster
+    bool fenced;        // ... and whether the asynchronous proxy knows of it
+    clock arriving;     // what the arrived threads knew
+    std::vector<uint32_t> lanes;       // who has arrived in the current phase: a bit mask for each warp of each block of the cluster
     bool from_afar;                    // ... threads of other blocks too
-    std::shared_ptr<snapshot> ended;   // what the last phase showed at its end
+    std::shared_ptr<snapshot> ended;   // what the last phase made known at its end
     std::vector<pending_tile> copies;  // whose bytes it counts
 };
 
@@ -49,7 +49,7 @@ inline void complain_of_mbarrier(const char* kind, const use& used, const std::s
     self.violations.tell(who(used, is_visitor ? VISITOR : current->warp, current->lane) + ": " + what);
 }
 
-// The mbarrier where the access is; NULL, with a report, where there is none that it may use.
+// The mbarrier at the access; NULL, with a report, if there is none that it may use.
 inline mbarrier* mbarrier_for(const access& a) {
     const auto found = std::find_if(mbarriers.begin(), mbarriers.end(), [&](const mbarrier& b) { return b.offset == a.offset; });
     if (found == mbarriers.end()) {
@@ -69,7 +69,7 @@ inline access mbarrier_access(const device_thread& me, uint32_t address, const u
     return {address - SHARED_BASE, 0, static_cast<uint8_t>(me.lane), me.warp, warp_of(me).step, used};
 }
 
-// The same at an address of the running thread's.
+// The same at an address in the running thread's block.
 inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
     if (is_of_cluster(address)) {
         complain_of_mbarrier("cluster", used, beyond_reach(address));
@@ -107,7 +107,7 @@ void fence_mbarrier_init() { fence_own_mbarriers(); }
 
 inline bool has_ended(const mbarrier& b, uint32_t parity) { return b.phase % 2 != parity; }
 
-// Ends the phase if nothing is missing, and wakes those that wait for it.
+// Completes the phase if nothing is missing, and wakes the threads that wait for it.
 inline void end_phase_if_complete(mbarrier& b) {
     self.polls = 0;
     if (b.pending != 0 || b.bytes != 0) return;
@@ -135,14 +135,15 @@ inline void publish(device_thread& me, const warp& w, clock& to) {
     to.details[fence_of(me.thread)] = me.fenced;
 }
 
-// The lane is one of those of its warp that arrive in a phase. When all have, what they did together belongs to it.
+// The lane is one of those of its warp that arrive in a phase. When all have, what they did together is included.
 inline void publish_epoch(const device_thread& me, warp& w, uint32_t& lanes, clock& to) {
     lanes |= 1u << me.lane;
     if (lanes == ~0u) to.details[epoch_of(me.warp)] = ++w.epoch;
 }
 
-// False, with a report, if the phase lacks no arrival. Whoever arrives must know that the phase before has ended, by having waited for it or
-// from somebody who has: else, under another schedule, it arrives in that one.
+// False, with a report, if the phase has all its arrivals. An arriving thread must know that the previous phase has
+// completed, by having waited for it or from a thread that has: otherwise, under another schedule, it arrives in that
+// one.
 inline bool takes_arrival(const mbarrier& b, const access& by) {
     const auto index = static_cast<uint32_t>(&b - mbarriers.data());
     if (b.phase > 0 && !knows_in_detail(by, TMA, index, 0, b.phase - 1)) {
@@ -180,8 +181,8 @@ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) {
     take_step();
 }
 
-// Lets others run; this thread may go on at any time. A warp that polls stands back behind all others: the one that it waits for may have
-// a lower priority.
+// Lets others run; this thread may continue at any time. A polling warp yields to all others: the one that it waits for
+// may have a lower priority.
 inline void yield_turn(device_thread& me) {
     warp& w = warp_of(me);
     const uint32_t others = w.ready & ~(1u << me.position);
@@ -197,9 +198,9 @@ inline void yield_turn(device_thread& me) {
 
 void land_a_copy(mbarrier& b);
 
-constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // that fail before a late copy lands
+constexpr uint32_t POLLS_WITHOUT_COPY = 64;  // that fail before a delayed copy completes
 
-// Whether a copy lands that a poll has just asked for.
+// Whether a copy that a poll has just asked for completes.
 inline bool poll_lands_a_copy(const mbarrier& b) {
     if (b.copies.empty()) return false;
     return self.order.copies == landing::late ? self.polls > POLLS_WITHOUT_COPY : self.random.below(4) == 0;
@@ -228,7 +229,7 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
             leave(me, warp_of(me));
         }
         me.waiting.which = word::none;
-        b = &mbarriers[index];  // others may have been made meanwhile
+        b = &mbarriers[index];  // others may have been made in the meantime
     }
     if (!has_ended(*b, parity)) return false;
     if (b->ended != nullptr && b->ended->from_afar && used.which != word::mbarrier_wait_cluster) {
@@ -254,7 +255,7 @@ void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at) {
     wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait_cluster, at});
 }
 
-// The block has ended: a phase has had all of its arrivals, or none.
+// The block has ended: a phase must have had all of its arrivals, or none.
 void check_mbarriers_are_empty() {
     for (const mbarrier& b : mbarriers) {
         const use& made = self.uses[b.made.used];
@@ -264,7 +265,7 @@ void check_mbarriers_are_empty() {
     }
 }
 
-// For the report of a deadlock: a line for each mbarrier that somebody waits for.
+// For the report of a deadlock: a line for each mbarrier that a thread waits for.
 std::string what_mbarriers_lack() {
     std::string text;
     for (size_t i = 0; i < mbarriers.size(); ++i) {

@@ -1,12 +1,12 @@
-// The race detector over shared memory: two accesses to the same bytes, at least one a write, by different threads,
-// with nothing between them that orders them. It does not depend on the order in which the threads happened to run.
+// The race detector for shared memory: two accesses to the same bytes, at least one a write, by different threads,
+// without an order between them. Its results do not depend on the order in which the threads happened to run.
 //
-// Order comes from vector clocks, one a warp (struct warp, `step` and `known`): a block barrier tells every warp what
-// all did; warp_sync orders the lanes of one warp. Inside a warp a later word at which all lanes meet also orders an
-// earlier read before a write, for by then the value is in a register; but a write is seen by other lanes only behind
-// warp_sync or a barrier.
+// Order comes from vector clocks, one per warp (struct warp, `step` and `known`): a block barrier tells every warp what
+// all have done; warp_sync orders the lanes of one warp. Inside a warp a later primitive at which all lanes meet also
+// orders an earlier read before a write, since by then the value is in a register; but other lanes see a write only
+// after warp_sync or a barrier.
 //
-// Mbarriers add finer order: clock.hpp has it.
+// Mbarriers add finer order: see clock.hpp.
 //
 // Records are kept for every 16 bytes, the unit that ldmatrix and cp.async move: the last write of each of its four
 // words, and the last read by each warp.
@@ -18,7 +18,7 @@ constexpr uint32_t CHUNK = 16;
 
 struct write_record {
     uint32_t step;
-    uint32_t tick;  // of its lane; of a copy by TMA, the phase of the mbarrier in which it landed
+    uint32_t tick;  // of its lane; of a TMA copy, the phase of the mbarrier in which it completed
     uint16_t used;
     uint8_t warp;   // TMA: `lane` is an mbarrier's number
     uint8_t lane;
@@ -44,7 +44,7 @@ struct chunk_record {
 
 // An access about to be made.
 struct access {
-    uint32_t offset;  // in shared memory; a chunk is not left
+    uint32_t offset;  // in shared memory; it does not cross a chunk
     uint16_t bytes;   // which of the chunk's sixteen
     uint8_t lane;
     uint32_t warp;
@@ -52,12 +52,12 @@ struct access {
     use used;
 };
 
-// The clock value that a record of the access keeps beside its step.
+// The clock value stored in a record of the access next to its step.
 inline uint32_t tick_now(const access& a) {
     return a.lane == ALL_LANES ? self.warps[a.warp].epoch : self.threads[a.warp * LANES + a.lane].ticks;
 }
 
-// Whether one of the clocks that the access goes by covers what a record tells of.
+// Whether one of the clocks that apply to the access covers a record.
 inline bool knows_in_detail(const access& a, uint32_t warp_index, uint32_t lane, uint32_t step, uint32_t tick) {
     if (covers(self.warps[a.warp], warp_index, lane, step, tick)) return true;
     if (a.lane == ALL_LANES) return false;
@@ -65,7 +65,7 @@ inline bool knows_in_detail(const access& a, uint32_t warp_index, uint32_t lane,
     return std::any_of(own.begin(), own.end(), [&](const auto& shown) { return covers(shown->behind, warp_index, lane, step, tick); });
 }
 
-// Whether the writer of a record has executed fence_proxy_async since, and the access lies behind that.
+// Whether the writer of a record has executed fence_proxy_async since, and that is ordered before the access.
 inline bool is_fenced(const access& a, const write_record& w) {
     const uint32_t writer = w.warp * LANES + w.lane;
     if (w.warp == a.warp && w.lane == a.lane) return w.tick < self.threads[writer].fenced;
@@ -84,7 +84,7 @@ inline std::string who(const use& used, uint32_t warp_index, uint32_t lane) {
 
 class race_detector {
   public:
-    // Makes room for a block. Records of earlier blocks need no clearing: their steps are below `first_step`.
+    // Prepares for a block. Records of earlier blocks need no clearing: their steps are below `first_step`.
     void prepare(uint32_t shared_bytes, uint32_t warps) {
         chunks_ = (shared_bytes + CHUNK - 1) / CHUNK;
         if (records_.size() < chunks_) records_.resize(chunks_);
@@ -92,7 +92,7 @@ class race_detector {
         for (uint32_t i = 0; i < chunks_; ++i) records_[i].in_flight = records_[i].mbarriers = records_[i].readers = 0;
     }
 
-    // After ~2^31 steps the clocks start again.
+    // After ~2^31 steps the clocks restart.
     void forget() {
         std::fill(records_.begin(), records_.end(), chunk_record{});
         std::fill(reads_.begin(), reads_.end(), read_record{});
@@ -131,13 +131,13 @@ class race_detector {
         record.whole = whole;
     }
 
-    // An asynchronous copy into a chunk: a write now, which nobody may come near until it has landed.
+    // An asynchronous copy into a chunk: a write now; the chunk must not be accessed until the copy has completed.
     void copy_issued(const access& a, uint32_t thread_index) {
         write(a);
         records_[a.offset / CHUNK].in_flight = static_cast<uint16_t>(thread_index + 1);
     }
 
-    // It has landed: as if its thread had written the chunk just now.
+    // The copy has completed: as if its thread had written the chunk just now.
     void copy_landed(const access& a) {
         chunk_record& record = records_[a.offset / CHUNK];
         record.in_flight = 0;
@@ -145,7 +145,8 @@ class race_detector {
         record.whole = true;
     }
 
-    // A copy by TMA into a chunk: a write by the asynchronous proxy, which must have been told of earlier ones by threads.
+    // A TMA copy into a chunk: a write by the asynchronous proxy, to which earlier writes by threads must have been
+    // made visible.
     void tile_issued(const access& a, uint32_t mbarrier) {
         chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "writes", record);
@@ -166,26 +167,27 @@ class race_detector {
         record.whole = true;
     }
 
-    // It has landed, in a phase of its mbarrier.
+    // The copy has completed, in a phase of its mbarrier.
     void tile_landed(uint32_t offset, uint32_t phase) {
         chunk_record& record = records_[offset / CHUNK];
         record.in_flight = 0;
         record.writes[0].tick = phase;
     }
 
-    // A product of the warp, or a store by TMA of the lane, reads by the asynchronous proxy, from now until it is finished.
+    // A product of the warp, or a TMA store of the lane, reads through the asynchronous proxy, from now until it
+    // completes.
     void proxy_reads(const access& a) {
         check_contents(a, true);
         ++records_[a.offset / CHUNK].readers;
     }
 
-    // A store has finished with its source: as if its thread had read that just now.
+    // A store no longer needs its source: as if its thread had read it just now.
     void store_finished(const access& a) {
         --records_[a.offset / CHUNK].readers;
         record_read(a);
     }
 
-    // A product is finished, and the warp has waited `waits` times before.
+    // A product has completed; the warp has waited `waits` times before.
     void product_finished(const access& a, uint32_t waits) {
         --records_[a.offset / CHUNK].readers;
         read_record& last = reads_[a.warp * chunks_ + a.offset / CHUNK];
@@ -197,7 +199,7 @@ class race_detector {
         }
     }
 
-    // The 8 bytes of an mbarrier, which no other words may touch from now on.
+    // The 8 bytes of an mbarrier, which no other primitives may access from now on.
     void mbarrier_made(const access& a) {
         write(a);
         records_[a.offset / CHUNK].mbarriers |= a.bytes;
@@ -218,7 +220,7 @@ class race_detector {
         }
     }
 
-    // What a read must find: nothing on its way, everything written, and that behind it.
+    // What a read requires: nothing in flight, everything written, and the writes ordered before it.
     void check_contents(const access& a, bool by_proxy) const {
         const chunk_record& record = records_[a.offset / CHUNK];
         if (record.in_flight != 0) report_in_flight(a, "reads", record);
@@ -294,7 +296,7 @@ class race_detector {
         if (!report_unfinished_product(a)) report_unfinished_store(a);
     }
 
-    // False if none reads the chunk.
+    // False if nothing reads the chunk.
     static bool report_unfinished_product(const access& a);
 
     static void report_unfinished_store(const access& a);

@@ -3,7 +3,7 @@
 
 namespace kgen::emulator {
 
-// The words that a report names.
+// The primitives that a report names.
 enum class word : uint8_t {
     none,
     warp_index,
@@ -82,7 +82,7 @@ inline const char* name_of(word which) {
     return names[static_cast<int>(which)];
 }
 
-// A use of a word in the kernel's text.
+// A use of a primitive in the kernel's source.
 struct use {
     word which;
     source at;
@@ -96,7 +96,7 @@ inline std::string text_of(const use& u) {
     return std::string(name_of(u.which)) + " (" + (slash ? slash + 1 : u.at.file) + ":" + std::to_string(u.at.line) + ")";
 }
 
-// Uses as small numbers, for records kept by the thousand.
+// Uses as small integers, for records stored by the thousand.
 class use_table {
   public:
     uint16_t number_of(const use& u) {
@@ -114,7 +114,7 @@ class use_table {
     uint16_t recent_[RECENT] = {};
 };
 
-// Violations that differ in `kind` or in the uses involved count as distinct; of each, the first is told in full.
+// Violations that differ in `kind` or in the uses involved are distinct; of each, the first is reported in full.
 class report {
   public:
     void clear() {
@@ -125,10 +125,10 @@ class report {
 
     bool empty() const { return entries_.empty(); }
 
-    // From now on each text names the block that it is about, whose number stands there; NULL where only one runs.
+    // From now on each text names its block, whose number is stored there; NULL where only one runs.
     void name_blocks(const uint32_t* block) { block_ = block; }
 
-    // True if this violation is new and its text is wanted; a known one is only counted.
+    // True if this violation is new and its text is needed; a known one is only counted.
     bool is_news(const char* kind, const use& first, const use& second) {
         for (entry& e : entries_) {
             if (e.kind == kind && e.first == first && e.second == second) {
@@ -149,7 +149,8 @@ class report {
         entries_.back().text = entries_.back().kind + std::string(": ") + (block_ == nullptr ? "" : "block " + std::to_string(*block_) + ": ") + text;
     }
 
-    // "`name`, block 0 of 4: ..." and a line (or more) for each violation. `ran` blocks were running, the first of them `block`.
+    // "`name`, block 0 of 4: ..." and a line (or more) for each violation. `ran` blocks were running, the first of them
+    // `block`.
     void finish(const char* name, uint32_t block, uint32_t ran, uint32_t blocks, uint64_t seed) {
         const std::string& first = entries_.front().text;
         first_line_ = first.substr(0, first.find('\n'));

@@ -1,7 +1,8 @@
-// Who goes on where several can, and when asynchronous copies land. Either at random, or by priorities: probabilistic concurrency
-// testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010). There the runnable warp of the highest priority always runs, so
-// that it gets as far ahead as the barriers allow and the lowest stays where it is until all others wait; at `depth` random steps of a
-// block's run the running one's priority falls below all others.
+// Which runnable warp continues, and when asynchronous copies complete. Either at random, or by priorities:
+// probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010). There the runnable warp
+// of the highest priority always runs, so it gets as far ahead as the barriers allow and the lowest does not advance
+// until all others wait; at `depth` random steps of a block's run the priority of the running warp drops below all
+// others.
 #pragma once
 
 namespace kgen::emulator {
@@ -17,17 +18,18 @@ struct random_numbers {
     uint32_t below(uint32_t bound) { return next() % bound; }
 };
 
-// When what an asynchronous copy brings is there: at a random moment, at its issue, or only when nobody can go on without it.
+// When an asynchronous copy completes: at a random time, at its issue, or only when no thread can continue without it.
 enum class landing : uint8_t { random, early, late };
 
-constexpr int32_t SHUFFLED = -1;  // in place of a depth: no priorities
+constexpr int32_t SHUFFLED = -1;  // instead of a depth: no priorities
 constexpr uint32_t MOST_FALLS = 1u << 20;
 
-// Of the blocks that run together. A step is something that one warp does and others may wait for, or that may land by itself.
+// For the blocks that run together. A step is an operation of one warp that others may wait for, or that may complete
+// by itself.
 class schedule {
   public:
-    // The blocks begin, of `warps` warps in all. Each draws anew whether warps or whole warpgroups (of `group` warps) have priorities,
-    // which, and when copies land. A block is expected to take `steps` steps.
+    // Starts the blocks, with `warps` warps in total. Each draws again whether warps or whole warpgroups (of `group`
+    // warps) have priorities, which ones, and when copies complete. A block is expected to take `steps` steps.
     void begin(random_numbers& random, int32_t depth, uint32_t steps, uint32_t warps, uint32_t group) {
         taken_ = 0;
         woken_ = false;
@@ -52,8 +54,8 @@ class schedule {
     // Below all others.
     void lower(uint32_t warp) { priorities_[warp / group_] = --lowest_; }
 
-    // The running warp has taken a step. True if others get their turn: its priority has fallen, or one has woken whose priority may be
-    // higher.
+    // The running warp has taken a step. True if others are scheduled: its priority has dropped, or a warp whose
+    // priority may be higher has become runnable.
     bool step(uint32_t warp) {
         ++taken_;
         if (!by_priority()) return false;
@@ -65,7 +67,7 @@ class schedule {
         return gives_way;
     }
 
-    // Somebody has been made ready to go on.
+    // A thread has become runnable.
     void wake() { woken_ = true; }
 
     uint32_t steps_taken() const { return taken_; }
@@ -75,7 +77,7 @@ class schedule {
   private:
     uint32_t group_ = 1;  // warps that share a priority
     std::vector<int32_t> priorities_;
-    std::vector<uint32_t> falls_;  // the steps at which the running warp's priority falls, the next one last
+    std::vector<uint32_t> falls_;  // the steps at which the running warp's priority drops, the next one last
     int32_t lowest_ = 0;
     uint32_t taken_ = 0;
     bool woken_ = false;

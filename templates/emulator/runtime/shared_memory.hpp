@@ -1,11 +1,11 @@
-// A block's shared memory: an array that starts as NaN, with bounds and alignment checked.
+// A block's shared memory: an array initialised to NaN, with bounds and alignment checks.
 #pragma once
 
 namespace kgen::emulator {
 
 constexpr int POISON = 0xff;  // as a byte of any floating-point format, part of a NaN
 
-// Addresses that shared_of() gives: of block `rank` of the cluster, and no other word's.
+// Addresses returned by shared_of(): in block `rank` of the cluster, and valid for no other primitive.
 constexpr uint32_t CLUSTER_BASE = 1u << 28;
 constexpr uint32_t CLUSTER_STRIDE = 1u << 20;
 
@@ -25,7 +25,7 @@ class shared_memory {
         memory_.assign(bytes, static_cast<unsigned char>(POISON));
     }
 
-    // The bytes at an address; NULL, with a report, if they are not all there or not aligned to their number.
+    // The bytes at an address; NULL, with a report, if they are not all in bounds or not aligned to their size.
     unsigned char* at(uint32_t address, uint32_t bytes, const use& used, uint32_t warp_index, uint32_t lane) {
         const uint32_t offset = address - SHARED_BASE;
         if (address >= SHARED_BASE && offset <= bytes_ && bytes_ - offset >= bytes && offset % bytes == 0) return memory_.data() + offset;
@@ -49,7 +49,7 @@ class shared_memory {
 
 static shared_memory shared;
 
-// An access of the running thread itself, to at most 16 aligned bytes.
+// An access by the running thread itself, to at most 16 aligned bytes.
 inline access access_of(const device_thread& me, uint32_t address, uint32_t bytes, const use& used) {
     const uint32_t offset = address - SHARED_BASE;
     const auto which = static_cast<uint16_t>(((1u << bytes) - 1) << offset % CHUNK);

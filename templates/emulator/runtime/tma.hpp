@@ -1,5 +1,6 @@
-// Copies by TMA: a box lands when somebody waits for the mbarrier that counts its bytes, at a moment and in an order that
-// the seed decides, and not before; until then its destination is NaN. Where the schedule lets copies land early, it does at once.
+// TMA copies: a box is copied when a thread waits for the mbarrier that counts its bytes, at a time and in an order
+// derived from the seed, and not before; until then its destination is NaN. Where the schedule lets copies complete
+// early, it is copied at once.
 #pragma once
 
 namespace kgen::emulator {
@@ -13,7 +14,7 @@ void fence_proxy_async() {
 
 constexpr uint32_t TMA_ALIGNMENT = 128;  // of a box in shared memory
 
-// The map's contents; NULL, with a report, if it is none or has another rank.
+// The map's contents; NULL, with a report, if it is not a map or has another rank.
 inline const tensor_map_contents* contents_of(const tensor_map& map, uint32_t rank, const use& used) {
     const tensor_map_contents& c = map.contents;
     if (c.mark != TENSOR_MAP_MARK) {
@@ -37,7 +38,8 @@ inline uint32_t box_rows(const tensor_map_contents& map) {
     return rows;
 }
 
-// A row of a box: where its elements inside the tensor start, which bytes of the row they are; `bytes` is 0 if there are none.
+// A row of a box: where its elements inside the tensor start, and which bytes of the row they are; `bytes` is 0 if
+// there are none.
 struct box_row {
     const unsigned char* from;
     uint32_t start, bytes;
@@ -58,10 +60,10 @@ inline box_row row_of(const tensor_map_contents& map, const int32_t* first, uint
     return {from + begin * map.element_bytes, start * map.element_bytes, static_cast<uint32_t>(end - begin) * map.element_bytes};
 }
 
-// Where a chunk that would lie at `address` is put: bits 4.. of the address are flipped by bits 7.. of it.
+// The swizzled address of a chunk at `address`: bits 4.. are XORed with bits 7...
 inline uint32_t swizzled_address(uint32_t address, uint8_t swizzle) { return address ^ (address >> 7 & ((1u << swizzle) - 1)) << 4; }
 
-// Whether the thread may read the rows of a box that lie in the tensor; otherwise it is reported.
+// Whether the thread may read the rows of a box that are inside the tensor; otherwise it is reported.
 inline void check_box_is_readable(const tensor_map_contents& map, const int32_t* first, const use& used) {
     for (uint32_t row = 0; row < box_rows(map); ++row) {
         const box_row r = row_of(map, first, row);
@@ -69,21 +71,21 @@ inline void check_box_is_readable(const tensor_map_contents& map, const int32_t*
     }
 }
 
-// False, with a report, if the whole box is not in shared memory, or does not start where boxes do.
+// False, with a report, if the box is not entirely in shared memory, or is misaligned.
 inline bool box_is_in_shared_memory(uint32_t address, uint32_t bytes, const use& used, uint32_t warp_index, uint32_t lane) {
     const uint32_t offset = address - SHARED_BASE;
     if (offset % TMA_ALIGNMENT != 0) {
         complain_of_mbarrier("misaligned", used, "shared memory offset " + std::to_string(offset) + " is not a multiple of 128");
         return false;
     }
-    // The last chunk is there if the whole box is.
+    // If the whole box is in bounds, the last chunk is.
     if (bytes > CHUNK && shared.at(address, CHUNK, used, warp_index, lane) == nullptr) return false;
     return shared.at(address + bytes - CHUNK, CHUNK, used, warp_index, lane) != nullptr;
 }
 
 void land(mbarrier& b, size_t chosen);
 
-// Starts a copy into the running block, counted by its mbarrier `b`. `by` is who asks for it.
+// Starts a copy into the running block, counted by its mbarrier `b`. `by` is the issuing thread.
 inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint32_t destination, mbarrier& b, const access& by) {
     const use& used = by.used;
     if (!b.fenced) complain_of_mbarrier("proxy", used, text_of(b) + " counts its bytes, and no fence_mbarrier_init has followed " + text_of(self.uses[b.made.used]));
@@ -137,7 +139,7 @@ void land(mbarrier& b, size_t chosen) {
 // ... at random.
 void land_a_copy(mbarrier& b) { land(b, self.random.below(static_cast<uint32_t>(b.copies.size()))); }
 
-// Lets one copy land that a waiting thread's mbarrier counts. False if there is none.
+// Completes one copy counted by the mbarrier of a waiting thread. False if there is none.
 bool land_an_awaited_copy() {
     std::vector<uint32_t> awaited;
     for (uint32_t i = 0; i < self.thread_count; ++i) {

@@ -1,13 +1,14 @@
-// Stores by TMA: a box is read from shared memory at a moment that the seed decides, its issue or the wait for its group at the latest,
-// and is in device memory either then or only when the grid has ended. Until that wait nobody may write to it.
+// TMA stores: a box is read from shared memory at a time derived from the seed, between its issue and the wait for its
+// group, and reaches device memory either then or only when the grid has ended. Until that wait it must not be written.
 #pragma once
 
 namespace kgen::emulator {
 
-// Stores that have read their sources, of the running grid's threads, and have not been written.
+// Stores of the running grid's threads that have read their sources and have not been written.
 static std::vector<pending_store> late_stores;
 
-// Calls action(address, byte) for each chunk of the source that holds elements of the tensor; `byte` is where it lies in the box.
+// Calls action(address, byte) for each chunk of the source that holds elements of the tensor; `byte` is its offset in
+// the box.
 template <class Action>
 inline void each_source_chunk(const pending_store& store, Action&& action) {
     const uint32_t width = row_bytes(store.map);
@@ -33,7 +34,7 @@ inline void write_box(const pending_store& store) {
     }
 }
 
-// Whether a store gets on at the first moment at which it may, rather than the last.
+// Whether a store proceeds at the earliest opportunity rather than the last.
 inline bool stores_early() {
     return self.order.copies == landing::random ? self.random.below(2) == 0 : self.order.copies == landing::early;
 }
@@ -86,7 +87,7 @@ void check_uncommitted_stores(const device_thread& t) {
     self.violations.tell(who(used, t.warp, t.lane) + ": no tma_store_commit has closed its group when the thread ends");
 }
 
-// The block has ended, but nobody has waited for what its threads have committed.
+// The block has ended, but no thread has waited for what its threads have committed.
 void finish_stores() {
     for (uint32_t i = 0; i < self.thread_count; ++i) {
         for (pending_store& store : self.threads[i].stores) {

@@ -1,10 +1,10 @@
-// Clusters that run by turns: one that waits for a flag that another has yet to set gives way to others that have begun, and to new ones as
-// long as the device has multiprocessors for them.
+// Clusters that run alternately: one that waits for a flag that another has yet to set yields to others that have
+// started, and to new ones while the device has multiprocessors for them.
 #pragma once
 
 namespace kgen::emulator {
 
-// A cluster that has begun, while another one runs.
+// A cluster that has started, while another one runs.
 struct parked_cluster {
     resting_block first;  // its block of rank 0
     std::vector<resting_block> others;
@@ -27,7 +27,8 @@ inline void exchange(parked_cluster& other) {
 // The clusters of a launch.
 class turns {
   public:
-    // Room for another cluster, beside those that have begun; NULL if there is no memory for it. The one that runs is put there.
+    // Space for another cluster in addition to those that have started; NULL when out of memory. The running one is
+    // moved there.
     bool park(uint32_t threads) {
         if (spare_.empty()) spare_.push_back(std::make_unique<parked_cluster>());
         std::unique_ptr<parked_cluster> room = std::move(spare_.back());
@@ -38,7 +39,8 @@ class turns {
         return self.stacks.reserve(threads);
     }
 
-    // The one that has waited longest goes on, in place of the one that has ended or, if that `waits`, beside it.
+    // Resumes the one that has waited longest, in place of the one that has ended or, if that one `waits`, in addition
+    // to it.
     void next(bool waits) {
         std::unique_ptr<parked_cluster> chosen = std::move(begun_.front());
         begun_.pop_front();
@@ -52,7 +54,7 @@ class turns {
 
     size_t begun() const { return begun_.size(); }
 
-    // The launch is over, or given up.
+    // The launch is complete, or abandoned.
     void forget() {
         for (auto& cluster : begun_) spare_.push_back(std::move(cluster));
         begun_.clear();

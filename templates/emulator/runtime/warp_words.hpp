@@ -1,5 +1,5 @@
-// Words at which a warp meets, but for the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane leaves its operands, the last
-// does the work for all.
+// Primitives at which a warp meets, except the MMA: shuffles, votes, ldmatrix and stmatrix. Each lane leaves its
+// operands, the last does the work for all.
 #pragma once
 
 namespace kgen::emulator {
@@ -27,7 +27,7 @@ float shuffle_xor(float value, int mask, source at) {
 }
 
 int64_t shuffle_xor(int64_t value, int mask, source at) {
-    // A result is 32 bits, so the two halves travel one after the other, as they do on a GPU.
+    // A result is 32 bits, so the two halves are exchanged one after the other, as on a GPU.
     const auto half = [&](uint32_t word) {
         float bits;
         memcpy(&bits, &word, sizeof bits);
@@ -54,7 +54,7 @@ bool warp_any(bool value, source at) {
 
 void warp_meet(source at) { meet(word::warp_meet, at); }
 
-// The 32 rows of 16 bytes that the lanes of the meeting warp have named; a row that is not there is NaN.
+// The 32 rows of 16 bytes addressed by the lanes of the meeting warp; a row that is out of bounds is NaN.
 inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];
@@ -101,8 +101,8 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
     }
 }
 
-// Writes the 32 rows of 16 bytes to where the lanes of the meeting warp have named. A row counts as written by the lane that named
-// it, just behind the meeting.
+// Writes the 32 rows of 16 bytes to the addresses of the lanes of the meeting warp. A row counts as written by the lane
+// that addresses it, just after the meeting.
 inline void scatter_rows(const uint16_t (&rows)[LANES][8], const use& used) {
     const uint32_t index = current->warp;
     const warp& w = self.warps[index];

@@ -1,5 +1,5 @@
-// Words that the four warps of a warpgroup execute together: each warp at its own pace here, but all the same words in the same
-// order. And the registers that warpgroups pass to each other.
+// Primitives that the four warps of a warpgroup execute together: here each warp at its own pace, but all of them the
+// same primitives in the same order. And the registers that warpgroups pass to each other.
 #pragma once
 
 namespace kgen::emulator {
@@ -17,11 +17,11 @@ inline bool operator==(const warpgroup_word& a, const warpgroup_word& b) {
 }
 
 struct warpgroup {
-    std::deque<warpgroup_word> words;  // that not all of its warps have come to, the first of them being number `first`
+    std::deque<warpgroup_word> words;  // not reached by all of its warps yet, the first of them being number `first`
     uint64_t first;
-    uint64_t come[WARPS_OF_GROUP];  // words that each warp has come to
-    bool apart;                     // they have come to different ones, which has been reported
-    uint32_t registers;             // that each thread has; 0: what it started with
+    uint64_t come[WARPS_OF_GROUP];  // number of primitives that each warp has reached
+    bool apart;                     // they have reached different ones, which has been reported
+    uint32_t registers;             // per thread; 0: as at the start
 };
 
 static std::vector<warpgroup> warpgroups(MAX_WARPS / WARPS_OF_GROUP);  // of the running block
@@ -35,7 +35,7 @@ inline void complain_of_warp(const char* kind, const use& used, const std::strin
     self.violations.tell(text_of(used) + " of warp " + std::to_string(current->warp) + ": " + what);
 }
 
-// Of two uses, `mine` is nothing where the warp has ended.
+// Of two uses, `mine` is empty where the warp has exited.
 inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, const use& theirs) {
     g.apart = true;
     if (!self.violations.is_news("warpgroup", mine, theirs)) return;
@@ -44,8 +44,8 @@ inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, con
                          " where another has come to " + text_of(theirs));
 }
 
-// The running warp has come to a word of its warpgroup, which devices of compute capability 9.0 up to `last_capability` have. False,
-// with a report, if it cannot be executed.
+// The running warp has reached a warpgroup primitive, which devices of compute capability 9.0 up to `last_capability`
+// have. False, with a report, if it cannot be executed.
 inline bool come_as_warpgroup(const warpgroup_word& word, int last_capability) {
     if (device_capability() < 90 || device_capability() > last_capability) {
         complain_of_warp("warpgroup", word.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this word");
@@ -69,7 +69,7 @@ inline bool come_as_warpgroup(const warpgroup_word& word, int last_capability) {
     return true;
 }
 
-constexpr int LAST_CAPABILITY = 129;  // that the emulator knows of
+constexpr int LAST_CAPABILITY = 129;  // known to the emulator
 
 inline void take_registers(uint32_t count, bool more, const use& used) {
     if (!come_as_warpgroup({used, {count, 0, 0}}, LAST_CAPABILITY)) return;
@@ -88,8 +88,8 @@ void claim_registers(uint32_t count, source at) {
     if (meet(word::claim_registers, at)) take_registers(count, true, {word::claim_registers, at});
 }
 
-// Whether all have come to the same number of words, and a multiprocessor's registers suffice for what they hold at the end. The
-// block starts with at most an equal share for every thread.
+// Whether all have reached the same number of primitives, and a multiprocessor's registers suffice for what they hold
+// at the end. The block starts with at most an equal share for every thread.
 void check_warpgroups() {
     constexpr uint32_t registers = 64 * 1024, most_a_thread = 255;
     const use nothing = {word::none, {"", 0}};

@@ -1,11 +1,11 @@
-// Products of a warpgroup (PTX ISA, "wgmma.mma_async"). Each warp does its 16 rows by itself, and as late as it may: a product
-// reads shared memory and adds to D at the wgmma_wait that forces its group to be finished. From its issue until a wgmma_wait or
-// hold names them, the registers of D are NaN, so what is used or overwritten too early shows.
+// Products of a warpgroup (PTX ISA, "wgmma.mma_async"). Each warp computes its 16 rows by itself, as late as possible:
+// a product reads shared memory and adds to D at the wgmma_wait that forces its group to complete. From its issue until
+// a wgmma_wait or hold names them, the registers of D are NaN, so premature use or overwriting shows.
 #pragma once
 
 namespace kgen::emulator {
 
-// A decoded matrix descriptor: panels of `width` bytes a row.
+// A decoded matrix descriptor: panels of `width` bytes per row.
 struct shared_operand {
     uint32_t start, leading, stride;
     uint32_t width;
@@ -18,7 +18,7 @@ struct accumulator {
     std::vector<float> sums;  // [tile][row][column of eight]
     uint32_t tiles;
     uint32_t in_flight;  // products
-    uint32_t returned;   // lanes whose registers hold the sums, all products being finished
+    uint32_t returned;   // lanes whose registers hold the sums, all products being complete
     use issued;          // the last product
 };
 
@@ -26,26 +26,26 @@ struct pending_product {
     use issued;
     wgmma_operands operands;
     shared_operand a, b;      // where they are in shared memory
-    uint16_t a_bits[16][16];  // A, where it was in registers: 32 bytes a row
+    uint16_t a_bits[16][16];  // A, where it was in registers: 32 bytes per row
     std::shared_ptr<accumulator> d;
     uint32_t group;
     bool a_in_registers() const { return operands.registers != nullptr; }
 };
 
-// The registers of a D as they were at the last wgmma_fence, or when the warp had them back if that was later.
+// The registers of a D at the last wgmma_fence, or when they were returned to the warp if that was later.
 struct fenced_registers {
     float* registers[LANES];
     std::vector<float> values;  // [lane][register]
 };
 
-// What a warp has under way.
+// A warp's products in flight.
 struct warp_products {
     std::vector<pending_product> pending;  // in the order of issue
     std::vector<std::shared_ptr<accumulator>> accumulators;
     uint32_t open_group;  // number of the group that the next commit closes
     uint32_t waits;
     bool fenced;  // since the last wait
-    std::vector<fenced_registers> returned;  // each D that the warp has had back
+    std::vector<fenced_registers> returned;  // each D that has been returned to the warp
 };
 
 static std::vector<warp_products> products(MAX_WARPS);  // of the running block
@@ -66,7 +66,7 @@ void check_matrix_descriptor(uint32_t address, uint32_t stride, source at) {
                                                                       " are not both multiples of 16");
 }
 
-// False, with a report, if the bits are no descriptor that the emulator knows.
+// False, with a report, if the bits are not a descriptor that the emulator knows.
 inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used) {
     const auto field = [&](uint32_t first) { return static_cast<uint32_t>(descriptor >> first & 0x3fff) * CHUNK; };
     const auto mode = static_cast<uint32_t>(descriptor >> 62);
@@ -84,8 +84,8 @@ inline bool decode(uint64_t descriptor, shared_operand& operand, const use& used
     return true;
 }
 
-// Calls action(address, line, byte) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a panel, which
-// go on in the next panel where they are longer than one.
+// Calls action(address, line, byte) for each chunk of `bytes` bytes of each of the lines from `first` on: the rows of a
+// panel, which continue in the next panel where they are longer than one.
 template <class Action>
 inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, uint32_t bytes, Action&& action) {
     for (uint32_t line = 0; line < lines; ++line) {
@@ -97,7 +97,7 @@ inline void each_chunk(const shared_operand& o, uint32_t first, uint32_t lines, 
     }
 }
 
-// The rows of A that make the warp's rows of D.
+// The rows of A that produce the warp's rows of D.
 template <class Action>
 inline void each_chunk_of_a(const pending_product& p, uint32_t warp_index, Action&& action) {
     if (!p.a_in_registers()) each_chunk(p.a, warp_index % WARPS_OF_GROUP * 16, 16, BYTES_OF_STEP, action);
@@ -110,7 +110,8 @@ inline void each_chunk_of_b(const pending_product& p, Action&& action) {
     each_chunk(p.b, 0, transposed ? K_OF_TRANSPOSED : columns, transposed ? columns * 2 : BYTES_OF_STEP, action);
 }
 
-// What may be read until the warp has waited: all of A, for nothing says which rows the hardware reads for which warp.
+// What may be read until the warp has waited: all of A, since nothing says which rows the hardware reads for which
+// warp.
 template <class Action>
 inline void each_chunk_of_both(const pending_product& p, Action&& action) {
     if (!p.a_in_registers()) each_chunk(p.a, 0, WARPS_OF_GROUP * 16, BYTES_OF_STEP, action);
@@ -152,8 +153,8 @@ inline void check_fenced(const warp_products& mine, const accumulator& d, const 
     }
 }
 
-// The accumulator of the registers that the meeting lanes name, with what is in them now: they are NaN from here on. NULL, with
-// a report, if they are part of another one's.
+// The accumulator of the registers that the meeting lanes name, with their current contents: they are NaN from here on.
+// NULL, with a report, if they are part of another one's.
 inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
     const auto* first = static_cast<const float*>(lanes[0].result);
     std::shared_ptr<accumulator> d;
@@ -189,7 +190,7 @@ inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const la
 
 inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
 
-// Whether all lanes bring the same operands.
+// Whether all lanes pass the same operands.
 inline bool lanes_agree(const lane_operands* lanes, const wgmma_operands& operands, const use& used) {
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const wgmma_operands& theirs = operands_of(lanes[lane]);
@@ -293,7 +294,7 @@ inline void remember_returned(warp_products& mine, const accumulator& d) {
     keep_fenced(*found);
 }
 
-// Gives the lane the registers of `d` back in which no product is under way any more.
+// Returns the registers of `d` to the lane that no product in flight uses any more.
 inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32_t tiles, const use& used) {
     auto& all = products[warp_index].accumulators;
     for (size_t i = 0; i < all.size();) {
