@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds a generated folder with CMake in the ways people do, with kgen's own nvcc and no GPU. CMake and Ninja are installed by pip
-# into a temporary folder where CMake is not in PATH. Prints a line for each check; ends with exit code 1 at the first that fails.
+# Builds a generated folder with CMake in the usual ways, with kgen's own nvcc and no GPU. CMake and Ninja are installed
+# by pip into a temporary folder if CMake is not in PATH. Prints one line per check; exits with code 1 at the first
+# failure.
 #
 #   scripts/cmake.sh [KGEN]      KGEN: the binary; default target/release/kgen
 set -eu
@@ -34,7 +35,7 @@ test -f "$work/shared/libkgen.so" || fail "no libkgen.so"
 "$work/shared/attention" nobody 2>&1 | grep -q flash_fwd_hdim32_bf16_sm80 || fail "the example lists no variants"
 done_with "$all kernels as libkgen.so, and the example"
 
-# A program of another project: how many variants there are, and what an empty request is told.
+# A program of another project: the number of variants, and the answer to an empty request.
 mkdir "$work/user"
 cat > "$work/user/main.c" <<'C'
 #include <kgen.h>
@@ -66,7 +67,7 @@ quietly cmake --build "$work/user/build" || fail "the installed library does not
 test "$("$work/user/build/user")" = "4 $said" || fail "the installed library says $("$work/user/build/user")"
 done_with "two kernels by name and their helpers as libkgen.a, installed and found by find_package"
 
-# A parent with flags for architectures of its own, one of which nvcc does not even know.
+# A parent with architecture flags of its own, one of which nvcc does not know.
 cat > "$work/user/CMakeLists.txt" <<'C'
 cmake_minimum_required(VERSION 3.20)
 set(CMAKE_CUDA_FLAGS "-gencode arch=compute_75,code=sm_75 --generate-code=arch=compute_86,code=[sm_86,compute_86] -lineinfo")

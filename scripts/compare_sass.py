@@ -4,12 +4,12 @@
     kgen build --set slice --templates templates --generated /tmp/after/gen --build-dir /tmp/after
     python3 scripts/compare_sass.py /tmp/before /tmp/after
 
-For each kernel function of each variant that both folders hold: registers, spilled bytes, and how often each opcode occurs.
-Prints the functions that differ, and a summary. Text that differs in comments and layout alone need not be compiled:
---texts before/gen after/gen lists the variants whose text differs otherwise.
+For each kernel function of each variant in both folders: registers, spilled bytes, and the count of each opcode. Prints
+the functions that differ, and a summary. Text that differs only in comments and layout need not be compiled:
+--texts before/gen after/gen lists the variants that differ in more than that.
 
-Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something did, 2 bad usage
-or input.
+Exit codes: 0 nothing became worse (same or fewer instructions and registers, no new spills), 1 something did, 2 bad
+usage or input.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def bare(text):
 
 
 def short(name):
-    """The name of a function without what depends on the file's content: `10attentionILb1EE…`."""
+    """The name of a function without the part that depends on the file's content: `10attentionILb1EE…`."""
     return re.sub(r"^_[a-z0-9]{0,2}", "", HASHED.sub("", name)) or name
 
 
@@ -56,7 +56,7 @@ def report_of(folder):
 
 
 def opcodes(text):
-    """How often each occurs, without the NOPs that fill a function's last line of code."""
+    """The count of each, without the NOPs that pad a function's last line of code."""
     counts = Counter(INSTRUCTION.findall(text))
     del counts["NOP"]
     return counts
@@ -79,7 +79,7 @@ def functions(folder, artifact, program):
 
 
 def differences(before, after):
-    """What differs between two of them, in words; and whether it is for the worse."""
+    """The differences between two of them as text; and whether they are for the worse."""
     words, worse = [], False
     total = [sum(side[0].values()) for side in (before, after)]
     if before[0] != after[0]:

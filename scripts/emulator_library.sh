@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A library of kernels for the emulator, with the dispatcher: what programs that load libkgen.so are tried with where there is no GPU.
+# A library of kernels for the emulator, with the dispatcher: for testing programs that load libkgen.so without a GPU.
 #
-#   scripts/emulator_library.sh OUT_DIR [SELECTION...]      for example: --head-dim 64 --dtype bf16 --kind fwd,bwd --target sm80
+#   scripts/emulator_library.sh OUT_DIR [SELECTION...]      for example: --head-dim 64 --dtype bf16 --kind fwd,bwd
+#   --target sm80
 #
-# Writes OUT_DIR/libkgen_emulated.so. KGEN names the kgen binary (default target/release/kgen), CXX the compiler (c++). Every tensor must be
-# named to the emulator before a call; scripts/kgen_torch.py does that.
+# Writes OUT_DIR/libkgen_emulated.so. KGEN names the kgen binary (default target/release/kgen), CXX the compiler (c++).
+# Every tensor must be registered with the emulator before a call; scripts/kgen_torch.py does that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kgen=${KGEN:-target/release/kgen}

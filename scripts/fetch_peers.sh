@@ -3,8 +3,9 @@
 #
 #   scripts/fetch_peers.sh [DIR]      # default .peers; prints the folder for --site
 #
-# DIR holds the wheel of `fa3-fwd` (27 MB) and DIR/site what is in it (105 MB), for x86_64 and any Python 3.9 or newer. Carry either to a GPU's
-# machine without a network; there `python3 -m zipfile -e DIR/fa3_fwd-*.whl SITE` unpacks the wheel.
+# DIR holds the wheel of `fa3-fwd` (27 MB) and DIR/site its contents (105 MB), for x86_64 and any Python 3.9 or newer.
+# Copy either to a GPU machine without a network; there `python3 -m zipfile -e DIR/fa3_fwd-*.whl SITE` unpacks the
+# wheel.
 set -euo pipefail
 folder=${1:-.peers}
 version=${FA3_FWD:-0.0.3}

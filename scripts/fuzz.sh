@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The fuzzers of `cargo test`, longer: random command lines, grids and filters, kills at random moments, hostile calls of the C interface.
+# The fuzzers of `cargo test`, run for longer: random command lines, grids and filters, kills at random times, hostile
+# calls of the C interface.
 #
 #     scripts/fuzz.sh [TIMES] [SEED]
 #
-# TIMES is how many times as much as `cargo test` does (default 50: some minutes); SEED draws other things (default: the time).
-# A failure prints the seed; the same TIMES and SEED do the same again.
+# TIMES is a multiple of what `cargo test` does (default 50: some minutes); SEED gives other inputs (default: the time).
+# A failure prints the seed; the same TIMES and SEED repeat it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -4,17 +4,18 @@
 #   [STEPS="build check runas sanitize bench-fwd"] scripts/gpu_check.sh [OUT_DIR]
 #
 # Needs no Rust: KGEN names the kgen binary (default target/release/kgen). Logs, JSON and summary.json go to OUT_DIR
-# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ of them. A step whose
-# tool is not installed is skipped and says so. Exits 1 if any step failed; later steps still run.
+# (default build/gpu); `python3 scripts/gpu_report.py tables OUT_DIR` makes the tables of docs/results/ from them. A
+# step whose tool is not installed is skipped with a message. Exits 1 if any step failed; later steps still run.
 #
-#   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma side-by-side
+#   STEPS                   which of: build check runas tma sanitize bench bench-fwd bench-bwd bench-decode bench-tma
+#   side-by-side
 #   LIMIT                   seconds for all of it (1500): what is running then is stopped, the rest is skipped
 #   KGEN_VARIANTS           another grid, such as one whose tiles copy by TMA
 #   SELECT                  narrows every build and check, such as "--kind fwd --head-dim 64,128"
 #   CHECK_FLAGS             how much is checked (--thorough)
 #   CHECK_JOBS              variants at once on the GPU (4)
 #   SANITIZE_FLAGS          narrows what the sanitizer sees of each template, such as "--case sq17"
-#   SANITIZE_TEMPLATES      only templates whose name contains one of these words
+#   SANITIZE_TEMPLATES      only templates whose name contains one of these strings
 #   BENCH_FLAGS             what `kgen bench` times (--seqlen 8192); SELECT and the targets built for this GPU hold too
 #   BENCH_FWD_FLAGS, BENCH_BWD_FLAGS, BENCH_DECODE_FLAGS, BENCH_TMA_FLAGS, SIDE_BY_SIDE_FLAGS
 set -uo pipefail
@@ -54,9 +55,10 @@ step() {
     ((code == 0)) || tail -n 15 "$out/$name.log"
 }
 
-# A library of one variant as racecheck can follow it. Warps that arrive at a named barrier also wait there: behind `bar.arrive` it
-# takes even what block barriers keep apart for races. Of an announcement one lane reads and tells the others, that which arrives
-# when the warp is done with it: racecheck does not see that the others have come to a __syncwarp() before (docs/checking.md).
+# A library of one variant in a form that racecheck can follow. Warps that arrive at a named barrier also wait there:
+# after `bar.arrive` it reports even accesses that block barriers separate as races. One lane reads an announcement and
+# passes it on to the others, the one that arrives when the warp is done with it: racecheck does not see that the others
+# have reached a __syncwarp() before (docs/checking.md).
 build_for_racecheck() {
     local variant=$1 folder=$2
     shift 2
@@ -79,7 +81,7 @@ sanitize() {
             build_for_racecheck "$variant" "$out/racecheck-$template" || true  # a missing library fails the step
             check+=(--templates "$out/racecheck-$template/templates" --library "$out/racecheck-$template/lib/libkgen.so")
         fi
-        # Each takes one core and little of the GPU.
+        # Each uses one core and little of the GPU.
         step "sanitize-$template-$tool" compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
             --log-file "$out/sanitize-$template-$tool.txt" "$kgen" check --filter "name == $variant" --device gpu --fresh \
             --format json --time-limit 600 "${check[@]}" &

@@ -1,8 +1,8 @@
-"""What scripts/gpu_check.sh needs besides a shell: what to run where, one summary of it, and the tables of docs/results/.
+"""The Python part of scripts/gpu_check.sh: what to run where, a summary, and the tables of docs/results/.
 
-    python3 scripts/gpu_report.py plan CAPABILITY <list.json     which targets the GPU runs, and one small variant a template
+    python3 scripts/gpu_report.py plan CAPABILITY <list.json     targets that the GPU runs, one small variant per template
     python3 scripts/gpu_report.py summary OUT_DIR                writes OUT_DIR/summary.json; exits 1 if a step failed
-    python3 scripts/gpu_report.py tables OUT_DIR                 prints Markdown, no number of it typed by hand
+    python3 scripts/gpu_report.py tables OUT_DIR                 prints Markdown, with no number typed by hand
 """
 
 import json
@@ -11,7 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-# Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything newer.
+# Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything
+# newer.
 NEWER = 999
 TARGETS = {"sm75": (75, NEWER), "sm80": (80, NEWER), "sm89": (89, NEWER), "sm90": (90, 90), "sm100": (100, 103), "sm120": (120, 121), "sm121": (121, 121)}
 
@@ -22,10 +23,11 @@ def runs_on(target, capability):
 
 
 def plan(capability, entries):
-    """Lines of what gpu_check.sh does: `native`, `portable`, `run_as`, and `sanitize TEMPLATE VARIANT [RUN_AS]`."""
+    """The plan of gpu_check.sh, as lines: `native`, `portable`, `run_as`, and `sanitize TEMPLATE VARIANT [RUN_AS]`."""
     targets = sorted({entry["target"] for entry in entries}, key=list(TARGETS).index)
     native = [target for target in targets if runs_on(target, capability)]
-    # sm89 runs through its PTX too; as this GPU's own machine code, its FP8 is what Ada's is made of.
+    # sm89 also runs through its PTX; compiled to this GPU's own machine code, its FP8 uses the same instructions as
+    # Ada's.
     portable = [target for target in targets if target not in native or target == "sm89"]
     own = next((target for target, (oldest, _) in TARGETS.items() if oldest == capability and target not in portable), None)
     print("native", ",".join(native), sep="\t")

@@ -3,17 +3,19 @@
 
     scripts/hopper_picture.py docs/images/hopper-pipeline.svg
 
-The picture is not drawn by hand: a fetching thread, two warpgroups and the tensor cores are played, tick by tick, with the waits,
-arrivals and turns of the template (overlap, turns at the exponentials, two stages each of K and V, two slots of Q for each
-warpgroup), and what each did is drawn. How long things take is chosen, not measured; see LENGTHS. Needs the standard library only.
+The picture is not drawn by hand: the producer thread, two warpgroups and the tensor cores are simulated, tick by tick,
+with the waits, arrivals and turns of the template (overlap, turns at the exponentials, two stages each of K and V, two
+slots of Q per warpgroup), and what each did is drawn. Durations are chosen, not measured; see LENGTHS. Needs only the
+standard library.
 """
 
 import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-# Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP a cycle and multiprocessor (dense bf16), so a tick is about 64 cycles. So
-# do 64 x 128 exponentials at 16 a cycle, besides which there are the additions and the packing. The others are round numbers.
+# Ticks. A product of 64 x 128 x 128 takes 512 cycles at 4096 FLOP per cycle and multiprocessor (dense bf16), so a tick
+# is about 64 cycles. So do 64 x 128 exponentials at 16 per cycle, in addition to which there are the additions and the
+# packing. The others are round numbers.
 PRODUCT = 8
 MAXIMA = 3
 EXPONENTIALS = 12
@@ -26,11 +28,11 @@ LENGTHS = f"product {PRODUCT}, maxima {MAXIMA}, exponentials {EXPONENTIALS}, cop
 WARPGROUPS = 2
 STAGES = {"Q": 4, "K": 2, "V": 2}  # those of Q are slots; every second one is a warpgroup's own
 READERS = {"Q": 1, "K": WARPGROUPS, "V": WARPGROUPS}  # warpgroups that wait for a tile
-PIECES = ["", "'"]  # two pieces of work; the second one's tiles have a stroke
+PIECES = ["", "'"]  # two work items; the second one's tiles have a prime
 TILES = 4
 END = 168
 
-SCALE = 7  # pixels a tick
+SCALE = 7  # pixels per tick
 LEFT = 128
 TOP = 56
 COLOURS = {0: "#2b6cb0", 1: "#c05621"}
@@ -40,7 +42,7 @@ GREY = "#718096"
 
 
 class Play:
-    """The block, tick by tick. Agents are generators that yield what they wait for: a condition without arguments."""
+    """The block, tick by tick. Agents are generators that yield what they wait for: a predicate without arguments."""
 
     def __init__(self):
         self.now = 0
@@ -49,7 +51,7 @@ class Play:
         self.turns = []  # from, to, time
         self.turn = 0
         self.landed = {}  # (tensor, piece, tile) -> time from which it is full
-        self.released = {}  # (tensor, piece, tile) -> times at which warpgroups were done with it
+        self.released = {}  # (tensor, piece, tile) -> times at which warpgroups finished with it
         self.copies_free = 0
         self.tensor_queue = []
         self.held = []  # tensor, stage, label, fetched, landed, key
@@ -80,7 +82,7 @@ class Play:
         def bring(tensor, piece, tile):
             key = (tensor, piece, tile)
             ring = before[tensor]
-            if len(ring) >= STAGES[tensor]:  # the mbarrier of the stage: all who read it are done with what it holds
+            if len(ring) >= STAGES[tensor]:  # the mbarrier of the stage: all readers have finished with its contents
                 last = ring[-STAGES[tensor]]
                 asked = self.now
                 yield lambda: len(self.released.get(last, [])) == READERS[tensor]

@@ -1,7 +1,7 @@
 """Attention by libkgen.so on torch tensors, with gradients: a thin layer over kgen_fwd and kgen_bwd (generated/include/kgen.h).
 
-Tensors are (batch, rows, heads, head_dim) as they lie, whatever their strides. Sequences one after another along the rows of a
-batch of one are a `Packing`. On a library built for the emulator tensors lie in host memory, and its reports are errors.
+Tensors are (batch, rows, heads, head_dim), with any strides. Sequences packed along the rows of a batch of one are a
+`Packing`. With a library built for the emulator, tensors are in host memory, and its reports are raised as errors.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from kgen_ctypes import FLAG_CAUSAL, FLAG_DETERMINISTIC, Library, bwd_params, fw
 
 @dataclass
 class Packing:
-    """Where packed sequences lie: sequence b from cu_q[b] to cu_q[b + 1], and its keys likewise (int32, on the device)."""
+    """The boundaries of packed sequences: sequence b from cu_q[b] to cu_q[b + 1], and its keys likewise (int32, on the device)."""
 
     cu_q: torch.Tensor
     cu_k: torch.Tensor
@@ -80,8 +80,8 @@ class Kgen:
         return dq, dk, dv
 
     def launch(self, name, params, read, written):
-        """One call, with the workspace that it asks for. A workspace may be let go once the call has returned: torch gives its memory
-        to nobody but later work of the same stream."""
+        """One call, with the workspace that it needs. The workspace may be released once the call has returned: torch reuses
+        its memory only for later work of the same stream."""
         lib = self.library.lib
         size = getattr(lib, f"{name}_workspace")(ctypes.byref(params))
         if size > 0:
@@ -99,7 +99,7 @@ class Kgen:
         self.calls[name] += 1
 
     def declare(self, read, written):
-        """Tells the emulator which memory a call may touch."""
+        """Registers the memory that a call may access with the emulator."""
         self.library.lib.kgen_emulator_reset(1)
         for writable, tensors in ((0, read), (1, written)):
             for tensor in tensors:
@@ -127,7 +127,7 @@ class _Attention(torch.autograd.Function):
 
 
 def attention(kgen, q, k, v, causal=False, scale=None, packing=None):
-    """softmax(scale Q K^T + mask) V, differentiable. Under autocast the inputs are cast as those of torch's own attention are."""
+    """softmax(scale Q K^T + mask) V, differentiable. Under autocast the inputs are cast like those of torch's own attention."""
     kind = q.device.type
     if torch.is_autocast_enabled(kind):
         q, k, v = (t.to(torch.get_autocast_dtype(kind)) for t in (q, k, v))

@@ -1,7 +1,8 @@
-"""kgen as an attention implementation of transformers: after register(kgen), `attn_implementation="kgen"` takes it.
+"""kgen as an attention implementation of transformers: after register(kgen), `attn_implementation="kgen"` selects it.
 
-Masks of padding (batch, keys) are honoured by packing the tokens that are there; packed batches come with cu_seq_lens_q and its
-companions, as for transformers' own flash attention, or with position ids that begin anew. What kgen does not do is refused.
+Padding masks (batch, keys) are honoured by packing the unmasked tokens; packed batches come with cu_seq_lens_q and its
+companions, as for transformers' own flash attention, or with position ids that restart. What kgen does not support is
+refused.
 """
 
 import torch
@@ -35,7 +36,7 @@ def register(kgen, name="kgen"):
 
 
 def packing_of(q, kwargs):
-    """The packing that a model's caller gave, or that position ids show; None for equal lengths."""
+    """The packing given by a model's caller, or derived from position ids; None for equal lengths."""
     cu_q, cu_k = kwargs.get("cu_seq_lens_q"), kwargs.get("cu_seq_lens_k")
     if cu_q is not None:
         if q.shape[0] != 1:
@@ -62,14 +63,14 @@ def packing_of_lengths(lengths_q, lengths_k):
 
 
 def remembered(tensor, name, make):
-    """What `make` gives for a tensor that every layer of a model is handed: made once, kept with it."""
+    """The result of `make` for a tensor that is passed to every layer of a model: computed once, stored with it."""
     if not hasattr(tensor, name):
         setattr(tensor, name, make())
     return getattr(tensor, name)
 
 
 def padded(kgen, q, k, v, causal, scale, mask):
-    """Attention where `mask` (batch, keys) says which tokens are there. O of the others is 0."""
+    """Attention where `mask` (batch, keys) says which tokens are valid. O of the others is 0."""
     if mask.dim() != 2 or mask.shape != k.shape[:2]:
         raise ValueError(f"`attention_mask` must be (batch, keys) = {tuple(k.shape[:2])}; given {tuple(mask.shape)}")
     rows = q.shape[1]
@@ -81,7 +82,7 @@ def padded(kgen, q, k, v, causal, scale, mask):
         return places_q, places_k, packing_of_lengths(there_q.sum(1), there.sum(1))
 
     places_q, places_k, packing = remembered(mask, f"_kgen_places_{rows}", places)
-    # One row of tokens; those of Q by themselves, for there may be more keys than queries.
+    # One row of tokens; those of Q separately, since there may be more keys than queries.
     packed_q = q.flatten(0, 1)[places_q].unsqueeze(0)
     packed_k, packed_v = (t.flatten(0, 1)[places_k].unsqueeze(0) for t in (k, v))
     o = attention(kgen, packed_q, packed_k, packed_v, causal, scale, packing)

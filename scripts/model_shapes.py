@@ -1,4 +1,4 @@
-"""The models of scripts/real_models.py: shapes of known ones, weights at random, nothing downloaded."""
+"""The models of scripts/real_models.py: shapes of well-known ones, random weights, nothing downloaded."""
 
 import copy
 import functools
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, GPT2Config, LlamaConfig
 
-# Weights as they are initialised give scores near 0, and attention that is nearly the mean of V. Trained models have scores that differ;
-# queries and keys are made so large that theirs have this standard deviation.
+# Initial weights give scores near 0, and attention that is nearly the mean of V. The scores of trained models differ;
+# queries and keys are scaled so that theirs have this standard deviation.
 SPREAD_OF_SCORES = 2.0
 
 
 @dataclass(eq=False)
 class Shape:
-    """A model: its configuration, and the batches it is tried with."""
+    """A model: its configuration, and the batches it is tested with."""
 
     name: str
     config: object
@@ -62,7 +62,7 @@ def shapes(tiny):
 
 
 def model_of(shape, device, dtype, seed):
-    """The model in evaluation mode, its weights given by `seed` alone; a copy of its own."""
+    """The model in evaluation mode, its weights determined by `seed` alone; each call returns a new one."""
     return copy.deepcopy(initial_model(shape, device, seed)).to(dtype)
 
 
@@ -73,12 +73,12 @@ def initial_model(shape, device, seed):
     with torch.device(device):
         model = kind.from_config(shape.config, attn_implementation="sdpa", dtype=torch.float32)
     sharpen(model)
-    model.config.use_cache = False  # but where generation asks for it
+    model.config.use_cache = False  # except where generation asks for it
     return model.to(device).eval()
 
 
 def sharpen(model):
-    """Weights of queries and keys such that a normalised input gives SPREAD_OF_SCORES, at scale 1/sqrt(head dim)."""
+    """Scales the weights of queries and keys so that a normalised input gives SPREAD_OF_SCORES, at scale 1/sqrt(head dim)."""
     config = model.config
     factor = math.sqrt(SPREAD_OF_SCORES / config.hidden_size) / config.initializer_range
     with torch.no_grad():
@@ -90,7 +90,7 @@ def sharpen(model):
 
 
 class Batch:
-    """Sequences of tokens, and the three ways to hand them to a model: equal, padded and packed."""
+    """Sequences of tokens, and the three ways to pass them to a model: equal, padded and packed."""
 
     def __init__(self, shape, lengths, device, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -102,7 +102,7 @@ class Batch:
         self.tokens = int(self.lengths.sum())
 
     def labels_of(self, sequence, generator):
-        """What each place is to say: the next token, or for an encoder, at every seventh place, the token itself."""
+        """The label of each position: the next token, or for an encoder, at every seventh position, the token itself."""
         labels = torch.full_like(sequence, -100)
         if self.causal:
             labels[:-1] = sequence[1:]
@@ -111,7 +111,7 @@ class Batch:
         return labels
 
     def rotated(self, by):
-        """The same sequences, beginning with another."""
+        """The same sequences, rotated."""
         other = copy.copy(self)
         parts = list(self.labels.split(self.lengths.tolist()))
         other.sequences = self.sequences[by:] + self.sequences[:by]
@@ -120,7 +120,7 @@ class Batch:
         return other
 
     def padded(self, left=False):
-        """Arguments of a batch that is as long as its longest sequence, and where its tokens are."""
+        """Arguments of a batch padded to its longest sequence, and the positions of its tokens."""
         longest = int(self.lengths.max())
         ids = torch.zeros((len(self.sequences), longest), dtype=torch.long)
         there = torch.zeros((len(self.sequences), longest), dtype=torch.bool)
@@ -147,7 +147,7 @@ class Batch:
 
 
 def chain(length, vocabulary, generator):
-    """Tokens that can be learnt: nearly always the one after is a fixed function of the one before, over a few hundred of them."""
+    """Learnable tokens: nearly always the next is a fixed function of the previous one, over a few hundred of them."""
     used = min(256, vocabulary)
     tokens = [int(torch.randint(used, (1,), generator=generator))]
     surprises = torch.rand(length, generator=generator) < 0.1

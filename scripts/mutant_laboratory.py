@@ -1,7 +1,7 @@
 """Where scripts/mutate.py finds out what a mutant does: which kernels it changes, and whether `kgen check` notices.
 
-Needs a kgen binary, a C++ compiler and the templates; no Rust, no git. Every worker has a folder and a cache of its own, which are
-emptied after each mutant.
+Needs a kgen binary, a C++ compiler and the templates; no Rust, no git. Every worker has its own folder and cache, which
+are emptied after each mutant.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from pathlib import Path
 
 from mutations import applied
 
-# How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are the same kernel.
+# How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are
+# the same kernel.
 FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1"]
 INCLUDES = ["-I", "emulator", "-I", "include"]
 
-# A compiler that does not compile the emulator's runtime again where a changed header is nothing to it.
+# A compiler that does not recompile the emulator's runtime if a changed header does not affect it.
 WRAPPER = """#!/bin/sh
 case "$*" in
 *runtime.cpp*)
@@ -49,7 +50,7 @@ def bare(text):
 
 
 def shape_of(text):
-    """A kernel's lines without comments and numbers: what is left differs where a template's branches do."""
+    """A kernel's lines without comments and numbers: the rest differs where a template takes other branches."""
     lines = (re.sub(r"\d+", "#", re.sub(r"//.*", "", line)).strip() for line in text.splitlines())
     return frozenset(line for line in lines if line)
 
@@ -59,7 +60,7 @@ class OutOfTime(Exception):
 
 
 class ToolError(Exception):
-    """What is no mutant's fault."""
+    """A failure that no mutant has caused."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Features:
     headers: frozenset
     head_dim: int
     traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
-    lines: frozenset  # the kernel's lines, whatever the numbers in them
+    lines: frozenset  # the kernel's lines, without the numbers in them
 
 
 class Laboratory:
@@ -84,7 +85,7 @@ class Laboratory:
         self.grids, self.deadline, self.limits = grids, deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        # Who edits or builds meanwhile changes nothing here.
+        # Edits and builds in the meantime change nothing here.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
         self.templates = self.work / "as-given"
         shutil.rmtree(self.templates, ignore_errors=True)
@@ -109,7 +110,7 @@ class Laboratory:
             self.interface = self.work / "interface"
             self.interface.mkdir(exist_ok=True)
             shutil.copy2(self.folder_of(grid, self.work / "unharmed") / "include/kgen.h", self.interface)
-            # A grid's kernel that another one has too is run once.
+            # A kernel in several grids is run once.
             seen = set(self.texts.values())
             self.texts |= {kernel: text for kernel, text in texts.items() if text not in seen}
         self.texts_of_files = {path: (self.templates / path).read_text() for path in self.files()}
@@ -119,7 +120,7 @@ class Laboratory:
     # -- processes
 
     def run(self, command, folder, environment=None, given=None):
-        """Runs to its end or that of the time; gives (exit code, standard output, standard error)."""
+        """Runs until it exits or the time is over; returns (exit code, standard output, standard error)."""
         with self.lock:
             if self.stopped or time.monotonic() > self.deadline:
                 raise OutOfTime
@@ -146,7 +147,7 @@ class Laboratory:
         return process.returncode, out, err
 
     def stop(self):
-        """Ends what runs; nothing new begins."""
+        """Stops running processes; nothing new starts."""
         with self.lock:
             self.stopped = True
             for process in self.running:
@@ -155,7 +156,7 @@ class Laboratory:
     # -- the templates as they are
 
     def files(self):
-        """What is mutated, below the templates' folder: kernels, their parts, and headers that have no twin in the emulator."""
+        """The files to mutate, below the templates' folder: kernels, their parts, and headers without a counterpart in the emulator."""
         kernels = sorted(path for path in self.templates.glob("**/*.tera") if path.relative_to(self.templates).parts[0] != "bindings")
         headers = sorted(self.templates.glob("include/kgen/*.cuh"))
         used = [h for h in headers if not (self.templates / "emulator/kgen" / h.name).exists()]
@@ -170,7 +171,7 @@ class Laboratory:
         return folder / (Path(grid).stem if grid else "built-in")
 
     def rendered(self, templates, grid, folder):
-        """The text of every kernel of a grid; None where the templates do not render."""
+        """The text of every kernel of a grid; None if the templates do not render."""
         folder = self.folder_of(grid, folder)
         command = [self.kgen, "generate", "--all", "--templates", templates, "-o", folder]
         code, _, error = self.run(command + (["--variants", grid] if grid else []), self.work)
@@ -202,7 +203,7 @@ class Laboratory:
     # -- a mutant
 
     def plant(self, mutant, slot):
-        """A copy of the templates with the mutant in it; None where its line is gone."""
+        """A copy of the templates with the mutant in it; None if its line is gone."""
         text = applied(self.texts_of_files[mutant.file], mutant)
         if text is None:
             return None
@@ -213,7 +214,7 @@ class Laboratory:
         return folder
 
     def affected(self, mutant, templates, slot):
-        """The kernels that have the mutant in them, with their texts; None where it does not render."""
+        """The kernels that contain the mutant, with their texts; None if it does not render."""
         if mutant.file.startswith("include/"):
             return {kernel: text for kernel, text in self.texts.items() if mutant.file in self.features[kernel].headers}
         changed = {}
@@ -221,14 +222,15 @@ class Laboratory:
             texts = self.rendered(templates, grid, slot / "rendered")
             if texts is None:
                 return None
-            # Most kernels are equal as they stand; taking comments out is slow, and Python does it for one worker at a time.
+            # Most kernels are equal as they are; removing comments is slow, and Python does it for one worker at a
+            # time.
             different = {kernel: text for kernel, text in texts.items() if kernel in self.texts and text != self.texts[kernel]}
             changed |= {kernel: text for kernel, text in different.items() if bare(text) != bare(self.texts[kernel])}
         return changed
 
     def in_order(self, kernels, mutant):
-        """The kernels, each as unlike those before it as can be; the small ones rather than the large ones, and the built-in grid's rather
-        than those made for tests."""
+        """The kernels, each as different from those before it as possible; small ones rather than large ones, and the
+        built-in grid's rather than those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
         chance.shuffle(left)
@@ -242,7 +244,7 @@ class Laboratory:
             for kernel in left:
                 one, other = self.features[kernel], self.features[best]
                 different = one.traits ^ other.traits
-                # Branches of the template that only one of them has: each is a few lines.
+                # Branches of the template that only one of them takes: each is a few lines.
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
                 # One with a causal mask and one without, where there are both.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
@@ -250,7 +252,7 @@ class Laboratory:
         return order
 
     def assembly(self, templates, kernel, text):
-        """A hash of what the compiler makes of a kernel for the emulator; None where it refuses it."""
+        """A hash of the compiler's output for an emulated kernel; None if it does not compile."""
         if templates == self.templates and kernel in self.assembly_of:
             return self.assembly_of[kernel]
         # Read from standard input and by relative paths: the folder must not show in it.
@@ -279,7 +281,7 @@ class Laboratory:
         return verdict
 
     def unharmed_passes(self, kernel, slot, thorough):
-        """Whether a kernel passes without any mutant: else it says nothing about one."""
+        """Whether a kernel passes without any mutant: otherwise it says nothing about one."""
         key = (kernel, thorough)
         if key not in self.passes:
             verdict = self.check(self.templates, kernel, slot, thorough)
@@ -291,7 +293,7 @@ class Laboratory:
 
     @staticmethod
     def sweep(slot, kept):
-        """Empties a worker's cache of what mutants have left there."""
+        """Removes from a worker's cache what mutants have left there."""
         folder = slot / "cache/kgen/emulator"
         for entry in folder.iterdir() if folder.is_dir() else []:
             if entry.name not in kept:

@@ -15,7 +15,7 @@ LEVELS = ("smoke", "more", "thorough")
 
 
 class Record:
-    """Events of a run. In its file, a JSON object a line: the `head`, then `mutant`, `run` and `chosen` as they come."""
+    """Events of a run. In its file, one JSON object per line: the `head`, then `mutant`, `run` and `chosen` as they occur."""
 
     def __init__(self, head):
         self.head = {"event": "head", "version": 1, **head}
@@ -47,7 +47,7 @@ class Record:
         return record
 
     def write_to(self, path):
-        """From here on every event is written; those so far too."""
+        """From here on every event is written, including those so far."""
         text = "".join(json.dumps(event) + "\n" for event in [self.head, *self.events])
         Path(path).write_text(text)
         self.file = Path(path).open("a")
@@ -106,7 +106,7 @@ class Record:
         return state
 
     def counted(self):
-        """Those that count, as far as is known."""
+        """Those that count, as far as known."""
         known = [i for i in self.mutants if self.state(i) == "alive" or self.state(i).startswith("killed")]
         return known if self.sample is None else [i for i in known if i in set(self.sample)]
 
@@ -115,7 +115,7 @@ class Record:
 
 
 class Listed:
-    """Mutants that are known to mean the same, each with the reason."""
+    """Mutants that are known to be equivalent, each with the reason."""
 
     def __init__(self):
         self.reasons = {}
@@ -125,12 +125,12 @@ class Listed:
         return mutant.id in self.reasons or every.id in self.reasons
 
 
-# In place of the changed line: whatever the change is.
+# Instead of the changed line: any change.
 EVERY = "*"
 
 
 def equivalents(path, files):
-    """What a file lists. An entry whose line has changed says nothing any more, and is refused with a warning."""
+    """The entries of a file. An entry whose line has changed is no longer valid, and is refused with a warning."""
     listed = Listed()
     path = Path(path)
     for entry in read_list(path) if path.exists() else []:
@@ -161,7 +161,7 @@ def warn(text):
 
 
 def read_list(path):
-    """The tables `[[mutant]]` of a TOML file whose values are numbers and texts on one line: what Python before 3.11 has no reader for."""
+    """The tables `[[mutant]]` of a TOML file whose values are numbers and single-line strings: Python before 3.11 has no reader."""
     entries = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         line = line.strip()
@@ -176,7 +176,7 @@ def read_list(path):
 
 
 def scores(record):
-    """Percent killed at smoke level, and in all."""
+    """Percent killed at smoke level, and in total."""
     counted = record.counted()
     killed = [record.killed(i) for i in counted]
     part = lambda n: 100.0 * n / len(counted) if counted else 0.0
@@ -184,7 +184,7 @@ def scores(record):
 
 
 def rows(record):
-    """Of each file, and of all: counted mutants, and how many of them each level has killed."""
+    """For each file, and in total: counted mutants, and how many of them each level has killed."""
     files = {}
     for identity in record.counted():
         row = files.setdefault(record.mutants[identity][0].file, dict.fromkeys(("mutants", *LEVELS, "alive"), 0))

@@ -1,19 +1,21 @@
-"""How much `kgen check` notices: changes one line of a template or device header at a time, and checks kernels that have it in them.
+"""How much `kgen check` notices: changes one line of a template or device header at a time, and checks kernels that
+contain it.
 
     python3 scripts/mutate.py --seed 20261122 --count 400 --jobs 16 --out mutants.jsonl
-    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # goes on where that ended
+    python3 scripts/mutate.py --resume mutants.jsonl --jobs 16 --seconds 540 --out mutants.jsonl   # continues where that ended
     python3 scripts/mutate.py --survivors mutants.jsonl --out again.jsonl                          # with new cases or rules
-    python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # a mutant of one's own
+    python3 scripts/mutate.py --try attention/fwd_sm80.cu.tera 'cp_async_wait<0>();' ';'               # your own mutant
     python3 scripts/mutate.py --table mutants.jsonl                                                # only the tables
-    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # a survivor that means the same
+    python3 scripts/mutate.py --equal mutants.jsonl 44575ab7 'costs time only: …'                  # an equivalent survivor
 
-Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as can be ("smoke"); what
-survives, on more ("more"), then with --thorough. It is killed when a check fails, crashes or takes too long. Mutants that do not compile, and those that
-change nothing in any kernel, are replaced by others; so are those that tests/emulator/equivalent_mutants.toml lists with a reason.
-docs/checking.md says more. Needs a kgen binary, a C++ compiler and Python alone.
+Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as
+possible ("smoke"); survivors are run on more ("more"), then with --thorough. A mutant is killed when a check fails,
+crashes or takes too long. Mutants that do not compile, and those that change nothing in any kernel, are replaced by
+others; so are those listed with a reason in tests/emulator/equivalent_mutants.toml. See docs/checking.md. Needs only a
+kgen binary, a C++ compiler and Python.
 
-Exit codes: 0 done, 1 the score is below what --require asks or a kernel fails without a mutant, 2 bad usage or input, 3 the time was over:
-go on with --resume.
+Exit codes: 0 done, 1 the score is below --require or a kernel fails without a mutant, 2 bad usage or input, 3 out of
+time: continue with --resume.
 """
 
 import argparse
@@ -38,29 +40,29 @@ from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Kernels a mutant is run on: at first, with more of them, and with every case.
+# Kernels per mutant: at first, with more of them, and with every case.
 SMOKE, MORE, THOROUGH = 2, 6, 3
 
-# A file of few lines has this part of the sample all the same.
+# A file of few lines still gets this part of the sample.
 LEAST_SHARE = 0.01
 
-# Seconds after which a check has failed: many times what an unharmed kernel takes.
+# Seconds after which a check counts as failed: many times what an unharmed kernel takes.
 LIMITS = {False: 40, True: 400}
 
 
 def sample(files, seed):
-    """For each file all its mutants in the order in which they are tried: a line's second one comes after every line's first."""
+    """For each file all its mutants in the order of trial: a line's second one comes after every line's first."""
     for file, text in files.items():
         chance = random.Random(f"{seed} {file}")
         lines = []
         for of_line in mutants_of(file, text):
-            # Kinds of mutation take turns, those that there are few of first in no line more than in others.
+            # Kinds of mutation alternate, so that no line gets more of the rare ones first than others.
             kinds = {}
             for mutant in of_line:
                 kinds.setdefault(mutant.kind, []).append(mutant)
             for mutants in kinds.values():
                 chance.shuffle(mutants)
-            # Removed waits, barriers and fences are what numbers alone do not show.
+            # Numbers alone do not show removed waits, barriers and fences.
             order = sorted(kinds, key=lambda kind: chance.random() * (0.5 if kind == "removed" else 1))
             turns = [kinds[kind][turn] for turn in range(max(map(len, kinds.values()))) for kind in order if turn < len(kinds[kind])]
             lines.append(turns)
@@ -83,7 +85,7 @@ def shares(lines, count):
 
 
 class Campaign:
-    """Runs mutants on a laboratory's kernels and keeps a record of it."""
+    """Runs mutants on a laboratory's kernels and records the results."""
 
     def __init__(self, laboratory, record, jobs, listed, level):
         self.laboratory, self.record, self.listed, self.level = laboratory, record, listed, LEVELS.index(level)
@@ -118,13 +120,13 @@ class Campaign:
                     chosen[file].append(mutant)
 
     def is_listed(self, mutant):
-        """Whether the mutant is known to mean the same, which is recorded."""
+        """Whether the mutant is known to be equivalent; records it if so."""
         if mutant in self.listed and self.record.known(mutant.id) is None:
             self.record.mutant(mutant, "equivalent", [])
         return mutant in self.listed
 
     def survivors(self, mutants):
-        """More kernels and every case for what has survived."""
+        """More kernels and every case for the survivors."""
         left = [mutant for mutant in mutants if not self.record.killed(mutant.id)]
         for done in [self.pool.submit(self.further, mutant) for mutant in left]:
             done.result()
@@ -157,7 +159,7 @@ class Campaign:
             self.run_on(mutant, small[:THOROUGH], "thorough", slot)
 
     def examine(self, mutant, slot, most):
-        """Which kernels the mutant changes, up to `most` of them, the ones to run first at the front."""
+        """The kernels that the mutant changes, at most `most`, in the order in which to run them."""
         lab = self.laboratory
         nothing = lambda state: {"state": state, "kernels": []}
         templates = slot.templates
@@ -181,7 +183,7 @@ class Campaign:
             return {"state": "valid", "kernels": changed}
         if not affected or tried:
             return nothing("does not compile" if tried else "changes no kernel")
-        # No kernel calls that function of a header; but a kernel's own line that means nothing here has to be explained.
+        # No kernel calls that function of a header; but a kernel's own line without effect here has to be explained.
         return nothing("changes no kernel" if mutant.file.startswith("include/") else "invisible")
 
     def run_on(self, mutant, kernels, level, slot):
@@ -201,7 +203,7 @@ class Campaign:
 
 
 class Slot:
-    """A worker's folder, with the mutant planted where that is asked for."""
+    """A worker's folder, with the mutant planted if requested."""
 
     def __init__(self, campaign, mutant):
         self.campaign, self.mutant = campaign, mutant
@@ -219,7 +221,7 @@ class Slot:
         return self.place
 
     def keep(self):
-        """What the cache holds now is of unharmed kernels alone, and stays."""
+        """The cache now holds only unharmed kernels, and is kept."""
         if not hasattr(self, "seen"):
             self.seen = True
             folder = self.folder / "cache/kgen/emulator"
@@ -262,7 +264,7 @@ def arguments():
 
 
 def fingerprint(given):
-    """What results depend on besides the mutant."""
+    """What results depend on, except the mutant."""
     digest = sha256(Path(given.kgen).read_bytes())
     for path in sorted(Path(given.templates).rglob("*")):
         if path.is_file():
@@ -349,7 +351,7 @@ def main():
 
 
 def run(campaign, record, given, files):
-    """Everything that is left to do; 3 where the time is over before."""
+    """Does all remaining work; returns 3 if the time is over before that."""
     head = record.head
     watch = threading.Thread(target=progress, args=(record,), daemon=True)
     if given.format == "human":
@@ -384,7 +386,7 @@ def run(campaign, record, given, files):
 
 
 def progress(record):
-    """A line each minute."""
+    """One line per minute."""
     while True:
         time.sleep(60)
         states = Counter(record.state(mutant) for mutant in list(record.mutants))

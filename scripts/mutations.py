@@ -1,7 +1,8 @@
-"""What can be changed in a line of a template or a device header so that a test ought to notice: the mutations of scripts/mutate.py.
+"""Changes to a line of a template or a device header that a test ought to notice: the mutations of scripts/mutate.py.
 
-A mutation changes one line and keeps the number of lines, so that reports name the same places. It is found in the text: whether it compiles,
-and whether it means anything, is for the laboratory to find out (scripts/mutant_laboratory.py).
+A mutation changes one line and keeps the number of lines, so that reports name the same places. It is found in the
+text: whether it compiles, and whether it has an effect, is for the laboratory to find out
+(scripts/mutant_laboratory.py).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-# Operators and what takes their places. The code is formatted: a binary operator stands between spaces, a template's bracket does not.
+# Operators and their replacements. The code is formatted: a binary operator is between spaces, a template's bracket is
+# not.
 OPERATORS = {
     "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "+=": "-=", "-=": "+=", "*=": "+=", "^=": "|=", "or": "and", "and": "or",
 }  # fmt: skip
 
-# Names that are easily taken for each other, as whole words or as parts between underscores and dots.
+# Names that are easily confused, as whole words or as parts between underscores and dots.
 LOOKALIKES = [
     ("k_place", "v_place"), ("k_full", "v_full"), ("k_empty", "v_empty"), ("q_full", "q_empty"), ("k_full", "k_empty"), ("v_full", "v_empty"),
     ("values_full", "values_empty"), ("K_OFFSET", "V_OFFSET"), ("BLOCK_M", "BLOCK_N"), ("row_stride", "head_stride"), ("batch_stride", "head_stride"),
@@ -28,10 +30,10 @@ LOOKALIKES = [
 # An operand: a name, a number or a bracket, with what is called, indexed and selected.
 OPERAND = re.compile(r"(?:[\w.:]+(?:<[\w, :]*>)?|(?=\())(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[[^\[\]]*\]|\.\w+)*")
 
-# Functions whose arguments may change places.
+# Functions whose arguments may be swapped.
 COMMUTATIVE = {"min", "max", "maximum"}
 
-HIDDEN = "\0"  # stands for a character of a comment, a text or a control tag: nothing is found there
+HIDDEN = "\0"  # replaces characters of comments, strings and control tags: nothing is found there
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,13 @@ class Mutant:
 
     @property
     def id(self):
-        """Depends on what is changed and not on where it stands: results of several runs can be compared."""
+        """Depends on what is changed, not on its line number: results of several runs can be compared."""
         text = "\n".join([self.file, self.before.strip(), self.after.strip(), str(self.occurrence)])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def closing(code, start):
-    """The index of the bracket that closes the one at `start`; None where it is not on the line."""
+    """The index of the bracket that closes the one at `start`; None if it is not on the line."""
     depth = 0
     for index in range(start, len(code)):
         if code[index] in "([{":
@@ -87,21 +89,21 @@ def hide(text, pattern):
 
 
 def code_of(line):
-    """The line with everything hidden that is not C++: control tags, expressions of the plan, texts and comments."""
+    """The line with everything hidden that is not C++: control tags, expressions of the plan, strings and comments."""
     code = hide(line, r"\{%.*?%\}|\{\{.*?\}\}")
     code = hide(code, r'"(?:[^"\\]|\\.)*"')
-    code = hide(code, r"(?<=KGEN_KERNEL\()[^()]*")  # a hint to the compiler: how many registers a thread may have
+    code = hide(code, r"(?<=KGEN_KERNEL\()[^()]*")  # a hint to the compiler: registers per thread
     return hide(code, r"//.*$")
 
 
 def hide_declared_extents(code):
-    """Arrays that are larger than need be do no harm: extents of declarations are left alone."""
+    """Arrays larger than necessary are harmless: extents of declarations are left alone."""
     types = r"\b(?:float|floats4|words4|u?int\d*(?:_t)?|bool|scores|output|weights)\b(?: ?\(?&?\w*\)?)?"
     return re.sub(types + r"((?:\[[^\]]*\])+)", lambda m: m.group()[: m.start(1) - m.start()] + HIDDEN * len(m.group(1)), code)
 
 
 def skipped_lines(lines):
-    """Numbers of lines that no kernel runs: comments, includes and their conditions, static assertions, and what a launcher refuses a call with."""
+    """Numbers of lines that no kernel executes: comments, includes and their conditions, static assertions, and refusals of launchers."""
     skipped = set()
     comment = False  # a template's, over several lines
     for number, line in enumerate(lines):
@@ -114,7 +116,7 @@ def skipped_lines(lines):
         elif not stripped or re.match(r"//|#|static_assert|template <|using namespace|namespace|\{%-? include|(\{%.*?%\})?//", stripped):
             skipped.add(number)
     refusals = refusal_lines(lines)
-    # What is computed for a refusal alone is part of it.
+    # What is computed only for a refusal is part of it.
     for number, line in enumerate(lines):
         declared = re.match(r"\s*const \w+ (\w+) = .*;$", line)
         if declared and number not in refusals:
@@ -124,7 +126,7 @@ def skipped_lines(lines):
     return skipped | refusals
 
 
-# What a launcher asks for refusals alone.
+# What a launcher queries only for refusals.
 CHECKS = re.compile(r"(if \(const int code = |return )check_(shapes|numbers|split_params|split_workspace)\(")
 
 
@@ -198,14 +200,14 @@ def removals(code):
             yield "removed", keyword.start(), end, ";"
             if keyword.group().startswith("if"):
                 yield "removed", keyword.start(), end - len(body), ""
-    # The body of a function or lambda on one line, where it gives nothing back.
+    # The body of a function or lambda on one line that returns nothing.
     for body in re.finditer(r"\{ ([^{}]*;) \}", code):
         if "return" not in body.group():
             yield "removed", body.start(1), body.end(1), ""
 
 
 def calls(code):
-    """Of each call the pairs (start, end) of its arguments."""
+    """For each call the pairs (start, end) of its arguments."""
     for found in re.finditer(r"[\w>\]](\()", code):
         word = re.search(r"(\w+)(<[^()]*>)?$", code[: found.start(1)])
         close = closing(code, found.start(1))
@@ -280,7 +282,7 @@ def indices(code):
 
 def lookalikes(code):
     if re.fullmatch(r"\s*(const )?[\w:]+(<[^<>]*>)? [\w, ]+;[ \0]*", code) and not re.match(r"\s*return\b", code):
-        return  # a declaration: another name is no other meaning
+        return  # a declaration: another name has the same meaning
     for one, other in LOOKALIKES:
         for name, instead in ((one, other), (other, one)):
             for found in re.finditer(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9]|_k\b)", code):
@@ -358,7 +360,7 @@ def mutants_of(file, text):
 
 
 def applied(text, mutant):
-    """The file's text with the mutant in it; None where it does not have that line any more."""
+    """The file's text with the mutant in it; None if that line no longer exists."""
     lines = text.split("\n")
     places = [n for n, line in enumerate(lines) if line.strip() == mutant.before.strip()]
     if len(places) <= mutant.occurrence:

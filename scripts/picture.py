@@ -4,7 +4,7 @@
     scripts/picture.py docs/images/build-all.svg 112 -- kgen build-all
 
 Runs the command with its standard output on a terminal of the given width (standard error goes through), so colours
-are those a person sees. Needs `rich` from PyPI: python3 -m pip install rich.
+are those a user sees. Needs `rich` from PyPI: python3 -m pip install rich.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ def main():
     console.print(Text.from_ansi(text.rstrip()))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     svg = console.export_svg(title="kgen")
-    # The picture stands alone: no fonts from anywhere, no comment about where it came from.
+    # The picture is self-contained: no external fonts, no comment about its origin.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
     with open(path, "w") as f:

@@ -3,11 +3,11 @@
 
     python3 scripts/racecheck_short.py OUT [--source SHORT.cu] [--work DIR] [--build-only]
 
-Takes the rendered kernel (default: generated/, head dim 64, bf16, causal), makes variants of it that differ at one place each, runs each
-under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same hand-over alone, correct by
-construction, with one ingredient more or less each. Writes racecheck_short.json, .txt (tables: hazards, and between which lines) and .log.
-Exit code 0: the controls were as they must be (a removed barrier is reported, a plain hand-over is not, results are right) and the
-table stands; 1: they were not; 3: a tool is missing.
+Takes the rendered kernel (default: generated/, head dim 64, bf16, causal), makes variants of it that differ at one
+place each, runs each under racecheck for four shapes, and compares O with float64; and scripts/racecheck/patterns.cu, the same
+hand-over in isolation, correct by construction, with one ingredient more or less each. Writes racecheck_short.json, .txt
+(tables: hazards, and between which lines) and .log. Exit code 0: the controls behaved as expected (a removed barrier is
+reported, a plain hand-over is not, results are right) and the table is valid; 1: they did not; 3: a tool is missing.
 """
 
 import argparse
@@ -54,12 +54,12 @@ def replaced(source, old, new):
 
 
 def hoisted(source, by="    barrier_wait(barrier.meeting, 128);\n"):
-    """The meeting before the parts by every warpgroup, those without keys too."""
+    """The barrier before the parts, for every warpgroup, including those without keys."""
     return replaced(replaced(source, MEETING, ""), HAS_KEYS, by + HAS_KEYS)
 
 
 def elsewhere(source):
-    """The parts where nothing is copied to by TMA."""
+    """The parts in memory to which TMA copies nothing."""
     size = int(SHARED.search(source).group(1))
     start = (size + 1023) // 1024 * 1024
     source = SHARED.sub(f"constexpr uint32_t PARTS_OFFSET = {start};\nconstexpr uint32_t SHARED_BYTES = {start} + 2 * BLOCK_M * HEAD_DIM * 4;", source)
@@ -142,7 +142,7 @@ def lines_of(program, folder):
 
 
 def hazards(log, lines, source):
-    """Pairs of accesses between which racecheck saw no order, with how often."""
+    """Pairs of accesses between which racecheck saw no order, with their counts."""
     text = source.read_text().splitlines()
     pairs, last = {}, None
     for line in log.splitlines():
@@ -206,7 +206,7 @@ def main():
         print(f"{len(programs) + 1} programs in {folder}; lines known of {len(lines_of(programs['as it is'], folder))} instructions")
         return 0
 
-    # How these programs fare by themselves, one after another, before the tool is looked at.
+    # These programs by themselves, one after another, before the tool's verdict.
     wrong = []
     for what, program in programs.items():
         for shape in SHAPES:

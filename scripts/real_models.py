@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Models of transformers with attention by kgen, beside torch's own (SDPA): does anything differ, and how fast is it?
+"""Models of transformers with attention by kgen, next to torch's own (SDPA): does anything differ, and how fast is it?
 
     kgen build --filter "kind in (fwd_combine, prepare_scheduler) or hdim == 64 and dtype in (bf16, fp16) and (target == sm90 or kind == fwd_split)"
     python3 scripts/real_models.py --library build/lib/libkgen.so --out OUT [--parts compare,train,generate,speed] [--models GPT]
 
-Shapes of GPT-2 124M, Llama-3.2-1B and BERT base with random weights (scripts/model_shapes.py). What is compared:
+Shapes of GPT-2 124M, Llama-3.2-1B and BERT base with random weights (scripts/model_shapes.py). Comparisons:
 
-  compare   logits, loss of each token and gradient of each parameter, of equal, padded and packed batches. The judge is the same
-            model in float64; the error of kgen may be twice that of SDPA in the same dtype (the larger one of torch's choice and
+  compare   logits, loss of each token and gradient of each parameter, of equal, padded and packed batches. The reference is the
+            same model in float64; the error of kgen may be twice that of SDPA in the same dtype (the larger one of torch's choice and
             of its unfused computation, "math"), FlashAttention's own rule.
-  train     20 steps of AdamW under bf16 autocast. The loss curve may be off the middle of SDPA's by twice what theirs are from
-            each other: torch's choice, math, "efficient", and the first two with the batch in another order.
-  generate  greedy, the cache of keys growing by torch.cat: equal and left-padded prompts, and a long one. Each step's logits obey the 2x
-            rule against float64; each token is the judge's, but for ties nearer than SDPA's own error.
-  speed     tokens a second, forward and backward, and of generation; both sides alternate, medians of rounds.
+  train     20 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of SDPA's by twice what
+            theirs differ from each other: torch's choice, math, "efficient", and the first two with the batch in
+            another order.
+  generate  greedy, with a key cache that grows by torch.cat: equal and left-padded prompts, and a long one. Each
+            step's logits obey the 2x rule against float64; each token is the reference's, except for ties closer than
+            SDPA's own error.
+  speed     tokens per second, forward and backward, and of generation; both sides alternate, medians of rounds.
 
-Writes real_models.json and real_models.txt to OUT. Exit code 0: all held; 1: something did not; 3: no GPU or no library.
+Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
+library.
 With --tiny on a library for the emulator it runs without a GPU (seconds; nothing is timed).
 """
 
@@ -31,7 +34,7 @@ import sys
 import time
 import traceback
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers is imported: nothing is to be looked for elsewhere
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers is imported: nothing is downloaded
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +47,7 @@ RULE = 2.0
 
 
 class Report:
-    """Lines for a reader and rows for a program; knows whether all held."""
+    """Lines for a reader and rows for a program; knows whether all passed."""
 
     def __init__(self):
         self.rows, self.lines, self.failed = [], [], []
@@ -71,7 +74,7 @@ def use(model, implementation):
 
 
 def outcome(model, implementation, given, there, labels, loss_scale=1.0):
-    """Logits of the tokens that are there, loss of each, and gradients by name."""
+    """Logits of the valid tokens, loss of each, and gradients by name."""
     model.zero_grad(set_to_none=True)
     with use(model, implementation):
         logits = model(**given).logits[there]
@@ -125,7 +128,7 @@ def compare(report, kgen, shape, device, dtype, seed):
 
 
 def judged_gradients(own, peers, exact):
-    """The largest ratio of errors, whose it is, and those above the rule: root mean squares of each parameter, and the largest error
+    """The largest ratio of errors, where it occurs, and those that violate the rule: root mean squares of each parameter, and the largest error
     of any element of the model. (The largest of a few hundred elements alone is half chance.)"""
     unit = torch.finfo(own["logits"].dtype).eps / 2
     ours_all, theirs_all = 0.0, 0.0
@@ -134,8 +137,8 @@ def judged_gradients(own, peers, exact):
         ours = errors(own["gradients"][name], reference)
         theirs = [errors(peer["gradients"][name], reference) for peer in peers]
         ours_all, theirs_all = max(ours_all, ours["max"]), max(theirs_all, *(peer["max"] for peer in theirs))
-        # A gradient that is naught in exact numbers, such as that of a key's bias, has no other measure than its peers; any other
-        # may err by what rounding the result gives.
+        # A gradient that is exactly zero mathematically, such as that of a key's bias, is measured against its peers;
+        # any other may err by what rounding the result gives.
         theirs.append({"rms": unit * reference.square().mean().sqrt().item()})
         one = ratio(ours, theirs, ("rms",))
         if one > worst:
@@ -147,7 +150,7 @@ def judged_gradients(own, peers, exact):
 
 
 def training_curve(initial, shape, implementation, device, steps, order, seed):
-    """The loss of each step; `order` rotates the sequences of a batch, which changes nothing but roundings."""
+    """The loss of each step; `order` rotates the sequences of a batch, which changes only roundings."""
     model = copy.deepcopy(initial)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4, betas=(0.9, 0.95), weight_decay=0.01, fused=device != "cpu")
     curve = []
@@ -223,7 +226,7 @@ def generate(report, kgen, shape, device, seed, tiny):
         said = {name: generated(model, name, given, new) for name in ("sdpa", "kgen")}
         exact = {name: judged_sequence(judge, given, tokens) for name, (tokens, _) in said.items()}
         err = {name: errors(said[name][1], exact[name]) for name in said}
-        # How much less than the judge's best the chosen token is worth to the judge: beyond both errors it is no tie.
+        # How much lower the reference scores the chosen token than its best: beyond both errors it is not a tie.
         short = {name: (exact[name].max(-1).values - exact[name].gather(-1, tokens[..., None])[..., 0]).max().item() for name, (tokens, _) in said.items()}
         equal_tokens = int((said["sdpa"][0] == said["kgen"][0]).cumprod(1).sum())
         figure = ratio(err["kgen"], [err["sdpa"]])

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds a slice of the grid twice, from nothing, in two folders with caches of their own, and compares every byte of objects,
-# library and manifest. The compilers are those that `kgen build` finds here.
+# Builds a slice of the grid twice, from scratch, in two folders with separate caches, and compares every byte of
+# objects, library and manifest. The compilers are those that `kgen build` finds here.
 #
 #   scripts/reproducible.sh                                  two small variants
 #   scripts/reproducible.sh --head-dim 128 --target sm90     these
@@ -11,12 +11,12 @@ kgen=$(realpath "${KGEN:-target/release/kgen}")
 caches=${XDG_CACHE_HOME:-$HOME/.cache}/kgen
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The second name is one that a shell would obey.
+# The second name contains shell syntax.
 one=$work/one two=$work/'two $(touch executed)'
 for folder in "$one" "$two"; do
     cache=$(mktemp -d "$work/cache.XXXXXX")
     mkdir -p "$folder" "$cache/kgen"
-    # Compilers are not installed again.
+    # Compilers are not reinstalled.
     [ ! -d "$caches/toolchain" ] || ln -s "$caches/toolchain" "$cache/kgen/toolchain"
     (cd "$folder" && XDG_CACHE_HOME=$cache "$kgen" build "$@" >build.log) || { cat "$folder/build.log"; exit 1; }
 done

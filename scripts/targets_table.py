@@ -1,12 +1,12 @@
-"""The table of docs/results/targets.md: what is proven of each target, and by what. No number of it is typed by hand.
+"""The table of docs/results/targets.md: what is proven for each target, and how. No number is typed by hand.
 
     kgen list --plan --format json >list.json
     kgen check --all --device emulator --format json >emulator.json
     kgen build --all --format json >build.json
     python3 scripts/targets_table.py list.json --emulator emulator.json --build build.json --gpu build/gpu/summary.json
 
-Everything but the list may be left out: a cell then says that nothing is known. `--gpu` takes what scripts/gpu_check.sh
-left, of as many GPUs as there are.
+Everything but the list may be omitted: a cell then says that nothing is known. `--gpu` takes the output of
+scripts/gpu_check.sh, for any number of GPUs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def total(groups, target):
 
 
 def on_gpus(summaries, target):
-    """Where a target's kernels passed: as they ship, or built for that GPU's own instructions from the same source."""
+    """Where a target's kernels passed: as shipped, or built from the same source for that GPU's own instructions."""
     cells = []
     for summary in summaries:
         name = summary["machine"][1].split(",")[0]

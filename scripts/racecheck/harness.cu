@@ -1,4 +1,5 @@
-// Runs one kernel for little work once, batch 1, and compares O with float64 on the host. Made for a sanitizer: no other kernel runs.
+// Runs one kernel for small problems once, batch 1, and compares O with float64 on the host. For a sanitizer: no other
+// kernel runs.
 //   harness SEQLEN_Q SEQLEN_K
 #include <cuda_bf16.h>
 

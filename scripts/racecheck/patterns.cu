@@ -1,5 +1,6 @@
-// What fwd_short_sm90 does with shared memory at its end, alone and correct by construction: one warpgroup, the owner, stores parts
-// where its stages were; __syncthreads; the other warpgroup loads them. With one ingredient more or less each.
+// What fwd_short_sm90 does with shared memory at its end, in isolation and correct by construction: one warpgroup, the
+// owner, stores parts where its stages were; __syncthreads; the other warpgroup loads them. With one ingredient more or
+// less each.
 //   patterns WHICH
 #include <cstdint>
 #include <cstdio>
