@@ -1,9 +1,10 @@
-// The part of tma_words.cpp about orders of threads: what priorities bring to light, and what is a mistake under every order.
+// The part of tma_primitives.cpp about orders of threads: what priorities reveal, and what is a mistake under every
+// order.
 #pragma once
 
 namespace {
 
-// As runs(), by priorities of which `depth` fall, after a shuffled run that tells how long the kernel is.
+// Like runs(), by priorities of which `depth` drop, after a shuffled run that measures the length of the kernel.
 bool runs_by_priority(body kernel, uint32_t threads, uint64_t seed, uint32_t depth) {
     runs(kernel, threads, seed);
     kgen_emulator_reset(seed);
@@ -21,7 +22,7 @@ void await(uint32_t barrier, uint32_t parity) {
     }
 }
 
-// Warp 0 fills, warp 1 only passes on: one lane of it says so.
+// Warp 0 fills, warp 1 only passes on: one lane of it signals that.
 void pass_on(int) {
     make_barriers();
     for (uint32_t step = 0; step < 6; ++step) {

@@ -1,5 +1,5 @@
-// What the programs that state the meaning of the emulator's words share: a statement that holds or not, and a kernel that
-// the emulator must accept or must reject.
+// Common code of the programs that state the semantics of the emulator's primitives: a statement that holds or not, and
+// a kernel that the emulator must accept or must reject.
 #pragma once
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ void expect(bool truth, const char* statement) {
     }
 }
 
-// What the kernels below work on; the emulator keeps everything on one thread, so globals do.
+// The data of the kernels below; the emulator runs everything on one thread, so globals suffice.
 alignas(16) uint16_t input[1024];
 float output[1024];
 

@@ -1,10 +1,10 @@
-// The part of tma_words.cpp about order: what makes a copy, or what another warp has done, safe to use. It works with that
-// file's barriers, tiles and map.
+// The part of tma_primitives.cpp about order: what makes a copy, or what another warp has done, safe to use. It uses
+// that file's barriers, tiles and map.
 #pragma once
 
 namespace {
 
-// Who may touch what a copy brings, and when.
+// Which threads may access the data of a copy, and when.
 void order_of_copies() {
     use_map(64, tma_swizzle::span_128);
     expect(is_faulted("race", [](int) {
@@ -59,7 +59,7 @@ void order_of_copies() {
     sync = true;
     expect(runs(lone_wait), "what one lane has waited for, its warp may read behind a warp_sync");
     sync = false;
-    expect(is_faulted("race", lone_wait), "... and not behind any other word");
+    expect(is_faulted("race", lone_wait), "... and not after any other primitive");
     expect(is_faulted("race", [](int) {
                make_barriers();
                fetch(TILE, FULL);

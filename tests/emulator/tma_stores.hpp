@@ -1,4 +1,4 @@
-// The part of tma_words.cpp about stores: what they write, and what makes their source safe to write again.
+// The part of tma_primitives.cpp about stores: what they write, and what makes their source safe to write again.
 #pragma once
 
 #include "kgen/tma_tile.cuh"

@@ -1,7 +1,8 @@
-// Stored matrices, descriptors, transposed bytes and stored rows; part of wgmma_words.cpp.
+// Stored matrices, descriptors, transposed bytes and stored rows; part of wgmma_primitives.cpp.
 #pragma once
 
-// Element `column` of row `row` of matrix `matrix`, and where its row lies: in a tile of 32 rows of 32 bytes, not in their order.
+// Element `column` of row `row` of matrix `matrix`, and where its row is: in a tile of 32 rows of 32 bytes,
+// permuted.
 uint32_t element_of(uint32_t matrix, uint32_t row, uint32_t column) { return matrix * 1000 + row * 10 + column; }
 uint32_t row_place(uint32_t matrix, uint32_t row) { return emulator::SHARED_BASE + (row * 4 + (matrix ^ row % 4)) * 32; }
 
@@ -40,7 +41,7 @@ void store_matrices(int) {
     store_global(output + lane_index(), right ? 1.0f : 0.0f);
 }
 
-// Matrices are transposed where they lie, and read by another warp.
+// Matrices are transposed in place, and read by another warp.
 bool others_wait;
 void transpose_in_place(int) {
     uint32_t fragment[4];
@@ -115,7 +116,8 @@ uint32_t byte_of_v(uint32_t key, uint32_t column) { return (key * 37 + column * 
 constexpr uint32_t KEY_AT[16] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
 constexpr uint32_t COLUMN_AT[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
 
-// Calls `use` with the address, the row and the first column of every 16 bytes of a tile, shared out to the block's threads.
+// Calls `use` with the address, the row and the first column of every 16 bytes of a tile, divided among the
+// block's threads.
 template <class Tile, class Use>
 void each_chunk(uint32_t tile, Use use) {
     constexpr uint32_t chunks = Tile::columns / 8;

@@ -1,4 +1,4 @@
-// What is held against kernels that misuse products; part of wgmma_words.cpp.
+// What is reported of kernels that misuse products; part of wgmma_primitives.cpp.
 #pragma once
 
 // D (64 x 16) += A B, A 64 rows of 128 bytes, with one of many mistakes.

@@ -1,4 +1,4 @@
-// The operands of a product, and how its result is judged; part of wgmma_words.cpp.
+// The operands of a product, and how its result is judged; part of wgmma_primitives.cpp.
 #pragma once
 
 // Elements of the operands: small integers, which every type has, so that sums are exact.
@@ -9,7 +9,7 @@ float element_d(uint32_t row, uint32_t column) { return static_cast<float>((row 
 template <class Element>
 constexpr int IN_WORD = 4 / sizeof(Element);
 
-// Bytes lie as the tile of 16-bit elements half as wide.
+// Bytes have the layout of the tile of 16-bit elements half as wide.
 template <class Element, int ROWS, int COLUMNS>
 using tile_of = shared_tile<ROWS, COLUMNS / (2 / sizeof(Element))>;
 

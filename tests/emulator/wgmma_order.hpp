@@ -1,4 +1,4 @@
-// Groups of products, their order beside TMA, and registers that are passed on; part of wgmma_words.cpp.
+// Groups of products, their order relative to TMA, and registers that are passed on; part of wgmma_primitives.cpp.
 #pragma once
 
 // Two groups at a time, each with a D of its own.
@@ -45,7 +45,8 @@ void groups() {
            "a D that no wait or hold names is reported");
 }
 
-// A fifth warp brings B by TMA, again and again to where threads have written it; the warpgroup adds A B to D each time.
+// A fifth warp brings B by TMA, again and again to where threads have written it; the warpgroup adds A B to D each
+// time.
 constexpr uint32_t FULL = emulator::SHARED_BASE + BYTES - 64, EMPTY = FULL + 8;
 constexpr uint32_t STEPS = 4;
 tensor_map map;

@@ -1,4 +1,4 @@
-// What products mean, in every type and width; part of wgmma_words.cpp.
+// The semantics of products, in every type and width; part of wgmma_primitives.cpp.
 #pragma once
 
 // D (64 x N) of A (64 x DEPTH) and B (N rows of DEPTH), 32 bytes of a row after the other through all panels.
@@ -118,7 +118,8 @@ bool registers_are_multiplied(bool accumulate) {
     }, WARPGROUP, 1, BYTES) && all_ones();
 }
 
-// A (64 x 32) has in row r the bytes 32 r .. 32 r + 31 (modulo 256), but for NaNs; each product takes eight of its columns.
+// A (64 x 32) has in row r the bytes 32 r .. 32 r + 31 (modulo 256), but for NaNs; each product takes eight of its
+// columns.
 void every_byte(int) {
     const auto byte = [](uint32_t row, uint32_t k) {
         const uint32_t value = (row * 32 + k) % 256;
@@ -148,7 +149,8 @@ void every_byte(int) {
     store_global(output + thread_index(), right ? 1.0f : 0.0f);
 }
 
-// Sums of E4M3 as hardware has them: a D, 32 products, the first three of which are given and the others alike, and what becomes of D.
+// Sums of E4M3 as computed by hardware: a D, 32 products, the first three of which are given and the others equal, and
+// the resulting D.
 struct fp8_sum {
     float d;
     float a[4], b[4];

@@ -6,8 +6,8 @@ use std::{
     process::Command,
 };
 
-/// Compiles and runs a program of `tests/emulator/` that states what words of the device vocabulary, and rules of the
-/// machine, mean.
+/// Compiles and runs a program of `tests/emulator/` that states the semantics of device primitives, and rules of the
+/// machine.
 fn assert_all_statements_hold(statements: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
@@ -21,21 +21,21 @@ fn assert_all_statements_hold(statements: &str) {
 }
 
 #[test]
-fn every_word_of_the_emulator_means_what_its_test_says() {
-    assert_all_statements_hold("words");
+fn every_primitive_of_the_emulator_means_what_its_test_says() {
+    assert_all_statements_hold("primitives");
 }
 
 #[test]
 fn mbarriers_and_copies_by_tma_mean_what_their_test_says() {
-    assert_all_statements_hold("tma_words");
+    assert_all_statements_hold("tma_primitives");
 }
 
 #[test]
 fn clusters_mean_what_their_test_says() {
-    assert_all_statements_hold("cluster_words");
+    assert_all_statements_hold("cluster_primitives");
 }
 
 #[test]
 fn products_of_warpgroups_mean_what_their_test_says() {
-    assert_all_statements_hold("wgmma_words");
+    assert_all_statements_hold("wgmma_primitives");
 }

@@ -15,7 +15,7 @@ enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release }
 namespace emulator {
 
 template <memory_order ORDER>
-KGEN_DEVICE atomic_access atomic_of(atomic_word which, uint32_t bytes, uint64_t value, uint64_t expected = 0) {
+KGEN_DEVICE atomic_access atomic_of(atomic_primitive which, uint32_t bytes, uint64_t value, uint64_t expected = 0) {
     return {which, bytes, ORDER == memory_order::acquire || ORDER == memory_order::acquire_release,
             ORDER == memory_order::release || ORDER == memory_order::acquire_release, value, expected};
 }
@@ -26,7 +26,7 @@ KGEN_DEVICE atomic_access atomic_of(atomic_word which, uint32_t bytes, uint64_t 
 #define KGEN_DEFINE_ATOMIC(name, type, word)                                                                                                              \
     template <memory_order ORDER = memory_order::relaxed>                                                                                                 \
     KGEN_DEVICE type name(type* pointer, type value, KGEN_AT) {                                                                                           \
-        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::word, sizeof value, value), at)); \
+        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_primitive::word, sizeof value, value), at)); \
     }
 KGEN_DEFINE_ATOMIC(atomic_add, uint32_t, add)
 KGEN_DEFINE_ATOMIC(atomic_add, uint64_t, add)
@@ -40,7 +40,7 @@ KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, exchange)
 
 template <memory_order ORDER = memory_order::relaxed>
 KGEN_DEVICE float atomic_add(float* pointer, float value, KGEN_AT) {
-    const emulator::atomic_access made = emulator::atomic_of<ORDER>(emulator::atomic_word::add_float, sizeof value, emulator::float_bits(value));
+    const emulator::atomic_access made = emulator::atomic_of<ORDER>(emulator::atomic_primitive::add_float, sizeof value, emulator::float_bits(value));
     return emulator::float_of_bits(static_cast<uint32_t>(emulator::access_atomically(pointer, made, at)));
 }
 
@@ -48,7 +48,7 @@ KGEN_DEVICE float atomic_add(float* pointer, float value, KGEN_AT) {
 #define KGEN_DEFINE_CAS(type)                                                                                                                                           \
     template <memory_order ORDER = memory_order::relaxed>                                                                                                               \
     KGEN_DEVICE type atomic_cas(type* pointer, type expected, type value, KGEN_AT) {                                                                                    \
-        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::cas, sizeof value, value, expected), at)); \
+        return static_cast<type>(emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_primitive::cas, sizeof value, value, expected), at)); \
     }
 KGEN_DEFINE_CAS(uint32_t)
 KGEN_DEFINE_CAS(uint64_t)
@@ -59,7 +59,7 @@ KGEN_DEFINE_CAS(uint64_t)
     template <memory_order ORDER = memory_order::relaxed>                                                                                \
     KGEN_DEVICE void name(type* pointer, type value, KGEN_AT) {                                                                          \
         static_assert(ORDER == memory_order::relaxed || ORDER == memory_order::release, "who reads nothing acquires nothing");           \
-        emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_word::name, sizeof value, value), at);          \
+        emulator::access_atomically(pointer, emulator::atomic_of<ORDER>(emulator::atomic_primitive::name, sizeof value, value), at);          \
     }
 KGEN_DEFINE_REDUCTION(reduce_add, uint32_t)
 KGEN_DEFINE_REDUCTION(reduce_add, uint64_t)
@@ -73,18 +73,18 @@ KGEN_DEFINE_REDUCTION(reduce_or, uint64_t)
 // order nothing else.
 #define KGEN_DEFINE_FLAG(type)                                                                                                                                         \
     KGEN_DEVICE type load_acquire(const type* pointer, KGEN_AT) {                                                                                                      \
-        const auto made = emulator::atomic_of<memory_order::acquire>(emulator::atomic_word::load_acquire, sizeof(type), 0);                                            \
+        const auto made = emulator::atomic_of<memory_order::acquire>(emulator::atomic_primitive::load_acquire, sizeof(type), 0);                                            \
         return static_cast<type>(emulator::access_atomically(const_cast<type*>(pointer), made, at));                                                                   \
     }                                                                                                                                                                  \
     KGEN_DEVICE type load_relaxed(const type* pointer, KGEN_AT) {                                                                                                      \
-        const auto made = emulator::atomic_of<memory_order::relaxed>(emulator::atomic_word::load_relaxed, sizeof(type), 0);                                            \
+        const auto made = emulator::atomic_of<memory_order::relaxed>(emulator::atomic_primitive::load_relaxed, sizeof(type), 0);                                            \
         return static_cast<type>(emulator::access_atomically(const_cast<type*>(pointer), made, at));                                                                   \
     }                                                                                                                                                                  \
     KGEN_DEVICE void store_release(type* pointer, type value, KGEN_AT) {                                                                                               \
-        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::release>(emulator::atomic_word::store_release, sizeof value, value), at);               \
+        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::release>(emulator::atomic_primitive::store_release, sizeof value, value), at);               \
     }                                                                                                                                                                  \
     KGEN_DEVICE void store_relaxed(type* pointer, type value, KGEN_AT) {                                                                                               \
-        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::relaxed>(emulator::atomic_word::store_relaxed, sizeof value, value), at);               \
+        emulator::access_atomically(pointer, emulator::atomic_of<memory_order::relaxed>(emulator::atomic_primitive::store_relaxed, sizeof value, value), at);               \
     }
 KGEN_DEFINE_FLAG(uint32_t)
 KGEN_DEFINE_FLAG(uint64_t)

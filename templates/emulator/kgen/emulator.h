@@ -191,9 +191,9 @@ void add_global(float* pointer, float value, source at);
 void load_written(const void* pointer, void* value, uint32_t bytes, source at);
 
 // What one strong access does, and what else it orders.
-enum class atomic_word : uint8_t { add, add_float, max, bit_or, exchange, cas, reduce_add, reduce_max, reduce_or, load_acquire, store_release, load_relaxed, store_relaxed };
+enum class atomic_primitive : uint8_t { add, add_float, max, bit_or, exchange, cas, reduce_add, reduce_max, reduce_or, load_acquire, store_release, load_relaxed, store_relaxed };
 struct atomic_access {
-    atomic_word which;
+    atomic_primitive which;
     uint32_t bytes;
     bool acquires, releases;
     uint64_t value, expected;

@@ -12,7 +12,7 @@ inline std::array<unsigned char, CHUNK> poison_chunk() {
 
 void cp_async(uint32_t destination, const void* source_bytes, uint32_t bytes, source at) {
     device_thread& me = this_thread();
-    const use used = {word::cp_async, at};
+    const use used = {primitive::cp_async, at};
     unsigned char* to = shared.at(destination, CHUNK, used, me.warp, me.lane);
     if (to == nullptr) return;
     if (bytes > 0) check_earlier_kernels(used);

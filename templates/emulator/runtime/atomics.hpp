@@ -67,35 +67,38 @@ inline released what_is_known(device_thread& me) {
     return all;
 }
 
-inline word word_of(atomic_word which) {
-    constexpr word words[] = {word::atomic_add, word::atomic_add, word::atomic_max,   word::atomic_or,     word::atomic_exchange, word::atomic_cas,   word::reduce_add,
-                              word::reduce_max, word::reduce_or,  word::load_acquire, word::store_release, word::load_relaxed,    word::store_relaxed};
-    return words[static_cast<int>(which)];
+inline primitive primitive_of(atomic_primitive which) {
+    constexpr primitive primitives[] = {
+        primitive::atomic_add,    primitive::atomic_add,   primitive::atomic_max,    primitive::atomic_or,    primitive::atomic_exchange,
+        primitive::atomic_cas,    primitive::reduce_add,   primitive::reduce_max,    primitive::reduce_or,    primitive::load_acquire,
+        primitive::store_release, primitive::load_relaxed, primitive::store_relaxed,
+    };
+    return primitives[static_cast<int>(which)];
 }
 
-inline bool only_reads(atomic_word which) { return which == atomic_word::load_acquire || which == atomic_word::load_relaxed; }
-inline bool only_writes(atomic_word which) { return which == atomic_word::store_release || which == atomic_word::store_relaxed; }
+inline bool only_reads(atomic_primitive which) { return which == atomic_primitive::load_acquire || which == atomic_primitive::load_relaxed; }
+inline bool only_writes(atomic_primitive which) { return which == atomic_primitive::store_release || which == atomic_primitive::store_relaxed; }
 
 inline uint64_t changed(const atomic_access& access, uint64_t old) {
     switch (access.which) {
-        case atomic_word::add:
-        case atomic_word::reduce_add: return old + access.value;
-        case atomic_word::add_float:
+        case atomic_primitive::add:
+        case atomic_primitive::reduce_add: return old + access.value;
+        case atomic_primitive::add_float:
             return float_bits(float_of_bits(static_cast<uint32_t>(old)) + float_of_bits(static_cast<uint32_t>(access.value)));
-        case atomic_word::max:
-        case atomic_word::reduce_max: return std::max(old, access.value);
-        case atomic_word::bit_or:
-        case atomic_word::reduce_or: return old | access.value;
-        case atomic_word::cas: return old == access.expected ? access.value : old;
-        case atomic_word::load_acquire:
-        case atomic_word::load_relaxed: return old;
+        case atomic_primitive::max:
+        case atomic_primitive::reduce_max: return std::max(old, access.value);
+        case atomic_primitive::bit_or:
+        case atomic_primitive::reduce_or: return old | access.value;
+        case atomic_primitive::cas: return old == access.expected ? access.value : old;
+        case atomic_primitive::load_acquire:
+        case atomic_primitive::load_relaxed: return old;
         default: return access.value;
     }
 }
 
 uint64_t access_atomically(void* pointer, const atomic_access& access, source at) {
     device_thread& me = this_thread();
-    const use used = {word_of(access.which), at};
+    const use used = {primitive_of(access.which), at};
     start_details();
     check_earlier_kernels(used);
     const device_access how = only_reads(access.which) ? device_access::atomic_read : device_access::atomic;
@@ -106,7 +109,7 @@ uint64_t access_atomically(void* pointer, const atomic_access& access, source at
     memcpy(pointer, &now, access.bytes);
     std::shared_ptr<const released>& left = flags[pointer];
     if (access.acquires && left != nullptr) self.flags_acquired.push_back({me.warp, me.lane, warp_of(me).step, me.ticks, left});
-    const bool fails = access.which == atomic_word::cas && old != access.expected;
+    const bool fails = access.which == atomic_primitive::cas && old != access.expected;
     if (only_writes(access.which)) left = nullptr;
     if (access.releases && !fails) {
         auto all = std::make_shared<released>(what_is_known(me));
@@ -117,7 +120,7 @@ uint64_t access_atomically(void* pointer, const atomic_access& access, source at
         ++self.flag_polls;
         me.waiting = used;
         yield_turn(me);
-        me.waiting.which = word::none;
+        me.waiting.which = primitive::none;
     } else {
         self.flag_written = true;
         self.order.wake();

@@ -46,7 +46,7 @@ struct released;
 struct device_thread : identity {
     context place;
     uint32_t position;  // of its lane in the order in which the warp's lanes run
-    use waiting;        // `word::none`: it can continue
+    use waiting;        // `primitive::none`: it can continue
     bool ended;
     std::vector<pending_copy> copies;
     uint32_t open_group;  // number of the group that the next commit closes
@@ -180,7 +180,7 @@ inline void take_step() {
 
 // The warp meets. Returns true in the lane that arrives last, which must do the work for all before it uses another
 // primitive; in the others false, after that work is done.
-inline bool meet(word which, source at) {
+inline bool meet(primitive which, source at) {
     device_thread& me = this_thread();
     warp& w = warp_of(me);
     me.waiting = {which, at};
@@ -192,12 +192,12 @@ inline bool meet(word which, source at) {
     if (w.arrived == LANES && !w.divergent) {
         w.arrived = 0;
         w.ready = ~0u;
-        me.waiting.which = word::none;
+        me.waiting.which = primitive::none;
         ++w.step;
         return true;
     }
     leave(me, w);
-    me.waiting.which = word::none;
+    me.waiting.which = primitive::none;
     return false;
 }
 
@@ -205,7 +205,7 @@ void share_details_in_warp(uint32_t index);
 void share_details_in_block();
 
 void warp_sync(source at) {
-    if (meet(word::warp_sync, at)) {
+    if (meet(primitive::warp_sync, at)) {
         warp& w = warp_of(this_thread());
         w.known[current->warp] = w.step;
         if (self.detailed) share_details_in_warp(current->warp);
@@ -214,7 +214,7 @@ void warp_sync(source at) {
 
 void block_sync(source at) {
     device_thread& me = this_thread();
-    me.waiting = {word::block_sync, at};
+    me.waiting = {primitive::block_sync, at};
     if (++self.at_barrier == self.thread_count) {
         self.at_barrier = 0;
         ++self.interval;
@@ -229,7 +229,7 @@ void block_sync(source at) {
     } else {
         leave(me, warp_of(me));
     }
-    me.waiting.which = word::none;
+    me.waiting.which = primitive::none;
 }
 
 void check_unfinished_copies(const device_thread& t);
@@ -331,7 +331,7 @@ inline void start_block(uint32_t block, uint32_t thread_count) {
         device_thread& t = self.threads[i];
         static_cast<identity&>(t) = {i, block, i / LANES, i % LANES};
         t.position = t.lane ^ self.warps[t.warp].order;
-        t.waiting = {word::none, {"", 0}};
+        t.waiting = {primitive::none, {"", 0}};
         t.ended = false;
         t.copies.clear();
         t.open_group = 0;

@@ -88,7 +88,7 @@ inline void check_warps_are_whole() {
         const device_thread& t = self.threads[i];
         const device_thread& next = self.threads[i / LANES * LANES + (i + 1) % LANES];
         if (t.ended || next.ended || t.waiting == next.waiting || !self.violations.is_news("cluster", t.waiting, next.waiting)) continue;
-        self.violations.tell("lanes of warp " + std::to_string(t.warp) + " have come to different words, " + text_of(t.waiting) + " and " + text_of(next.waiting));
+        self.violations.tell("lanes of warp " + std::to_string(t.warp) + " have come to different primitives, " + text_of(t.waiting) + " and " + text_of(next.waiting));
     }
 }
 
@@ -131,14 +131,14 @@ bool pass_cluster_sync() {
 
 void cluster_sync(source at) {
     device_thread& me = this_thread();
-    me.waiting = {word::cluster_sync, at};
+    me.waiting = {primitive::cluster_sync, at};
     ++self.at_cluster_sync;
     if (pass_cluster_sync()) {
         kgen_emulator_switch(&me.place, &self.scheduler);  // any warp of any block may be the first after it
     } else {
         leave(me, warp_of(me));
     }
-    me.waiting.which = word::none;
+    me.waiting.which = primitive::none;
 }
 
 // A copy may be delayed until no warp of any block can continue.
@@ -172,7 +172,7 @@ inline bool some_block_goes_on() {
 }
 
 inline void report_deadlock() {
-    const use nothing = {word::none, {"", 0}};
+    const use nothing = {primitive::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
     if (self.cluster_size == 1) return self.violations.tell("no thread of the block can go on, " + where_block_waits());
     std::string text = "no thread of the cluster can go on";

@@ -17,7 +17,7 @@ inline void check_earlier_kernels(const use& used) {
 }
 
 void check_earlier_kernels_at_end(const device_thread& t) {
-    const use nothing = {word::none, {"", 0}};
+    const use nothing = {primitive::none, {"", 0}};
     if (t.awaits_nothing || !self.violations.is_news("early", nothing, nothing)) return;
     self.violations.tell("warp " + std::to_string(t.warp) + " lane " + std::to_string(t.lane) +
                          " ends without await_earlier_kernels: a kernel after this one would not wait for those before it");

@@ -140,7 +140,7 @@ class tensor_table {
 static tensor_table tensors;
 
 void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
-    const use used = {word::load_global, at};
+    const use used = {primitive::load_global, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::read, used)) {
         memcpy(value, pointer, bytes);
@@ -150,7 +150,7 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
 }
 
 void load_written(const void* pointer, void* value, uint32_t bytes, source at) {
-    const use used = {word::load_written, at};
+    const use used = {primitive::load_written, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::read_written, used)) {
         memcpy(value, pointer, bytes);
@@ -160,13 +160,13 @@ void load_written(const void* pointer, void* value, uint32_t bytes, source at) {
 }
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
-    const use used = {word::store_global, at};
+    const use used = {primitive::store_global, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, bytes, device_access::write, used)) memcpy(pointer, value, bytes);
 }
 
 void add_global(float* pointer, float value, source at) {
-    const use used = {word::add_global, at};
+    const use used = {primitive::add_global, at};
     check_earlier_kernels(used);
     if (tensors.allows(pointer, sizeof value, device_access::atomic, used)) *pointer += value;
 }

@@ -41,7 +41,7 @@ constexpr uint32_t MOST_IDLE_TURNS = 4096;  // of clusters, in which none has wr
 
 // No cluster that has started can proceed, and no other may start next to them.
 inline void report_waiting_blocks(uint32_t waiting) {
-    const use nothing = {word::none, {"", 0}};
+    const use nothing = {primitive::none, {"", 0}};
     if (!self.violations.is_news("deadlock", nothing, nothing)) return;
     self.violations.tell(std::to_string(by_turns.begun() + 1) + " blocks or clusters wait for flags that nobody sets; " + std::to_string(waiting) +
                          " blocks have not begun, for the device runs " + std::to_string(settings.multiprocessors) + " at once. One of them, " + where_block_waits());

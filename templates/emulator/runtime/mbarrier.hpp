@@ -80,7 +80,7 @@ inline mbarrier* mbarrier_at(uint32_t address, const use& used) {
 
 void mbarrier_init(uint32_t barrier, uint32_t arrivals, source at) {
     const device_thread& me = this_thread();
-    const use used = {word::mbarrier_init, at};
+    const use used = {primitive::mbarrier_init, at};
     if (shared.at(barrier, MBARRIER_BYTES, used, me.warp, me.lane) == nullptr) return;
     if (arrivals == 0 || arrivals > MOST_ARRIVALS) {
         return complain_of_mbarrier("mbarrier", used, std::to_string(arrivals) + " arrivals; a phase has 1 to 2^20 - 1");
@@ -172,12 +172,12 @@ inline void arrive(uint32_t barrier, uint32_t bytes, const use& used) {
 }
 
 void mbarrier_arrive(uint32_t barrier, source at) {
-    arrive(barrier, 0, {word::mbarrier_arrive, at});
+    arrive(barrier, 0, {primitive::mbarrier_arrive, at});
     take_step();
 }
 
 void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes, source at) {
-    arrive(barrier, bytes, {word::mbarrier_arrive_expect_tx, at});
+    arrive(barrier, bytes, {primitive::mbarrier_arrive_expect_tx, at});
     take_step();
 }
 
@@ -228,11 +228,11 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
             me.parity = parity;
             leave(me, warp_of(me));
         }
-        me.waiting.which = word::none;
+        me.waiting.which = primitive::none;
         b = &mbarriers[index];  // others may have been made in the meantime
     }
     if (!has_ended(*b, parity)) return false;
-    if (b->ended != nullptr && b->ended->from_afar && used.which != word::mbarrier_wait_cluster) {
+    if (b->ended != nullptr && b->ended->from_afar && used.which != primitive::mbarrier_wait_cluster) {
         complain_of_mbarrier("cluster", used, "threads of other blocks have arrived at " + text_of(*b) + "; only mbarrier_wait_cluster shows what they have done");
     }
     acquire(me, b->ended);
@@ -240,19 +240,19 @@ inline bool wait_for_phase(uint32_t barrier, uint32_t parity, patience how, cons
 }
 
 bool mbarrier_try_wait(uint32_t barrier, uint32_t parity, source at) {
-    return wait_for_phase(barrier, parity, patience::some, {word::mbarrier_try_wait, at});
+    return wait_for_phase(barrier, parity, patience::some, {primitive::mbarrier_try_wait, at});
 }
 
 bool mbarrier_test_wait(uint32_t barrier, uint32_t parity, source at) {
-    return wait_for_phase(barrier, parity, patience::none, {word::mbarrier_test_wait, at});
+    return wait_for_phase(barrier, parity, patience::none, {primitive::mbarrier_test_wait, at});
 }
 
 void mbarrier_wait(uint32_t barrier, uint32_t parity, source at) {
-    wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait, at});
+    wait_for_phase(barrier, parity, patience::endless, {primitive::mbarrier_wait, at});
 }
 
 void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity, source at) {
-    wait_for_phase(barrier, parity, patience::endless, {word::mbarrier_wait_cluster, at});
+    wait_for_phase(barrier, parity, patience::endless, {primitive::mbarrier_wait_cluster, at});
 }
 
 // The block has ended: a phase must have had all of its arrivals, or none.

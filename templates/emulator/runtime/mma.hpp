@@ -66,7 +66,7 @@ inline bool meet_for_mma(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, 
     mine.input = a;
     mine.words[0] = b0;
     mine.words[1] = b1;
-    return meet(word::mma_m16n8k16, at);
+    return meet(primitive::mma_m16n8k16, at);
 }
 
 void mma_m16n8k16_fp16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at) {

@@ -34,7 +34,7 @@ void mma_m16n8k8(float* d, uint32_t a0, uint32_t a1, uint32_t b0, source at) {
     mine.result = d;
     mine.input = a;
     mine.words[0] = b0;
-    if (meet(word::mma_m16n8k8, at)) multiply_m16n8k8(warp_of(this_thread()).operands);
+    if (meet(primitive::mma_m16n8k8, at)) multiply_m16n8k8(warp_of(this_thread()).operands);
 }
 
 }  // namespace kgen::emulator

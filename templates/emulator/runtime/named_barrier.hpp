@@ -72,20 +72,20 @@ void check_barriers_are_empty() {
 }
 
 void barrier_arrive(int barrier, int threads, source at) {
-    if (!meet(word::barrier_arrive, at)) return;
-    come(barrier, threads, false, {word::barrier_arrive, at});
+    if (!meet(primitive::barrier_arrive, at)) return;
+    come(barrier, threads, false, {primitive::barrier_arrive, at});
     take_step();
 }
 
 void barrier_wait(int barrier, int threads, source at) {
-    if (meet(word::barrier_wait, at)) {
-        come(barrier, threads, true, {word::barrier_wait, at});
+    if (meet(primitive::barrier_wait, at)) {
+        come(barrier, threads, true, {primitive::barrier_wait, at});
         take_step();
     }
     device_thread& me = this_thread();
-    me.waiting = {word::barrier_wait, at};
+    me.waiting = {primitive::barrier_wait, at};
     while (warp_of(me).held) leave(me, warp_of(me));
-    me.waiting.which = word::none;
+    me.waiting.which = primitive::none;
 }
 
 }  // namespace kgen::emulator

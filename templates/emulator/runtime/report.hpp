@@ -4,7 +4,7 @@
 namespace kgen::emulator {
 
 // The primitives that a report names.
-enum class word : uint8_t {
+enum class primitive : uint8_t {
     none,
     warp_index,
     warp_sync,
@@ -69,7 +69,7 @@ enum class word : uint8_t {
     claim_registers,
 };
 
-inline const char* name_of(word which) {
+inline const char* name_of(primitive which) {
     static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "warp_meet",   "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
                                         "stmatrix_x4",  "stmatrix_x4_transposed", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
                                         "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
@@ -84,7 +84,7 @@ inline const char* name_of(word which) {
 
 // A use of a primitive in the kernel's source.
 struct use {
-    word which;
+    primitive which;
     source at;
 };
 

@@ -58,7 +58,7 @@ inline access access_of(const device_thread& me, uint32_t address, uint32_t byte
 
 void store_shared(uint32_t address, const void* value, uint32_t bytes, source at) {
     const device_thread& me = this_thread();
-    const use used = {word::store_shared, at};
+    const use used = {primitive::store_shared, at};
     unsigned char* to = shared.at(address, bytes, used, me.warp, me.lane);
     if (to == nullptr) return;
     races.write(access_of(me, address, bytes, used));
@@ -67,7 +67,7 @@ void store_shared(uint32_t address, const void* value, uint32_t bytes, source at
 
 void load_shared(uint32_t address, void* value, uint32_t bytes, source at) {
     const device_thread& me = this_thread();
-    const use used = {word::load_shared, at};
+    const use used = {primitive::load_shared, at};
     const unsigned char* from = shared.at(address, bytes, used, me.warp, me.lane);
     if (from == nullptr) {
         memset(value, POISON, bytes);

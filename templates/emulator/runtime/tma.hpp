@@ -28,7 +28,7 @@ inline const tensor_map_contents* contents_of(const tensor_map& map, uint32_t ra
     return &c;
 }
 
-void tma_prefetch_map(const tensor_map& map, source at) { contents_of(map, 0, {word::tma_prefetch_map, at}); }
+void tma_prefetch_map(const tensor_map& map, source at) { contents_of(map, 0, {primitive::tma_prefetch_map, at}); }
 
 inline uint32_t row_bytes(const tensor_map_contents& map) { return map.box[0] * map.element_bytes; }
 
@@ -105,7 +105,7 @@ inline void start_copy(const tensor_map_contents& map, const int32_t* box, uint3
 
 void tma_load(uint32_t destination, const tensor_map& map, uint32_t barrier, const int32_t* box, uint32_t rank, source at) {
     const device_thread& me = this_thread();
-    const use used = {word::tma_load, at};
+    const use used = {primitive::tma_load, at};
     const tensor_map_contents* c = contents_of(map, rank, used);
     mbarrier* b = mbarrier_at(barrier, used);
     if (c == nullptr || b == nullptr) return;

@@ -49,7 +49,7 @@ inline void write_now_or_later(pending_store&& store) {
 
 void tma_store(const tensor_map& map, uint32_t address, const int32_t* box, uint32_t rank, source at) {
     device_thread& me = this_thread();
-    const use used = {word::tma_store, at};
+    const use used = {primitive::tma_store, at};
     start_details();
     check_earlier_kernels(used);
     const tensor_map_contents* c = contents_of(map, rank, used);

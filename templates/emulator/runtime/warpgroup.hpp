@@ -7,17 +7,17 @@ namespace kgen::emulator {
 constexpr uint32_t WARPS_OF_GROUP = 4;
 
 // What the warps of a warpgroup must agree on.
-struct warpgroup_word {
+struct warpgroup_primitive {
     use used;
     uint64_t operands[3];
 };
 
-inline bool operator==(const warpgroup_word& a, const warpgroup_word& b) {
+inline bool operator==(const warpgroup_primitive& a, const warpgroup_primitive& b) {
     return a.used == b.used && std::equal(a.operands, a.operands + 3, b.operands);
 }
 
 struct warpgroup {
-    std::deque<warpgroup_word> words;  // not reached by all of its warps yet, the first of them being number `first`
+    std::deque<warpgroup_primitive> pending;  // not reached by all of its warps yet, the first of them being number `first`
     uint64_t first;
     uint64_t come[WARPS_OF_GROUP];  // number of primitives that each warp has reached
     bool apart;                     // they have reached different ones, which has been reported
@@ -39,33 +39,33 @@ inline void complain_of_warp(const char* kind, const use& used, const std::strin
 inline void report_apart(warpgroup& g, uint32_t warp_index, const use& mine, const use& theirs) {
     g.apart = true;
     if (!self.violations.is_news("warpgroup", mine, theirs)) return;
-    const std::string done = mine.which == word::none ? "has ended" : "comes to " + text_of(mine);
-    self.violations.tell("warps of a warpgroup have issued different words, or operands: warp " + std::to_string(warp_index) + " " + done +
+    const std::string done = mine.which == primitive::none ? "has ended" : "comes to " + text_of(mine);
+    self.violations.tell("warps of a warpgroup have issued different primitives, or operands: warp " + std::to_string(warp_index) + " " + done +
                          " where another has come to " + text_of(theirs));
 }
 
 // The running warp has reached a warpgroup primitive, which devices of compute capability 9.0 up to `last_capability`
 // have. False, with a report, if it cannot be executed.
-inline bool come_as_warpgroup(const warpgroup_word& word, int last_capability) {
+inline bool come_as_warpgroup(const warpgroup_primitive& issued, int last_capability) {
     if (device_capability() < 90 || device_capability() > last_capability) {
-        complain_of_warp("warpgroup", word.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this word");
+        complain_of_warp("warpgroup", issued.used, "a device of compute capability " + std::to_string(device_capability()) + " does not have this primitive");
         return false;
     }
     const uint32_t index = current->warp / WARPS_OF_GROUP;
     if ((index + 1) * WARPS_OF_GROUP > self.warp_count) {
-        complain_of_warp("warpgroup", word.used, "its warpgroup has fewer than four warps");
+        complain_of_warp("warpgroup", issued.used, "its warpgroup has fewer than four warps");
         return false;
     }
     warpgroup& g = warpgroups[index];
     if (g.apart) return true;
     uint64_t& come = g.come[current->warp % WARPS_OF_GROUP];
-    if (come - g.first == g.words.size()) {
-        g.words.push_back(word);
-    } else if (!(g.words[come - g.first] == word)) {
-        report_apart(g, current->warp, word.used, g.words[come - g.first].used);
+    if (come - g.first == g.pending.size()) {
+        g.pending.push_back(issued);
+    } else if (!(g.pending[come - g.first] == issued)) {
+        report_apart(g, current->warp, issued.used, g.pending[come - g.first].used);
     }
     ++come;
-    for (; g.first < *std::min_element(g.come, g.come + WARPS_OF_GROUP); ++g.first) g.words.pop_front();
+    for (; g.first < *std::min_element(g.come, g.come + WARPS_OF_GROUP); ++g.first) g.pending.pop_front();
     return true;
 }
 
@@ -81,25 +81,25 @@ inline void take_registers(uint32_t count, bool more, const use& used) {
 }
 
 void release_registers(uint32_t count, source at) {
-    if (meet(word::release_registers, at)) take_registers(count, false, {word::release_registers, at});
+    if (meet(primitive::release_registers, at)) take_registers(count, false, {primitive::release_registers, at});
 }
 
 void claim_registers(uint32_t count, source at) {
-    if (meet(word::claim_registers, at)) take_registers(count, true, {word::claim_registers, at});
+    if (meet(primitive::claim_registers, at)) take_registers(count, true, {primitive::claim_registers, at});
 }
 
 // Whether all have reached the same number of primitives, and a multiprocessor's registers suffice for what they hold
 // at the end. The block starts with at most an equal share for every thread.
 void check_warpgroups() {
     constexpr uint32_t registers = 64 * 1024, most_a_thread = 255;
-    const use nothing = {word::none, {"", 0}};
+    const use nothing = {primitive::none, {"", 0}};
     const uint32_t share = std::min(registers / self.thread_count, most_a_thread) / 8 * 8;
     uint32_t held = 0;
     bool moved = false;
     for (uint32_t i = 0; i < self.warp_count; ++i) {
         warpgroup& g = warpgroups[i / WARPS_OF_GROUP];
         const uint64_t behind = g.come[i % WARPS_OF_GROUP] - g.first;
-        if (!g.apart && behind < g.words.size()) report_apart(g, i, nothing, g.words[behind].used);
+        if (!g.apart && behind < g.pending.size()) report_apart(g, i, nothing, g.pending[behind].used);
         moved = moved || g.registers != 0;
         held += (g.registers != 0 ? g.registers : share) * LANES;
     }

@@ -60,9 +60,9 @@ constexpr int WGMMA_CAPABILITY = 90;
 constexpr uint32_t FLOATS_OF_TILE = 16 * 8;
 
 void check_matrix_descriptor(uint32_t address, uint32_t stride, source at) {
-    if (is_of_cluster(address)) return complain_of_warp("cluster", {word::matrix_descriptor, at}, beyond_reach(address));
+    if (is_of_cluster(address)) return complain_of_warp("cluster", {primitive::matrix_descriptor, at}, beyond_reach(address));
     if (address % CHUNK == 0 && stride % CHUNK == 0) return;
-    complain_of_warp("misaligned", {word::matrix_descriptor, at}, "address " + std::to_string(address) + " and stride " + std::to_string(stride) +
+    complain_of_warp("misaligned", {primitive::matrix_descriptor, at}, "address " + std::to_string(address) + " and stride " + std::to_string(stride) +
                                                                       " are not both multiples of 16");
 }
 
@@ -223,7 +223,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
 }
 
 void wgmma(float* d, const wgmma_operands& operands, source at) {
-    const word which = operands.registers == nullptr ? word::wgmma : operands.transposed ? word::wgmma_transposed : word::wgmma_registers;
+    const primitive which = operands.registers == nullptr ? primitive::wgmma : operands.transposed ? primitive::wgmma_transposed : primitive::wgmma_registers;
     lane_operands& mine = my_operands();
     mine.result = d;
     mine.input = &operands;
@@ -321,25 +321,25 @@ inline void give_back(uint32_t warp_index, uint32_t lane, const float* d, uint32
     }
 }
 
-void hold(float* d, uint32_t tiles, source at) { give_back(current->warp, current->lane, d, tiles, {word::hold, at}); }
+void hold(float* d, uint32_t tiles, source at) { give_back(current->warp, current->lane, d, tiles, {primitive::hold, at}); }
 
 void wgmma_fence(source at) {
-    if (!meet(word::wgmma_fence, at)) return;
+    if (!meet(primitive::wgmma_fence, at)) return;
     products[current->warp].fenced = true;
     for (fenced_registers& d : products[current->warp].returned) keep_fenced(d);
-    come_as_warpgroup({{word::wgmma_fence, at}, {}}, WGMMA_CAPABILITY);
+    come_as_warpgroup({{primitive::wgmma_fence, at}, {}}, WGMMA_CAPABILITY);
 }
 
 void wgmma_commit(source at) {
-    if (!meet(word::wgmma_commit, at)) return;
+    if (!meet(primitive::wgmma_commit, at)) return;
     ++products[current->warp].open_group;
-    come_as_warpgroup({{word::wgmma_commit, at}, {}}, WGMMA_CAPABILITY);
+    come_as_warpgroup({{primitive::wgmma_commit, at}, {}}, WGMMA_CAPABILITY);
 }
 
 void wgmma_wait(uint32_t pending, float* d, uint32_t tiles, source at) {
     my_operands().result = d;
-    if (!meet(word::wgmma_wait, at)) return;
-    const use used = {word::wgmma_wait, at};
+    if (!meet(primitive::wgmma_wait, at)) return;
+    const use used = {primitive::wgmma_wait, at};
     const uint32_t index = current->warp;
     warp_products& mine = products[index];
     if (!come_as_warpgroup({used, {pending, 0, 0}}, WGMMA_CAPABILITY)) return;

@@ -139,7 +139,7 @@ mod tests {
         assert!(text.contains(&format!("constexpr int FP8_FRACTION_BITS = {FRACTION_BITS};")));
     }
 
-    /// Some of the statements of `tests/emulator/wgmma_words.cpp`.
+    /// Some of the statements of `tests/emulator/wgmma_primitives.cpp`.
     #[test]
     fn terms_are_cut_off_toward_zero_behind_the_largest_ones_power_of_two() {
         assert_eq!(dot(&[16.0, 0.25], &[16.0, 0.125]), 256.0 + UNIT);

@@ -1,4 +1,4 @@
-// What each word of the emulated vocabulary means, one small kernel a word. Exit status 1 if a statement is false.
+// The semantics of each emulated primitive, one small kernel per primitive. Exit status 1 if a statement is false.
 // tests/faults compiles it together with the runtime.
 
 #include <math.h>
@@ -179,7 +179,8 @@ void meaning() {
     expect(runs(products<bf16>) && all_ones(), "mma of bf16 is a matrix product");
 }
 
-// A tile of 16 rows of 40 elements, 3 of them there, through the registers of 64 threads: columns 40 .. 48 are zeros.
+// A tile of 16 rows of 40 elements, 3 of them in range, through the registers of 64 threads: columns 40 .. 48 are
+// zeros.
 void staged_tiles(int) {
     using tile = shared_tile<16, 48>;
     staged_tile<tile, 64> staged;
@@ -313,13 +314,13 @@ void deadlocks() {
                    shuffle_xor(0.0f, 1);
                }
            }),
-           "lanes that meet in different words are a deadlock");
+           "lanes that meet in different primitives are a deadlock");
     expect(is_faulted("deadlock", [](int) {
                if (thread_index() >= 32) block_sync();
            }, 64),
            "a warp that ends while others wait at a barrier is a deadlock");
     const std::string report = kgen_emulator_report();
-    expect(report.find("warp 0: lanes 0-31 have ended") != std::string::npos && report.find("warp 1: lanes 0-31 wait in block_sync (words.cpp:") != std::string::npos,
+    expect(report.find("warp 0: lanes 0-31 have ended") != std::string::npos && report.find("warp 1: lanes 0-31 wait in block_sync (primitives.cpp:") != std::string::npos,
            "a deadlock's report says who waits where");
 }
 
@@ -401,13 +402,13 @@ void launches() {
     expect(orders[0] && orders[1], "the seed decides which warp runs first");
 }
 
-#include "words_fp8.hpp"
-#include "words_split.hpp"
+#include "primitives_fp8.hpp"
+#include "primitives_split.hpp"
 
 }  // namespace
 
-#include "words_blocks.hpp"
-#include "words_atomics.hpp"
+#include "primitives_blocks.hpp"
+#include "primitives_atomics.hpp"
 
 int main() {
     numbers();

@@ -1,4 +1,4 @@
-// The part of words.cpp about blocks of one launch that meet in device memory.
+// The part of primitives.cpp about blocks of one launch that meet in device memory.
 #pragma once
 
 namespace {
@@ -24,7 +24,7 @@ void blocks() {
     const auto says = [](const char* second, const char* first) {
         return strstr(kgen_emulator_report(), second) != nullptr && strstr(kgen_emulator_report(), first) != nullptr;
     };
-    // The seed decides from which end the blocks begin.
+    // The seed determines from which end the blocks begin.
     expect(says("`words`, block 1 of 4", "of block 0, in the same launch") || says("`words`, block 2 of 4", "of block 3, in the same launch"),
            "... and the report says who was there before");
     expect(blocks_conflict([](int) {
@@ -57,7 +57,8 @@ void blocks() {
            "... which are blocks like others without it");
 }
 
-// Runs a block of two warps that may begin before the kernels before it have ended; true if the emulator found nothing wrong.
+// Runs a block of two warps that may begin before its predecessors have completed; true if the emulator found nothing
+// wrong.
 bool begins_early(body kernel) {
     kgen_emulator_reset(1);
     kgen_emulator_tensor("input", input, sizeof input, nullptr, 2, 0);

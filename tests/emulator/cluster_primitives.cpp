@@ -1,4 +1,5 @@
-// What the words for clusters mean on the emulator, and what it holds against kernels whose blocks reach each other at the wrong moment.
+// The semantics of the cluster primitives on the emulator, and what it reports of kernels whose blocks access each
+// other at the wrong time.
 // Exit status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
@@ -37,7 +38,7 @@ void make_maps() {
     }
 }
 
-// Two blocks; what they print is looked at by the statement.
+// Two blocks; the statement checks what they output.
 bool pair_runs(body kernel, uint32_t threads = 32, uint64_t seed = 1) { return runs(kernel, threads, seed, SHARED_BYTES, 2); }
 
 bool pair_is_faulted(const char* kind, body kernel, uint32_t threads = 32) { return is_faulted(kind, kernel, threads, SHARED_BYTES, 2); }
@@ -158,7 +159,7 @@ void syncs() {
     expect(report_says("blocks 0-1 of 2") && report_says("race: block 1: load_shared"), "the report names the block");
 }
 
-// One block's words on another block's addresses.
+// One block's primitives on another block's addresses.
 void reach() {
     static void (*misuse)(uint32_t);
     const auto is_refused = [](void (*word)(uint32_t)) {
@@ -170,7 +171,7 @@ void reach() {
     };
     expect(is_refused([](uint32_t there) { load_shared(there); }) && is_refused([](uint32_t there) { store_shared(there, 0u); }),
            "loads and stores do not reach another block's memory");
-    expect(report_says("store_shared (cluster_words.cpp:") && report_says("shared memory offset 0 of block "), "the report says what they were to reach");
+    expect(report_says("store_shared (cluster_primitives.cpp:") && report_says("shared memory offset 0 of block "), "the report says what they were to reach");
     expect(is_refused([](uint32_t there) {
                uint32_t fragment[4];
                ldmatrix_x4(fragment, there);
@@ -179,7 +180,7 @@ void reach() {
     expect(is_refused([](uint32_t there) { cp_async(there, input, true); }), "... nor cp_async");
     expect(is_refused([](uint32_t there) { mbarrier_wait(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_arrive(there + FULL - TILE); }) &&
                is_refused([](uint32_t there) { mbarrier_wait_cluster(there + FULL - TILE, 1); }) && is_refused([](uint32_t there) { mbarrier_init(there, 1); }),
-           "... nor other words of mbarriers than mbarrier_arrive_at");
+           "... nor mbarrier primitives other than mbarrier_arrive_at");
     expect(is_refused([](uint32_t there) { tma_load(there, halves.of_width[0], FULL, 0, 0, 0, 0); }) &&
                is_refused([](uint32_t there) { tma_load(TILE, halves.of_width[0], there + FULL - TILE, 0, 0, 0, 0); }),
            "... nor a copy by TMA, with its destination or its mbarrier");
@@ -203,7 +204,7 @@ void reach() {
 
 bool waits_plainly, arrives_at_both;
 
-// Each block tells the other one something, and waits for what it is told.
+// Each block sends the other one something, and waits for what it receives.
 void meet_the_other(int) {
     make_barriers(arrives_at_both ? 2 : 1);
     if (thread_index() == 0) {
@@ -261,7 +262,7 @@ void arrivals() {
         close();
     };
     expect(pair_is_faulted("cluster", one_way), "... and not before, whether or not it is still there by then");
-    expect(report_says("cluster: block 0: mbarrier_arrive_at (cluster_words.cpp:") && report_says("may come when this one has ended"), "... which the report says");
+    expect(report_says("cluster: block 0: mbarrier_arrive_at (cluster_primitives.cpp:") && report_says("may come when this one has ended"), "... which the report says");
     leave_out_last_sync = false;
     expect(pair_is_right(one_way), "... or a closing cluster_sync keeps it there");
     leave_out_first_sync = true;
@@ -281,7 +282,7 @@ void arrivals() {
            "an arrival too many is reported from afar too");
 }
 
-// What a consumer does in a pipeline whose tiles both blocks fetch halves of: it tells both that it has read.
+// A consumer in a pipeline in which each block fetches half of every tile: it signals both that it has read.
 bool tells_own, tells_other, reads_late, reads_early, lanes_together, waits_for_empty, covers_writes;
 
 void release(uint32_t lane) {
@@ -446,7 +447,7 @@ void pipelines() {
     expect(pair_is_faulted("cluster", pipeline, 64), "without a closing cluster_sync the last news may come too late");
     leave_out_last_sync = false;
 
-    // The warp reads together, and all lanes or one of them tell.
+    // The warp reads together, and all lanes or one of them signal.
     const body ldmatrix_and_tell = [](int) {
         make_barriers(lanes_together ? 32 : 1);
         if (cluster_rank() == 1) {
@@ -476,14 +477,15 @@ void pipelines() {
     expect(pair_is_right(ldmatrix_and_tell), "what a warp has read, all its lanes may release to another block");
     lanes_together = false;
     expect(pair_is_faulted("race", ldmatrix_and_tell), "... and one of them only behind a warp_sync");
-    expect(report_says("race: block 1: tma_load_multicast (cluster_words.cpp:") &&
-               report_says("of another block writes what ldmatrix_x4 (cluster_words.cpp:") && report_says("with no mbarrier_arrive_at or cluster_sync between them"),
+    expect(report_says("race: block 1: tma_load_multicast (cluster_primitives.cpp:") &&
+               report_says("of another block writes what ldmatrix_x4 (cluster_primitives.cpp:") && report_says("with no mbarrier_arrive_at or cluster_sync between them"),
            "... which the report says");
 }
 
 bool hands_over, last_tells;
 
-// Warp 1 of the last block reads its tile; warp 0 tells the block before it, that one the first, which then fetches another tile for the last.
+// Warp 1 of the last block reads its tile; warp 0 signals the block before it, that one the first, which then fetches
+// another tile for the last.
 void pass_on(int) {
     make_barriers();
     const uint32_t rank = cluster_rank();

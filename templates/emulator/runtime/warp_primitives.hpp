@@ -7,7 +7,7 @@ namespace kgen::emulator {
 inline lane_operands& my_operands() { return warp_of(this_thread()).operands[current->lane]; }
 
 uint32_t warp_index(source at) {
-    meet(word::warp_index, at);
+    meet(primitive::warp_index, at);
     return current->warp;
 }
 
@@ -15,7 +15,7 @@ float shuffle_xor(float value, int mask, source at) {
     lane_operands& mine = my_operands();
     mine.value = value;
     mine.words[0] = static_cast<uint32_t>(mask);
-    const bool last = meet(word::shuffle_xor, at);
+    const bool last = meet(primitive::shuffle_xor, at);
     warp& w = warp_of(this_thread());
     if (last) {
         for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -42,7 +42,7 @@ int64_t shuffle_xor(int64_t value, int mask, source at) {
 
 bool warp_any(bool value, source at) {
     my_operands().words[0] = value;
-    const bool last = meet(word::warp_any, at);
+    const bool last = meet(primitive::warp_any, at);
     warp& w = warp_of(this_thread());
     if (last) {
         uint32_t any = 0;
@@ -52,7 +52,7 @@ bool warp_any(bool value, source at) {
     return w.results[current->lane] != 0.0f;
 }
 
-void warp_meet(source at) { meet(word::warp_meet, at); }
+void warp_meet(source at) { meet(primitive::warp_meet, at); }
 
 // The 32 rows of 16 bytes addressed by the lanes of the meeting warp; a row that is out of bounds is NaN.
 inline void gather_rows(uint16_t (&rows)[LANES][8], const use& used) {
@@ -74,9 +74,9 @@ void ldmatrix_x4(uint32_t* fragment, uint32_t address, source at) {
     lane_operands& mine = my_operands();
     mine.result = fragment;
     mine.words[0] = address;
-    if (!meet(word::ldmatrix_x4, at)) return;
+    if (!meet(primitive::ldmatrix_x4, at)) return;
     uint16_t rows[LANES][8];
-    gather_rows(rows, {word::ldmatrix_x4, at});
+    gather_rows(rows, {primitive::ldmatrix_x4, at});
     const warp& w = warp_of(this_thread());
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         auto* result = static_cast<uint32_t*>(w.operands[lane].result);
@@ -88,9 +88,9 @@ void ldmatrix_x4_transposed(uint32_t* fragment, uint32_t address, source at) {
     lane_operands& mine = my_operands();
     mine.result = fragment;
     mine.words[0] = address;
-    if (!meet(word::ldmatrix_x4_transposed, at)) return;
+    if (!meet(primitive::ldmatrix_x4_transposed, at)) return;
     uint16_t rows[LANES][8];
-    gather_rows(rows, {word::ldmatrix_x4_transposed, at});
+    gather_rows(rows, {primitive::ldmatrix_x4_transposed, at});
     const warp& w = warp_of(this_thread());
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         auto* result = static_cast<uint32_t*>(w.operands[lane].result);
@@ -115,7 +115,7 @@ inline void scatter_rows(const uint16_t (&rows)[LANES][8], const use& used) {
     }
 }
 
-inline bool meet_for_stmatrix(uint32_t address, const uint32_t* fragment, word which, source at) {
+inline bool meet_for_stmatrix(uint32_t address, const uint32_t* fragment, primitive which, source at) {
     lane_operands& mine = my_operands();
     mine.input = fragment;
     mine.words[0] = address;
@@ -123,18 +123,18 @@ inline bool meet_for_stmatrix(uint32_t address, const uint32_t* fragment, word w
 }
 
 void stmatrix_x4(uint32_t address, const uint32_t* fragment, source at) {
-    if (!meet_for_stmatrix(address, fragment, word::stmatrix_x4, at)) return;
+    if (!meet_for_stmatrix(address, fragment, primitive::stmatrix_x4, at)) return;
     uint16_t rows[LANES][8];
     const warp& w = warp_of(this_thread());
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const auto* brought = static_cast<const uint32_t*>(w.operands[lane].input);
         for (uint32_t matrix = 0; matrix < 4; ++matrix) memcpy(&rows[matrix * 8 + lane / 4][lane % 4 * 2], &brought[matrix], 4);
     }
-    scatter_rows(rows, {word::stmatrix_x4, at});
+    scatter_rows(rows, {primitive::stmatrix_x4, at});
 }
 
 void stmatrix_x4_transposed(uint32_t address, const uint32_t* fragment, source at) {
-    if (!meet_for_stmatrix(address, fragment, word::stmatrix_x4_transposed, at)) return;
+    if (!meet_for_stmatrix(address, fragment, primitive::stmatrix_x4_transposed, at)) return;
     uint16_t rows[LANES][8];
     const warp& w = warp_of(this_thread());
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -145,7 +145,7 @@ void stmatrix_x4_transposed(uint32_t address, const uint32_t* fragment, source a
             rows[row + 1][lane / 4] = static_cast<uint16_t>(brought[matrix] >> 16);
         }
     }
-    scatter_rows(rows, {word::stmatrix_x4_transposed, at});
+    scatter_rows(rows, {primitive::stmatrix_x4_transposed, at});
 }
 
 }  // namespace kgen::emulator

@@ -1,4 +1,4 @@
-// The part of words.cpp about atomics and flags, and the order that they make between blocks of one launch.
+// The part of primitives.cpp about atomics and flags, and the order that they create between blocks of one launch.
 #pragma once
 
 namespace {
@@ -35,7 +35,7 @@ bool is_reported(const char* kind, body kernel, uint32_t blocks = 4) {
     return right;
 }
 
-// Each block writes its part and counts itself; the last one adds up what all have written.
+// Each block writes its part and increments a counter; the last one adds up what all have written.
 template <memory_order ORDER, bool SYNC_BEFORE = true, bool SYNC_BEHIND = true>
 void last_block_sums(int) {
     store_global(output + block_index() * 64 + thread_index(), 1.0f);

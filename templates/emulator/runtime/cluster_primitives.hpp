@@ -9,7 +9,7 @@ namespace kgen::emulator {
 uint32_t cluster_rank() { return self.rank; }
 
 uint32_t shared_of(uint32_t address, uint32_t rank, source at) {
-    const use used = {word::shared_of, at};
+    const use used = {primitive::shared_of, at};
     if (rank >= self.cluster_size) {
         complain_of_mbarrier("cluster", used, "block " + std::to_string(rank) + " of a cluster of " + std::to_string(self.cluster_size));
         return address;
@@ -64,7 +64,7 @@ inline void arrive_from_afar(uint32_t address, const use& used) {
 }
 
 void mbarrier_arrive_at(uint32_t address, source at) {
-    arrive_from_afar(address, {word::mbarrier_arrive_at, at});
+    arrive_from_afar(address, {primitive::mbarrier_arrive_at, at});
     take_step();
 }
 
@@ -83,7 +83,7 @@ void check_far_arrivals() {
 
 void tma_load_multicast(uint32_t destination, const tensor_map& map, uint32_t barrier, uint32_t blocks, const int32_t* box, uint32_t rank, source at) {
     device_thread& me = this_thread();
-    const use used = {word::tma_load_multicast, at};
+    const use used = {primitive::tma_load_multicast, at};
     const uint32_t from = self.rank;
     const tensor_map_contents* c = contents_of(map, rank, used);
     if (c == nullptr) return;

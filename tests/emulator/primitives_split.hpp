@@ -1,4 +1,4 @@
-// What the words of partial results mean; part of words.cpp.
+// The semantics of the primitives for partial results; part of primitives.cpp.
 #pragma once
 
 void float_copies(int) {

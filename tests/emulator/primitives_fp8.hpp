@@ -1,4 +1,4 @@
-// What the words of FP8 mean; part of words.cpp.
+// The semantics of the FP8 primitives; part of primitives.cpp.
 #pragma once
 
 // The value of a byte of E4M3, by its definition.
@@ -114,8 +114,8 @@ void widened_bytes(int) {
     tell_whether(right && (g == 3 ? d[0] != d[0] : d[0] == 0) && d[2] == 0);
 }
 
-// Scales of rows and columns: 2^(row % 4 - 2) and 2^(column - 3), brought by the lanes and in the bytes that are asked for;
-// everywhere else lie NaNs.
+// Scales of rows and columns: 2^(row % 4 - 2) and 2^(column - 3), passed by the selected lanes and in the selected
+// bytes; everything else is NaN.
 template <int BYTE_A, int PAIR_A, int BYTE_B, int LANE_B>
 void fp8_block_scales(int) {
     const uint32_t g = lane_index() / 4, t = lane_index() % 4;

@@ -1,5 +1,5 @@
-// What mbarriers and copies by TMA mean on the emulator, and what it holds against a kernel that misuses them. Exit status 1
-// if a statement is false. tests/faults compiles it together with the runtime.
+// The semantics of mbarriers and TMA copies on the emulator, and what it reports of a kernel that misuses them. Exit
+// status 1 if a statement is false. tests/faults compiles it together with the runtime.
 
 #include <string.h>
 
@@ -149,7 +149,7 @@ void boxes() {
            "boxes have up to five dimensions, the first the innermost, with any strides");
 }
 
-// Which tensors TMA takes.
+// The tensors that TMA supports.
 void tensors_for_tma() {
     char why[160] = "";
     const auto takes = [&](auto change) {
@@ -206,7 +206,7 @@ void phases() {
            }),
            "waiting for a phase that nobody ends is a deadlock");
     const std::string report = kgen_emulator_report();
-    expect(report.find("32 threads wait for phase 1 (parity 1) of the mbarrier at shared memory offset 4032, made by mbarrier_init (tma_words.cpp:") !=
+    expect(report.find("32 threads wait for phase 1 (parity 1) of the mbarrier at shared memory offset 4032, made by mbarrier_init (tma_primitives.cpp:") !=
                    std::string::npos &&
                report.find("1 of 1 arrivals are missing; 0 bytes are expected that no copy brings") != std::string::npos,
            "its report names the mbarrier, its phase and what it lacks");

@@ -60,7 +60,7 @@ inline void multiply_m16n8k32(const lane_operands* lanes, float (&d)[16][8]) {
 constexpr block_scales UNIT_SCALES = {127, 127, 0, 0};
 
 // D in fp32.
-inline void meet_for_fp8(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, word which, source at) {
+inline void meet_for_fp8(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, primitive which, source at) {
     const fp8_operands operands = {a, {b0, b1}, scales};
     lane_operands& mine = my_operands();
     mine.result = d;
@@ -79,11 +79,11 @@ inline void meet_for_fp8(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, 
 }
 
 void mma_m16n8k32(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at) {
-    meet_for_fp8(d, a, b0, b1, UNIT_SCALES, word::mma_m16n8k32, at);
+    meet_for_fp8(d, a, b0, b1, UNIT_SCALES, primitive::mma_m16n8k32, at);
 }
 
 void mma_m16n8k32_block_scaled(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, const block_scales& scales, source at) {
-    meet_for_fp8(d, a, b0, b1, scales, word::mma_m16n8k32_block_scaled, at);
+    meet_for_fp8(d, a, b0, b1, scales, primitive::mma_m16n8k32_block_scaled, at);
 }
 
 void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1, source at) {
@@ -91,7 +91,7 @@ void mma_m16n8k32_fp16(uint32_t* d, const uint32_t* a, uint32_t b0, uint32_t b1,
     lane_operands& mine = my_operands();
     mine.result = d;
     mine.input = &operands;
-    if (!meet(word::mma_m16n8k32_fp16, at)) return;
+    if (!meet(primitive::mma_m16n8k32_fp16, at)) return;
     const lane_operands* lanes = warp_of(this_thread()).operands;
     float sums[16][8];
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -112,9 +112,9 @@ void ldmatrix_b8_x2_transposed(uint32_t* fragment, uint32_t address, source at) 
     lane_operands& mine = my_operands();
     mine.result = fragment;
     mine.words[0] = address;
-    if (!meet(word::ldmatrix_b8_x2_transposed, at)) return;
+    if (!meet(primitive::ldmatrix_b8_x2_transposed, at)) return;
     uint16_t rows[LANES][8];
-    gather_rows(rows, {word::ldmatrix_b8_x2_transposed, at});
+    gather_rows(rows, {primitive::ldmatrix_b8_x2_transposed, at});
     const warp& w = warp_of(this_thread());
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         auto* result = static_cast<uint32_t*>(w.operands[lane].result);
