@@ -1,5 +1,5 @@
-//! The Markdown pages and the comments of the sources, as text: links lead somewhere, paths exist, lines fit 120
-//! columns.
+//! The Markdown pages and the comments of the sources and templates, as text: links lead somewhere, paths exist, lines
+//! fit 120 columns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -176,6 +176,57 @@ fn comments_of_the_sources_fit_120_columns() {
         long.extend(comments.map(|(index, line)| format!("{source}:{}: {} columns", index + 1, line.chars().count())));
     }
     assert!(long.is_empty(), "comments of more than {COLUMNS} columns:\n{}", long.join("\n"));
+}
+
+/// The width of a template's line as it is rendered, roughly: control tags leave nothing, an expression a number.
+fn rendered_width(line: &str) -> usize {
+    let mut width = 0;
+    let mut rest = line;
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let (is_value, end) = (rest[start..].starts_with("{{"), if rest[start..].starts_with("{{") { "}}" } else { "%}" });
+        let Some(length) = rest[start..].find(end) else { break };
+        width += rest[..start].chars().count() + if is_value { 4 } else { 0 };
+        rest = &rest[start + length + end.len()..];
+    }
+    width + rest.chars().count()
+}
+
+/// The lines of a template or header that hold nothing but a comment, numbered from 1.
+fn comments_of_template(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_block = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let is_comment = in_block || ["//", "/*", "{#"].iter().any(|start| line.trim_start().starts_with(start));
+        let opened = line.rfind("{#").max(line.rfind("/*"));
+        let closed = line.rfind("#}").max(line.rfind("*/"));
+        in_block = if opened.is_some() || closed.is_some() { opened > closed } else { in_block };
+        is_comment.then_some((index + 1, line))
+    })
+}
+
+#[test]
+fn comments_of_templates_fit_120_columns() {
+    let mut long = Vec::new();
+    let mut found = 0;
+    let suffixes = [".tera", ".cuh", ".hpp", ".h", ".cpp", ".c"];
+    for template in suffixes.iter().flat_map(|suffix| files(suffix)).filter(|path| path.starts_with("templates/")) {
+        for (line, comment) in comments_of_template(&read(&template)) {
+            found += 1;
+            let width = rendered_width(comment);
+            if width > COLUMNS && !cannot_be_wrapped(comment) {
+                long.push(format!("{template}:{line}: {width} columns"));
+            }
+        }
+    }
+    assert!(found > 1000, "only {found} lines of comments were found");
+    assert!(long.is_empty(), "comments of more than {COLUMNS} columns:\n{}", long.join("\n"));
+}
+
+#[test]
+fn comments_of_templates_are_found_and_measured_as_rendered() {
+    let text = "{# one\n   two #}\nint x;  // none\n// three\n/* four\n * five */\ncode();\n";
+    let lines: Vec<usize> = comments_of_template(text).map(|(line, _)| line).collect();
+    assert_eq!(lines, [1, 2, 4, 5, 6]);
+    assert_eq!(rendered_width("// a {{ plan.tile.m }} b{% if x %}s{% endif %}"), "// a 1234 bs".len());
 }
 
 #[test]
