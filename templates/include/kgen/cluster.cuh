@@ -6,7 +6,7 @@
 //
 // The same variable has the same offset in the shared memory of each block. A block's own addresses refer to its own
 // memory; shared_of() gives another block's, for mbarrier_arrive_at() and for nothing else. (tma_load_multicast() takes
-// own addresses.)
+// this block's.)
 //
 // A block may be accessed once all have reached a cluster_sync that follows its mbarrier_init and fence_mbarrier_init,
 // and until it exits: a kernel whose blocks access each other ends with one more cluster_sync, after everything that
@@ -31,14 +31,14 @@ KGEN_DEVICE void cluster_sync() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The address in the shared memory of block `rank` that corresponds to the own `address`.
+// Maps `address`, in this block's shared memory, to the same offset in block `rank`'s.
 KGEN_DEVICE uint32_t shared_of(uint32_t address, uint32_t rank) {
     uint32_t there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
 }
 
-// One arrival at a barrier whose address comes from shared_of(), which may be an own one. It signals that this thread's
+// One arrival at a barrier whose address comes from shared_of(), which may be this block's. It signals that this thread's
 // reads are complete, and publishes nothing it has written (relaxed): a release at cluster scope is a MEMBAR.GPU, which
 // costs a warp hundreds of clocks. What the thread itself has written there may also be overwritten by a copy, if
 // products have read it since (after fence_proxy_async).
@@ -46,7 +46,7 @@ KGEN_DEVICE void mbarrier_arrive_at(uint32_t barrier_of_cluster) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_of_cluster) : "memory");
 }
 
-// mbarrier_wait for an own barrier at which threads of other blocks arrive by mbarrier_arrive_at(). What they have read
+// mbarrier_wait for a barrier of this block at which threads of other blocks arrive by mbarrier_arrive_at(). What they have read
 // before may be overwritten by a copy; nothing becomes visible (relaxed).
 KGEN_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
     uint32_t ended = 0;

@@ -78,7 +78,7 @@ int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint
 
 }  // namespace kgen
 
-// Every object brings the interface's two questions, so that a kernel alone links too; one of them answers for all.
+// Every object defines the interface's two query functions, so that a single kernel links too; one definition is used.
 extern "C" {
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
 __attribute__((weak)) uint32_t kgen_abi_version(void) { return KGEN_ABI_VERSION; }

@@ -121,12 +121,12 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
-// The choice of split counts: one block, whose warps walk over the batch `rows` sequences at a time.
+// The choice of split counts: one block, whose warps iterate over the batch `rows` sequences at a time.
 inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const device_cost& d) {
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
 }
 
-// Splits that prepare_scheduler gives a sequence on the average, where it is told of `blocks` at once: all run at once,
+// Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once,
 // or in two turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
