@@ -38,16 +38,16 @@ KGEN_DEVICE uint32_t shared_of(uint32_t address, uint32_t rank) {
     return there;
 }
 
-// One arrival at a barrier whose address comes from shared_of(), which may be this block's. It signals that this thread's
-// reads are complete, and publishes nothing it has written (relaxed): a release at cluster scope is a MEMBAR.GPU, which
-// costs a warp hundreds of clocks. What the thread itself has written there may also be overwritten by a copy, if
-// products have read it since (after fence_proxy_async).
+// One arrival at a barrier whose address comes from shared_of(), which may be this block's. It signals that this
+// thread's reads are complete, and publishes nothing it has written (relaxed): a release at cluster scope is a
+// MEMBAR.GPU, which costs a warp hundreds of clocks. What the thread itself has written there may also be overwritten
+// by a copy, if products have read it since (after fence_proxy_async).
 KGEN_DEVICE void mbarrier_arrive_at(uint32_t barrier_of_cluster) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier_of_cluster) : "memory");
 }
 
-// mbarrier_wait for a barrier of this block at which threads of other blocks arrive by mbarrier_arrive_at(). What they have read
-// before may be overwritten by a copy; nothing becomes visible (relaxed).
+// mbarrier_wait for a barrier of this block at which threads of other blocks arrive by mbarrier_arrive_at(). What they
+// have read before may be overwritten by a copy; nothing becomes visible (relaxed).
 KGEN_DEVICE void mbarrier_wait_cluster(uint32_t barrier, uint32_t parity) {
     uint32_t ended = 0;
     while (ended == 0) {

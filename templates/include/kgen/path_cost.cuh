@@ -126,8 +126,8 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
 }
 
-// Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once,
-// or in two turns.
+// Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once, or in two
+// turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
     const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
