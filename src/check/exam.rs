@@ -37,7 +37,8 @@ pub trait Case: Debug {
         ERROR_UNSUPPORTED
     }
 
-    /// Bytes that `<name>_workspace` must ask for, where the workspace is part of the call: 0 for parameters that it refuses.
+    /// Bytes that `<name>_workspace` must ask for, where the workspace is part of the call: 0 for parameters that it
+    /// refuses.
     fn asked_workspace(&self) -> Option<usize> {
         None
     }

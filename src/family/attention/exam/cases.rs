@@ -49,8 +49,8 @@ fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));
     let widest = Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Widest, Scale::Zero).in_fp8(Descales::Absent);
     let positive = Problem::new(&[(17, POSITIVE_KEYS)], 1, 1).inputs(Inputs::Positive, Scale::Usual).in_fp8(Descales::Absent);
-    // A row alone in its warp whose maximum rises a little from one tile to the next, at a scale that makes more of it than
-    // E4M3 holds.
+    // A row alone in its warp whose maximum rises a little from one tile to the next, at a scale that makes more of it
+    // than E4M3 holds.
     let sharp = Problem::new(&[(1, 513)], 32, 32).inputs(Inputs::Normal, Scale::Thousandths(4000)).in_fp8(Descales::Absent);
     turned.chain(small).chain([widest, positive, sharp]).collect()
 }
