@@ -44,9 +44,6 @@ pub struct Design {
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
-    /// The same where columns are a word further apart than they are long: of matrices that are moved element by
-    /// element.
-    pub apart_bytes: u32,
     /// Rows of tiles that blocks go down before they go on to the next column.
     pub group_rows: u32,
 }
@@ -126,7 +123,6 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         word_elements: 4 / bytes,
         row_bytes: tile.side * bytes,
         tile_bytes,
-        apart_bytes: tile_bytes + tile.side * 4,
         group_rows: GROUP_ROWS,
     };
     let (template, design) = ("transpose/transpose.cu.tera", family::Design::Transpose(design));
