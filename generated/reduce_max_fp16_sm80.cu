@@ -62,7 +62,8 @@ KGEN_DEVICE state nothing() { return {-infinity()}; }
 
 KGEN_DEVICE state fold(state a, state b) { return {maximum(a.largest, b.largest)}; }
 
-KGEN_DEVICE state fold(state s, const piece (&pieces)[PIECES]) {
+// Absent pieces change nothing and cost little.
+KGEN_DEVICE state fold(state s, const piece (&pieces)[PIECES], uint32_t, uint32_t, uint32_t) {
     KGEN_UNROLL
     for (int i = 0; i < PIECES; ++i) {
         float parts[PIECE_ELEMENTS];
@@ -93,8 +94,8 @@ struct work {
 enum class lying { whole, ragged, anyhow };
 
 // A piece of a row that begins at `at`; what lies at `end` or beyond is absent.
-template <lying ROW, class Index>
-KGEN_DEVICE piece read(const element* row, Index at, Index end) {
+template <lying ROW>
+KGEN_DEVICE piece read(const element* row, uint32_t at, uint32_t end) {
     if (ROW != lying::anyhow && at + PIECE_ELEMENTS <= end) return load_global(reinterpret_cast<const piece*>(row + at));
     element elements[PIECE_ELEMENTS];
     KGEN_UNROLL
@@ -102,46 +103,43 @@ KGEN_DEVICE piece read(const element* row, Index at, Index end) {
     return piece_of(elements);
 }
 
-template <lying ROW, class Index>
-KGEN_DEVICE void read_round(const element* row, Index at, Index end, uint32_t stride, piece (&pieces)[PIECES]) {
+template <lying ROW>
+KGEN_DEVICE void read_round(const element* row, uint32_t at, uint32_t end, uint32_t stride, piece (&pieces)[PIECES]) {
     KGEN_UNROLL
     for (int i = 0; i < PIECES; ++i) pieces[i] = read<ROW>(row, at + i * PIECE_ELEMENTS * stride, end);
 }
 
-template <class Index>
-KGEN_DEVICE state fold_round(state s, const piece (&pieces)[PIECES], Index at, Index end, uint32_t stride) {
-    (void)at, (void)end, (void)stride;  // an absent piece changes nothing and costs little
-    return fold(s, pieces);
-}
+// What of a row is read at a time: all there is in one round; a round; or two, the later of which is on its way while the
+// earlier one is folded.
+enum class rounds { one, each, ahead };
 
-// Folds elements `begin` to `end` of a row: every `stride`-th piece, from piece `first` on. The loads of a round start
-// before the one before it is folded.
-template <lying ROW, class Index>
-KGEN_DEVICE state fold_row(const element* row, Index begin, Index end, uint32_t first, uint32_t stride) {
+// Folds the first `end` elements of a row: every `stride`-th piece, from piece `first` on.
+template <lying ROW, rounds READ>
+KGEN_DEVICE state fold_row(const element* row, uint32_t end, uint32_t first, uint32_t stride) {
     state s = nothing();
-    const Index round = PIECES * PIECE_ELEMENTS * stride;
-    Index at = begin + first * PIECE_ELEMENTS;
+    const uint32_t round = PIECES * PIECE_ELEMENTS * stride;
+    uint32_t at = first * PIECE_ELEMENTS;
+    if constexpr (READ == rounds::each) {
+        for (; at < end; at += round) {
+            piece pieces[PIECES];
+            read_round<ROW>(row, at, end, stride, pieces);
+            s = fold(s, pieces, at, end, stride);
+        }
+        return s;
+    }
     if (at >= end) return s;
     piece pieces[PIECES];
     read_round<ROW>(row, at, end, stride, pieces);
-    for (Index next = at + round; next < end; at = next, next += round) {
-        piece later[PIECES];
-        read_round<ROW>(row, next, end, stride, later);
-        s = fold_round(s, pieces, at, end, stride);
-        KGEN_UNROLL
-        for (int i = 0; i < PIECES; ++i) pieces[i] = later[i];
+    if constexpr (READ == rounds::ahead) {
+        for (uint32_t next = at + round; next < end; at = next, next += round) {
+            piece later[PIECES];
+            read_round<ROW>(row, next, end, stride, later);
+            s = fold(s, pieces, at, end, stride);
+            KGEN_UNROLL
+            for (int i = 0; i < PIECES; ++i) pieces[i] = later[i];
+        }
     }
-    return fold_round(s, pieces, at, end, stride);
-}
-
-// The same of a row that takes one round.
-template <lying ROW>
-KGEN_DEVICE state fold_short_row(const element* row, uint32_t end, uint32_t first, uint32_t stride) {
-    const uint32_t at = first * PIECE_ELEMENTS;
-    if (at >= end) return nothing();
-    piece pieces[PIECES];
-    read_round<ROW>(row, at, end, stride, pieces);
-    return fold_round(nothing(), pieces, at, end, stride);
+    return fold(s, pieces, at, end, stride);
 }
 
 // The states of `lanes` neighbouring lanes, in each of them. The lower lane's comes first, so that all have the same
@@ -181,21 +179,18 @@ KGEN_KERNEL(THREADS, ONE_ROUND ? MIN_BLOCKS_OF_ONE_ROUND : MIN_BLOCKS_PER_SM) re
     // Lanes beyond the last row have nothing to fold and take part in the shuffles.
     const uint32_t end = row < w.rows ? static_cast<uint32_t>(w.columns) : 0;
     const element* from = w.in + row * w.columns;
-    state s;
-    if constexpr (ONE_ROUND) {
-        s = fold_short_row<ROW>(from, end, lane, lanes);
-    } else {
-        s = fold_row<ROW, uint32_t>(from, 0, end, lane, lanes);
-    }
-    s = fold_lanes(s, lanes);
+    const state s = fold_lanes(fold_row<ROW, ONE_ROUND ? rounds::one : rounds::each>(from, end, lane, lanes), lanes);
     if (lane == 0 && row < w.rows) store_global(w.out + row, result(s));
 }
 
 template <lying ROW>
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
     const uint64_t row = block_index() / w.chunks, chunk = block_index() % w.chunks;
-    const uint64_t begin = chunk * CHUNK, end = w.chunks == 1 || w.columns - begin < CHUNK ? w.columns : begin + CHUNK;
-    const state s = fold_block(fold_row<ROW>(w.in + row * w.columns, begin, end, thread_index(), THREADS));
+    const uint64_t begin = chunk * CHUNK, left = w.columns - begin;
+    const auto end = static_cast<uint32_t>(w.chunks == 1 || left < CHUNK ? left : CHUNK);
+    // The addresses of single elements take the registers of a second round.
+    constexpr rounds READ = ROW == lying::whole ? rounds::ahead : rounds::each;
+    const state s = fold_block(fold_row<ROW, READ>(w.in + row * w.columns + begin, end, thread_index(), THREADS));
     if (thread_index() != 0) return;
     if (w.chunks == 1) {
         store_global(w.out + row, result(s));
@@ -284,7 +279,8 @@ extern "C" int reduce_max_fp16_sm80(const kgen_reduce_params* given, cudaStream_
         if (const int code = check_apart(out, workspace, self)) return code;
         w.partial = static_cast<state*>(params.workspace);
     }
-    const int code = launch(aligned ? reduce_chunks<lying::ragged> : reduce_chunks<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
+    const auto of_pieces = whole ? reduce_chunks<lying::whole> : reduce_chunks<lying::ragged>;
+    const int code = launch(aligned ? of_pieces : reduce_chunks<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
     if (code != KGEN_SUCCESS || needed == 0) return code;
     return launch(reduce_partial, self, static_cast<uint32_t>(params.rows), THREADS, SHARED_BYTES, w, stream);
 }

@@ -24,6 +24,7 @@
 #include "kgen/contiguous.cuh"
 #include "kgen/elements.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/sync.cuh"
@@ -302,6 +303,8 @@ KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
 
 template <bool PIECES>
 KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_PER_SM : MIN_BLOCKS_IN_WORDS) transpose(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     // The last group of rows of tiles may have fewer.
     const uint32_t group = block_index() / (w.group_rows * w.column_tiles), in_group = block_index() % (w.group_rows * w.column_tiles);
     const uint32_t first_row = group * w.group_rows, left = w.row_tiles - first_row, height = left < w.group_rows ? left : w.group_rows;
@@ -316,6 +319,8 @@ KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_PER_SM : MIN_BLOCKS_IN_WORDS) transpose
 // counted as one row of a rectangle.
 template <bool PIECES>
 KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_IN_PLACE : MIN_BLOCKS_IN_WORDS) transpose_in_place(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     const uint32_t odd = w.row_tiles % 2, width = w.row_tiles + 1 - odd;
     const uint32_t r = block_index() / width, c = block_index() % width;
     const bool first = c + odd > r;
@@ -358,7 +363,7 @@ extern "C" int transpose_b16_sm90(const kgen_transpose_params* given, cudaStream
         const uint64_t blocks = row_tiles * (row_tiles + 1) / 2;
         if (const int code = check_grid(blocks, self)) return code;
         const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns, static_cast<uint32_t>(row_tiles), 0, 0};
-        return launch(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * TILE_BYTES, w, stream);
+        return launch_early(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * TILE_BYTES, w, stream);
     }
     if (const int code = check_apart(in, out, self)) return code;
     // Each is below 2^63 / SIDE and their product, the tiles of what memory holds, below 2^64.
@@ -366,5 +371,5 @@ extern "C" int transpose_b16_sm90(const kgen_transpose_params* given, cudaStream
     if (const int code = check_grid(blocks, self)) return code;
     const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns,
                     static_cast<uint32_t>(row_tiles), static_cast<uint32_t>(column_tiles), row_tiles < GROUP_ROWS ? static_cast<uint32_t>(row_tiles) : GROUP_ROWS};
-    return launch(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, TILE_BYTES, w, stream);
+    return launch_early(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, TILE_BYTES, w, stream);
 }

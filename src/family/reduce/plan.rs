@@ -1,7 +1,7 @@
 //! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads
 //! depends on the length of a row alone.
 
-use super::Point;
+use super::{Point, point::Kind};
 use crate::{
     family::{self, Point as _},
     grid::{Dtype, Target, TileOverride},
@@ -45,8 +45,10 @@ const ROUNDS: u32 = 4;
 const WHOLE_ROUNDS: u32 = 8;
 
 /// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must be
-/// more of them.
-const ONE_ROUND_BLOCKS: u32 = 6;
+/// more of them. logsumexp looks at its elements twice and needs more registers.
+const fn one_round_blocks(kind: Kind) -> u32 {
+    if matches!(kind, Kind::Logsumexp) { 5 } else { 6 }
+}
 
 /// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
 /// fold its warps than to read; more rounds would leave a GPU idle where rows are few.
@@ -136,7 +138,7 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         chunk: threads * elements * ROUNDS,
         whole_row: threads * elements * WHOLE_ROUNDS,
         warps_to_fold: tile.warps.next_power_of_two(),
-        one_round_blocks: most.min(ONE_ROUND_BLOCKS.max(tile.min_blocks_per_sm)),
+        one_round_blocks: most.min(one_round_blocks(point.kind).max(tile.min_blocks_per_sm)),
         short_row: 32 * elements * SHORT_ROUNDS,
         early,
     };
