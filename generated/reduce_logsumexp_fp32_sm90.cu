@@ -228,7 +228,7 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
     const state s = fold_block(fold_row<ROW, READ>(w.in + row * w.columns + begin, end, thread_index(), THREADS));
     if (thread_index() != 0) return;
     if (w.chunks == 1) {
-        store_global(w.out + row, result(s));
+        store_global(w.out + block_index(), result(s));  // `row` would take registers until here
     } else {
         auto* to = reinterpret_cast<float*>(w.partial + block_index());
         store_global(to, s.largest);
