@@ -21,7 +21,7 @@ namespace {
 using namespace kgen;
 
 constexpr int THREADS = 256;
-constexpr int MIN_BLOCKS_PER_SM = 6;
+constexpr int MIN_BLOCKS_PER_SM = 5;
 constexpr int PIECES = 2;  // of 16 bytes, per thread
 
 using element = float;

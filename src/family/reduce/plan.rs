@@ -119,7 +119,8 @@ fn broken_rule(tile: &Tile) -> Option<String> {
 /// lacks.
 pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
-    let registers = RegisterEstimate::sum(0, 0, tile.pieces * PIECE_BYTES / point.dtype.bytes(), OTHER_REGISTERS);
+    // Two rounds: one is on its way while the other is folded.
+    let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
     let resources = Resources {
         threads,
         min_blocks_per_sm: tile.min_blocks_per_sm,
@@ -132,13 +133,13 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
     };
     let elements = tile.pieces * PIECE_BYTES / point.dtype.bytes();
     let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
-    let most = tile.min_blocks_per_sm.max(1536 / threads);
+    let more_blocks = if tile.pieces <= DEFAULT.pieces { one_round_blocks(point.kind).min(1536 / threads) } else { 0 };
     let design = Design {
         tile,
         chunk: threads * elements * ROUNDS,
         whole_row: threads * elements * WHOLE_ROUNDS,
         warps_to_fold: tile.warps.next_power_of_two(),
-        one_round_blocks: most.min(one_round_blocks(point.kind).max(tile.min_blocks_per_sm)),
+        one_round_blocks: more_blocks.max(tile.min_blocks_per_sm),
         short_row: 32 * elements * SHORT_ROUNDS,
         early,
     };

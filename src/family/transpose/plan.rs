@@ -58,7 +58,12 @@ const GROUP_ROWS: u32 = 16;
 
 /// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.
 fn default_tile(bytes: u32) -> Tile {
-    Tile { side: if bytes == 4 { 64 } else { 128 }, group_rows: GROUP_ROWS, warps: 8, min_blocks_per_sm: if bytes == 2 { 3 } else { 4 } }
+    Tile {
+        side: if bytes == 4 { 64 } else { 128 },
+        group_rows: GROUP_ROWS,
+        warps: 8,
+        min_blocks_per_sm: if bytes == 2 { 3 } else { 4 },
+    }
 }
 
 /// Registers of a thread beyond the words in flight: pointers, counts and places of 64 bits.
