@@ -495,7 +495,7 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
         const int row_in_tile = first + thread_index() / ROW_LANES;
         const int row = tile * BLOCK_M + row_in_tile;
         float delta = 0.0f;
-        if (row_in_tile < BLOCK_M && row < queries.rows && chunk < ROW_CHUNKS) {
+        if (row < queries.rows && chunk < ROW_CHUNKS) {  // what is read of the next tile is not used
             const words4 a = load_elements<VECTOR>(o + row * p.o_row_stride + chunk * 8);
             const words4 b = load_elements<VECTOR>(dout + row * p.dout_row_stride + chunk * 8);
             const uint32_t left[4] = {a.x, a.y, a.z, a.w};

@@ -84,8 +84,6 @@ constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
 constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as it comes, which is used up when it is transposed; barriers of further ones stay unused
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time.
-constexpr float RESCALE_THRESHOLD = 0.0f;
 // P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
 // Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
@@ -613,7 +611,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
-    const float threshold = RESCALE_THRESHOLD == 0.0f ? 0.0f : RESCALE_THRESHOLD / log2_scale;
+    const float threshold = 0.0f;
         output o;
         clear(o);
         row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};

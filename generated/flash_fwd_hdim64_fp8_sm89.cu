@@ -60,8 +60,6 @@ constexpr uint32_t V_OFFSET = 12288;
 constexpr uint32_t SHARED_BYTES = 24576;
 constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one tile
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time.
-constexpr float RESCALE_THRESHOLD = 0.0f;
 // P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
 // Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
@@ -351,7 +349,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
-    const float threshold = RESCALE_THRESHOLD == 0.0f ? 0.0f : RESCALE_THRESHOLD / log2_scale;
+    const float threshold = 0.0f;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();

@@ -3,6 +3,7 @@
 //
 // For the host compiler or nvcc. Define KGEN_NO_PTX when the kernels' objects were built with machine code alone.
 
+#include <initializer_list>
 #include <type_traits>
 
 #include "kgen.h"
@@ -10,6 +11,7 @@
 #include "kgen/device.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/params.cuh"
+#include "kgen/path_cost.cuh"
 #include "kgen/split_plan.cuh"
 
 // Every kernel of this library, sorted by name. CMake's KGEN_KERNELS leaves some out: KGEN_TABLE then names a file with the others.
@@ -18,506 +20,506 @@
 #else
 // name, structure of its parameters, whether <name>_workspace comes with it; kind, head dim, dtype, features; compute capability it was
 // made for, the newest for its machine code, and with its PTX; shared memory of a block, and what a block may have on the GPUs that the
-// plan was made for; tiles of 16 rows that a multiprocessor runs at once (split-KV only).
+// plan was made for; tiles of 16 rows that a multiprocessor runs at once (split-KV only); what a prediction of its time takes: `origin`.
 #define KGEN_KERNELS(KERNEL) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 78080, 101376, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 78080, 101376, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 123392, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 67840, 101376, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 67840, 101376, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 66560, 101376, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 66560, 101376, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 66560, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 99328, 101376, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 99328, 101376, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 99328, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 132096, 232448, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 132096, 232448, 0) \
-    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 57344, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 181408, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 57344, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 181408, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 149696, 232448, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim128_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 149696, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 61440, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 121, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 226416, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 61440, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 121, 121, 121, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 226416, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 155840, 232448, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0) \
-    KERNEL(flash_fwd_hdim160_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 155840, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 73728, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 222304, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 73728, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 222304, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 222336, 232448, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0) \
-    KERNEL(flash_fwd_hdim192_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 222336, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 100352, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 121, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 100352, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 121, 121, 121, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0) \
-    KERNEL(flash_fwd_hdim224_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 98304, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 121, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 98304, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 121, 121, 121, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim256_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 24576, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 58528, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 24576, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 58528, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 39104, 232448, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0) \
-    KERNEL(flash_fwd_hdim32_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 39104, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 45056, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 115872, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 45056, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 115872, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 75968, 232448, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim64_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 75968, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 136352, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 136352, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 108736, 232448, 0) \
-    KERNEL(flash_fwd_hdim80_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 108736, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 160928, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 49152, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 160928, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 112832, 232448, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0) \
-    KERNEL(flash_fwd_hdim96_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 112832, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 215240, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 215240, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 186504, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 186504, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 223368, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 223368, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 202888, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 202888, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231560, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231560, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 71944, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 71944, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 141576, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 141576, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 176392, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 176392, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 211208, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0) \
-    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 211208, 232448, 0) \
-    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3) \
-    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3) \
-    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3) \
-    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3) \
-    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2) \
-    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2) \
-    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2) \
-    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2) \
-    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1) \
-    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1) \
-    KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_logsumexp_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_logsumexp_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_logsumexp_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_logsumexp_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_logsumexp_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_max_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_max_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_max_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_max_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_max_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_max_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_sum_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_sum_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_sum_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_sum_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(reduce_sum_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0) \
-    KERNEL(reduce_sum_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0) \
-    KERNEL(transpose_b16_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 32768, 166912, 0) \
-    KERNEL(transpose_b16_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 32768, 232448, 0) \
-    KERNEL(transpose_b32_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0) \
-    KERNEL(transpose_b32_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 16384, 232448, 0) \
-    KERNEL(transpose_b8_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0) \
-    KERNEL(transpose_b8_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 16384, 232448, 0) \
-    KERNEL(vector_add_bf16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0) \
-    KERNEL(vector_add_bf16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 0, 232448, 0) \
-    KERNEL(vector_add_fp16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0) \
-    KERNEL(vector_add_fp16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 0, 232448, 0) \
-    KERNEL(vector_add_fp32_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0) \
-    KERNEL(vector_add_fp32_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 0, 232448, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 1800, 1400, 500, 0) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2773, 2173) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3498, 2898) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2280, 3412, 2789, 2324) \
+    KERNEL(flash_fwd_hdim128_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2773, 2173) \
+    KERNEL(flash_fwd_hdim128_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3498, 2898) \
+    KERNEL(flash_fwd_hdim128_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2280, 3412, 1286, 2179) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2773, 2173) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5751, 5151) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3498, 2898) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2280, 3412, 2789, 2324) \
+    KERNEL(flash_fwd_hdim128_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2773, 2173) \
+    KERNEL(flash_fwd_hdim128_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5751, 5151) \
+    KERNEL(flash_fwd_hdim128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3498, 2898) \
+    KERNEL(flash_fwd_hdim128_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3175, 2575) \
+    KERNEL(flash_fwd_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2280, 3412, 1286, 2179) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2280, 3412, 2789, 2442) \
+    KERNEL(flash_fwd_hdim128_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 2049, 1449) \
+    KERNEL(flash_fwd_hdim128_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2280, 3412, 2789, 2442) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2280, 3700, 2271, 2673) \
+    KERNEL(flash_fwd_hdim160_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2280, 3700, 2271, 2673) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2280, 3700, 2271, 2673) \
+    KERNEL(flash_fwd_hdim160_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2169, 1569) \
+    KERNEL(flash_fwd_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2280, 3700, 2271, 2673) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2280, 3700, 2423, 2028) \
+    KERNEL(flash_fwd_hdim160_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2331, 1731) \
+    KERNEL(flash_fwd_hdim160_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2280, 3700, 2423, 2028) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2280, 3988, 1330, 1510) \
+    KERNEL(flash_fwd_hdim192_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2280, 3988, 2244, 2643) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2280, 3988, 1330, 1510) \
+    KERNEL(flash_fwd_hdim192_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2451, 1851) \
+    KERNEL(flash_fwd_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2280, 3988, 2244, 2643) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2280, 3988, 2549, 1976) \
+    KERNEL(flash_fwd_hdim192_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2612, 2012) \
+    KERNEL(flash_fwd_hdim192_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2280, 3988, 2549, 1976) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2280, 4276, 2532, 2106) \
+    KERNEL(flash_fwd_hdim224_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3467, 2867) \
+    KERNEL(flash_fwd_hdim224_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3467, 2867) \
+    KERNEL(flash_fwd_hdim224_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2280, 4276, 2532, 2106) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2280, 4276, 2532, 2106) \
+    KERNEL(flash_fwd_hdim224_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3467, 2867) \
+    KERNEL(flash_fwd_hdim224_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3467, 2867) \
+    KERNEL(flash_fwd_hdim224_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4865, 4265) \
+    KERNEL(flash_fwd_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2280, 4276, 2532, 2106) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2280, 4276, 3959, 2150) \
+    KERNEL(flash_fwd_hdim224_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2894, 2294) \
+    KERNEL(flash_fwd_hdim224_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2280, 4276, 3959, 2150) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2280, 4564, 1608, 1859) \
+    KERNEL(flash_fwd_hdim256_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2280, 4564, 2251, 1859) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2280, 4564, 1608, 1859) \
+    KERNEL(flash_fwd_hdim256_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5428, 4828) \
+    KERNEL(flash_fwd_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2280, 4564, 2251, 1859) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2280, 4564, 4349, 2324) \
+    KERNEL(flash_fwd_hdim256_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3175, 2575) \
+    KERNEL(flash_fwd_hdim256_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2280, 4564, 4349, 2324) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1157, 1920) \
+    KERNEL(flash_fwd_hdim32_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1157, 1920) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1929, 1329) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1157, 1920) \
+    KERNEL(flash_fwd_hdim32_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1929, 1329) \
+    KERNEL(flash_fwd_hdim32_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2372, 1772) \
+    KERNEL(flash_fwd_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1157, 1920) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1619, 1659) \
+    KERNEL(flash_fwd_hdim32_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1808, 1208) \
+    KERNEL(flash_fwd_hdim32_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2280, 2548, 1619, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2280, 2836, 773, 1221) \
+    KERNEL(flash_fwd_hdim64_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3700, 3100) \
+    KERNEL(flash_fwd_hdim64_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 4143, 3543) \
+    KERNEL(flash_fwd_hdim64_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2280, 2836, 1435, 2442) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2280, 2836, 773, 1221) \
+    KERNEL(flash_fwd_hdim64_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3700, 3100) \
+    KERNEL(flash_fwd_hdim64_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3498, 2898) \
+    KERNEL(flash_fwd_hdim64_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 4143, 3543) \
+    KERNEL(flash_fwd_hdim64_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6396, 5796) \
+    KERNEL(flash_fwd_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2280, 2836, 1435, 2442) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2280, 2836, 2009, 1920) \
+    KERNEL(flash_fwd_hdim64_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2372, 1772) \
+    KERNEL(flash_fwd_hdim64_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2280, 2836, 2009, 1920) \
+    KERNEL(flash_fwd_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2280, 2980, 1391, 2365) \
+    KERNEL(flash_fwd_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2280, 2980, 1391, 2365) \
+    KERNEL(flash_fwd_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2280, 2980, 1391, 2365) \
+    KERNEL(flash_fwd_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2280, 2980, 1391, 2365) \
+    KERNEL(flash_fwd_hdim80_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2280, 2980, 2204, 2051) \
+    KERNEL(flash_fwd_hdim80_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2280, 2980, 2204, 2051) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2280, 3124, 1513, 2594) \
+    KERNEL(flash_fwd_hdim96_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3518, 2918) \
+    KERNEL(flash_fwd_hdim96_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2280, 3124, 1513, 2594) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2280, 3124, 1513, 2594) \
+    KERNEL(flash_fwd_hdim96_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3518, 2918) \
+    KERNEL(flash_fwd_hdim96_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4624, 4024) \
+    KERNEL(flash_fwd_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2280, 3124, 1513, 2594) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2280, 3124, 2399, 2181) \
+    KERNEL(flash_fwd_hdim96_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
+    KERNEL(flash_fwd_hdim96_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2280, 3124, 2399, 2181) \
+    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
+    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
+    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
+    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
+    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
+    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
+    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
+    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
+    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
+    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
+    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
+    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
+    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
+    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
+    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
+    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
+    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
+    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
+    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
+    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
+    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
+    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
+    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
+    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
+    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
+    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
+    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
+    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
+    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
+    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
+    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
+    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
+    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
+    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
+    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
+    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
+    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
+    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
+    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
+    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
+    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
+    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
+    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
+    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
+    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
+    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
+    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
+    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
+    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
+    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
+    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
+    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
+    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
+    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
+    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
+    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
+    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
+    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
+    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
+    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
+    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
+    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
+    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
+    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
+    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
+    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
+    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
+    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
+    KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 32, 32, 0, 1, 5800, 700, 0, 0) \
+    KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b16_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 32768, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b16_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 32768, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b32_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b32_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b8_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b8_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_bf16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_bf16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp32_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp32_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
 
 #endif
 
@@ -558,12 +560,14 @@ struct origin {
     int32_t shared_bytes;             // shared memory of a block
     int32_t made_for_shared_bytes;    // what a block may have on the GPUs that the plan was made for
     int32_t split_tiles_per_sm;       // tiles of 16 rows that one multiprocessor runs at once; split-KV only
+    kernel_cost cost;                 // by its plan; `resident`, shared memory aside. Zeros but for kernels of the forward pass
     size_t (*bwd_workspace)(const kgen_bwd_params*);  // NULL for other kinds
 };
 #define KGEN_WORKSPACE_OF_0(name) nullptr
 #define KGEN_WORKSPACE_OF_1(name) name##_workspace
-#define KGEN_ORIGIN(name, params, workspace, kind, head_dim, dtype, features, target, machine_code, ptx, shared, made_for, tiles) \
-    {machine_code, shared, made_for, tiles, only_as<size_t (*)(const kgen_bwd_params*)>(KGEN_WORKSPACE_OF_##workspace(name))},
+#define KGEN_ORIGIN(name, params, workspace, kind, head_dim, dtype, features, target, machine_code, ptx, shared, made_for, tiles, rows, group_rows, \
+                    keys, resident, launch_ns, tile_cycles, chain_cycles, step_cycles)                                                       \
+    {machine_code, shared, made_for, tiles, {rows, group_rows, keys, resident, launch_ns, tile_cycles, chain_cycles, step_cycles}, only_as<size_t (*)(const kgen_bwd_params*)>(KGEN_WORKSPACE_OF_##workspace(name))},
 constexpr origin ORIGINS[] = {KGEN_KERNELS(KGEN_ORIGIN)};
 
 // What a request asks of a variant.
@@ -692,72 +696,286 @@ const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
     return found.best;
 }
 
-// A request that is to be split: the kernels in their order, what they are given, and the workspace that takes.
-struct split_path {
-    const kgen_variant* prepare;  // NULL: lengths are equal, or the caller has the counts
-    const kgen_variant* split;
-    const kgen_variant* combine;
-    kgen_fwd_params params;
-    size_t counts_offset;  // of split_counts in the workspace, where `prepare` is to write them
-    size_t bytes;
+// What the model knows of each GPU, by compute capability: clock, rated bandwidth of device memory where the driver does not tell, and
+// bandwidth and size of L2.
+struct device_row {
+    int32_t capability, clock_mhz, dram_gbs, l2_gbs, l2_mb;
+};
+constexpr device_row DEVICES[] = {
+    {75, 1590, 320, 1700, 4},
+    {80, 1410, 2039, 4100, 40},
+    {86, 1695, 600, 3300, 6},
+    {87, 1300, 205, 560, 4},
+    {89, 2520, 864, 9600, 96},
+    {90, 1755, 3350, 6300, 50},
+    {100, 1850, 8000, 7400, 126},
+    {103, 1850, 8000, 7400, 126},
+    {110, 1570, 273, 850, 32},
+    {120, 2400, 1792, 12200, 128},
+    {121, 2400, 273, 3100, 24},
+};
+constexpr double DRAM_PER_MILLE = 910;  // of the rated bandwidth that a kernel reaches
+
+device_cost cost_of_device(int capability, int32_t multiprocessors) {
+    const device_row* row = DEVICES;
+    for (const device_row& other : DEVICES) {
+        if (other.capability <= capability) row = &other;
+    }
+    const double rated = device_memory_gbs();
+    return {static_cast<double>(multiprocessors), row->clock_mhz / 1000.0, (rated > 0 ? rated : row->dram_gbs) * DRAM_PER_MILLE / 1000,
+            static_cast<double>(row->l2_gbs), row->l2_mb * 125000.0};
+}
+
+kernel_cost cost_of(const kgen_variant& v, int32_t shared_bytes) {
+    constexpr int32_t RESERVED = 1024;  // of shared memory, a block
+    kernel_cost cost = origin_of(v).cost;
+    const int32_t fit = (shared_bytes + RESERVED) / (origin_of(v).shared_bytes + RESERVED);
+    if (fit < cost.resident) cost.resident = fit;
+    if (cost.resident < 1) cost.resident = 1;
+    return cost;
+}
+
+// Flags that choose a path.
+constexpr uint32_t SPLIT_PATHS = KGEN_FLAG_PATH_SPLIT | KGEN_FLAG_PATH_SCHEDULED;
+constexpr uint32_t PATHS = KGEN_FLAG_PATH_DENSE | KGEN_FLAG_PATH_SHORT | SPLIT_PATHS;
+
+// What is asked of kgen_fwd and its companions, read and found to be no nonsense.
+struct request {
+    kgen_fwd_params params;  // without the flags that only choose a path
+    uint32_t paths;          // KGEN_FLAG_PATH_*; 0: all
+    uint64_t room;           // bytes of workspace
 };
 
-// True if the library can split the request and that is asked for or gains something. Looks at no tensor.
-bool plan_split(const kgen_fwd_params& request, split_path& path) {
-    kgen_fwd_params& p = path.params = request;
-    if (p.num_splits == 1 || p.num_splits < 0 || p.batch <= 0 || p.seqlen_q <= 0 || p.seqlen_k <= 0 || p.num_heads_k <= 0 ||
-        p.num_heads <= 0 || p.num_heads % p.num_heads_k != 0) {
-        return false;
-    }
-    if (!query_rows_are_bounded(p)) return false;  // nobody can say how large the workspace must be
-    const int capability = device_capability();
-    const int32_t multiprocessors = capability == 0 ? 0 : multiprocessor_count();
-    if (multiprocessors == 0 || (p.num_splits == 0 && !splitting_gains(p, multiprocessors))) return false;
-    path.split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.dtype, features_of(p)}, capability).best;
-    path.combine = find({KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0}, capability).best;
-    if (path.split == nullptr || path.combine == nullptr) return false;
+// A path, and the kernels it takes besides the one that computes attention.
+struct candidate {
+    kgen_candidate told;
+    const kgen_variant* attention;  // NULL: the library holds none for this device
+    const kgen_variant* combine;
+    const kgen_variant* prepare;
+    size_t counts_offset;       // of split_counts in the workspace, where `prepare` is to write them
+    int32_t concurrent_blocks;  // what `prepare` is told
+};
 
-    p.concurrent_blocks = multiprocessors * origin_of(*path.split).split_tiles_per_sm;
+constexpr int MOST_CANDIDATES = 3 + MOST_SPLIT_COUNTS;
+static_assert(MOST_CANDIDATES <= KGEN_MOST_CANDIDATES, "kgen.h promises room for all");
+
+constexpr const char* NOT_HELD = "the library holds no such kernel for this device";
+constexpr const char* UNREADABLE = "its kernel cannot read tensors that lie so in memory";
+
+// Every path of a request, in a fixed order.
+struct candidates {
+    int count;
+    candidate list[MOST_CANDIDATES];
+    int capability;
+    int32_t multiprocessors;  // 0: nothing is predicted
+
+    candidate& add(int32_t path, int32_t num_splits, const char* excluded) {
+        candidate& c = list[count++];
+        c = {};
+        c.told.path = path;
+        c.told.num_splits = num_splits;
+        c.told.excluded = excluded;
+        return c;
+    }
+
+    // The first of those that are predicted to be the fastest; NULL if no path can be taken.
+    candidate* fastest() {
+        candidate* best = nullptr;
+        for (int i = 0; i < count; ++i) {
+            if (list[i].told.excluded == nullptr && (best == nullptr || list[i].told.predicted_ns < best->told.predicted_ns)) best = &list[i];
+        }
+        return best;
+    }
+};
+
+// What the host knows of a request, whose sizes make sense.
+request_cost cost_of_request(const kgen_fwd_params& p) {
+    const bool unequal_q = p.cu_seqlens_q != nullptr || p.seqused_q != nullptr, unequal_k = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
+    request_cost r = {};
+    r.batch = p.batch, r.heads = p.num_heads, r.heads_k = p.num_heads_k;
+    r.queries = mean_length(p.seqlen_q, p.batch, p.cu_seqlens_q != nullptr ? p.total_q : 0, unequal_q);
+    r.keys = mean_length(p.seqlen_k, p.batch, p.total_k, unequal_k);
+    r.keys_unknown = unequal_k && p.batch > 1 && p.total_k <= 0;
+    r.longest_keys = p.seqlen_k;
+    r.head_dim = p.head_dim;
+    r.element_bytes = p.dtype == KGEN_DTYPE_FP8_E4M3 ? 1 : 2;
+    r.causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
+    r.unequal = unequal_q || unequal_k;
+    return r;
+}
+
+// The times of all kernels of a path.
+struct path_time {
+    kernel_time attention;
+    double combine, scheduler;
+
+    double total() const { return attention.total() + combine + scheduler; }
+};
+
+// Enters the time that `predict` gives of a request; where the number of keys is unknown, the mean of two guesses, with the first one's parts.
+template <class Predict>
+void tell_times(kgen_candidate& told, const request_cost& r, Predict predict) {
+    const path_time time = predict(r);
+    told.launch_ns = time.attention.launch, told.tile_ns = time.attention.tile, told.chain_ns = time.attention.chain;
+    told.step_ns = time.attention.step, told.memory_ns = time.attention.memory;
+    told.combine_ns = time.combine, told.scheduler_ns = time.scheduler;
+    told.predicted_ns = r.keys_unknown ? (time.total() + predict(with_one_long_sequence(r)).total()) / 2 : time.total();
+}
+
+// Enters the kernel of a path that does not split, and its time.
+void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, const kgen_variant* variant) {
+    c.attention = variant;
+    c.told.variant = variant != nullptr ? variant->name : nullptr;
+    if (variant == nullptr) c.told.excluded = NOT_HELD;
+    if (variant == nullptr || all.multiprocessors == 0) return;
+    const kernel_cost kernel = cost_of(*variant, device_shared_memory());
+    const device_cost device = cost_of_device(all.capability, all.multiprocessors);
+    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{time_of(r, kernel, device, {false, 1, false}), 0, 0}; });
+}
+
+// Weighs splits: as many for each sequence, and, where lengths differ, those that prepare_scheduler chooses.
+void weigh_splits(const request& asked, candidates& all) {
+    const kgen_fwd_params& p = asked.params;
+    const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.dtype, features_of(p)}, all.capability).best;
+    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
+    const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
-    if (p.num_splits == 0) p.num_splits = unequal ? most_split_count(p, p.concurrent_blocks) : even_split_count(p, p.concurrent_blocks);
-    const bool counts_wanted = unequal && p.split_counts == nullptr && p.num_splits > 1;
-    path.prepare = counts_wanted ? find({KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0}, capability).best : nullptr;
-    const uint64_t partial_bytes = split_workspace_bytes(p);
-    if (partial_bytes > SIZE_MAX / 2) return false;  // no caller has so much
-    path.counts_offset = static_cast<size_t>(partial_bytes + 15) / 16 * 16;
-    path.bytes = path.counts_offset + (path.prepare != nullptr ? p.batch * sizeof(int32_t) : 0);
-    return true;
-}
-
-int launch_split(split_path& path, cudaStream_t stream) {
-    kgen_fwd_params& p = path.params;
-    if (path.prepare != nullptr) {
-        p.split_counts = reinterpret_cast<int32_t*>(static_cast<char*>(p.workspace) + path.counts_offset);
-        if (const int code = path.prepare->launch(&p, stream)) return code;
+    const char* excluded = nullptr;
+    if (split == nullptr || combine == nullptr) excluded = NOT_HELD;
+    else if (p.num_splits == 1 && (asked.paths & SPLIT_PATHS) == 0) excluded = "num_splits is 1";
+    else if (p.seqlen_k == 0) excluded = "there are no keys to split";
+    else if (!query_rows_are_bounded(p)) excluded = "total_q is 0, and with both cu_seqlens_q and seqused_q nobody can say how large the workspace must be";
+    if (excluded != nullptr) {
+        for (const int32_t path : {KGEN_PATH_SPLIT, KGEN_PATH_SCHEDULED}) {
+            candidate& c = all.add(path, p.num_splits > 0 ? p.num_splits : 1, excluded);
+            c.told.variant = split != nullptr ? split->name : nullptr;
+        }
+        return;
     }
-    if (const int code = path.split->launch(&p, stream)) return code;
-    return path.combine->launch(&p, stream);
+
+    const int32_t shared_bytes = device_shared_memory();
+    const kernel_cost split_cost = cost_of(*split, shared_bytes), combine_cost = cost_of(*combine, shared_bytes);
+    const device_cost device = cost_of_device(all.capability, all.multiprocessors);
+    const request_cost r = cost_of_request(p);
+    const int32_t blocks = all.multiprocessors * origin_of(*split).split_tiles_per_sm;
+    const int32_t most = p.num_splits > 0 ? p.num_splits : most_split_count(p, blocks);
+    const auto add = [&](int32_t path, int32_t num_splits, bool is_balanced) {
+        candidate& c = all.add(path, num_splits, nullptr);
+        c.attention = split, c.combine = combine;
+        c.prepare = path == KGEN_PATH_SCHEDULED ? prepare : nullptr;
+        c.concurrent_blocks = blocks;
+        c.told.variant = split->name;
+        tell_times(c.told, r, [&](const request_cost& guess) {
+            const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
+            return path_time{time_of(guess, split_cost, device, {true, average, is_balanced}), combine_ns(guess, combine_cost, device, average),
+                             c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
+        });
+        kgen_fwd_params with = p;
+        with.num_splits = num_splits;
+        const uint64_t partial = split_workspace_bytes(with);
+        if (partial > SIZE_MAX / 2) {
+            c.told.excluded = "its partial results take more memory than there can be";
+            return;
+        }
+        c.counts_offset = static_cast<size_t>(partial + 15) / 16 * 16;
+        c.told.workspace_bytes = c.counts_offset + (path == KGEN_PATH_SCHEDULED ? p.batch * sizeof(int32_t) : 0);
+        if (c.told.workspace_bytes > asked.room) c.told.excluded = "the workspace has too few bytes";
+    };
+    if (p.split_counts != nullptr) {
+        add(KGEN_PATH_SPLIT, most, true);
+    } else if (p.num_splits > 0) {
+        add(KGEN_PATH_SPLIT, p.num_splits, false);
+    } else {
+        int32_t counts[MOST_SPLIT_COUNTS];
+        const int number = split_counts_to_weigh(r, split_cost, device, counts);
+        for (int i = 0; i < number; ++i) add(KGEN_PATH_SPLIT, counts[i], false);
+    }
+    add(KGEN_PATH_SCHEDULED, most, true);
+    const char*& scheduled = all.list[all.count - 1].told.excluded;
+    if (prepare == nullptr) scheduled = NOT_HELD;
+    else if (!unequal) scheduled = "all sequences have as many keys";
+    else if (p.split_counts != nullptr) scheduled = "the caller has the counts";
 }
 
-// Queries a block of fwd_short.
-constexpr uint64_t SHORT_ROWS = 64;
+// Every path of a request and its time. Looks at no tensor and at nothing in device memory.
+void weigh(const request& asked, candidates& all) {
+    const kgen_fwd_params& p = asked.params;
+    all.count = 0;
+    all.capability = device_capability();
+    const bool has_work = p.batch > 0 && p.seqlen_q > 0 && p.seqlen_k >= 0 && p.num_heads_k > 0 && p.num_heads > 0 && p.num_heads % p.num_heads_k == 0;
+    all.multiprocessors = has_work && all.capability != 0 ? multiprocessor_count() : 0;
+    if (all.capability == 0) return;
+    enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr), find({KGEN_KIND_FWD, p.head_dim, p.dtype, features_of(p)}, all.capability).best);
+    if (all.multiprocessors == 0) {
+        for (const int32_t path : {KGEN_PATH_SHORT, KGEN_PATH_SPLIT, KGEN_PATH_SCHEDULED}) all.add(path, 1, "there is no work to compare paths by");
+    } else {
+        enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr), find({KGEN_KIND_FWD_SHORT, p.head_dim, p.dtype, features_of(p)}, all.capability).best);
+        weigh_splits(asked, all);
+    }
+    bool splits = false;
+    for (int i = 0; i < all.count; ++i) {
+        kgen_candidate& told = all.list[i].told;
+        if (asked.paths != 0 && (asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0) told.excluded = "the flags name other paths";
+        splits = splits || (told.path >= KGEN_PATH_SPLIT && told.excluded == nullptr);
+    }
+    // Who asks for splits and brings the room gets them.
+    for (int i = 0; i < all.count && p.num_splits > 1 && splits; ++i) {
+        kgen_candidate& told = all.list[i].told;
+        if (told.path < KGEN_PATH_SPLIT && told.excluded == nullptr) told.excluded = "num_splits asks for splits";
+    }
+}
 
-// The variant for little work, if the library holds one that runs on the device and its blocks all run at once, one a multiprocessor.
-// Looks at no tensor.
-const kgen_variant* find_short(const kgen_fwd_params& p) {
-    if (p.batch <= 0 || p.num_heads <= 0 || p.seqlen_q <= 0) return nullptr;
-    const int capability = device_capability();
-    const int64_t multiprocessors = capability == 0 ? 0 : multiprocessor_count();
-    if (product(tiles_of(p.seqlen_q, SHORT_ROWS), p.num_heads, p.batch) > static_cast<uint64_t>(multiprocessors)) return nullptr;
-    // Wide heads have so little room that few keys are on their way at once; measured on an H100.
-    if (p.head_dim > 192 && p.seqlen_k < 512) return nullptr;
-    return find({KGEN_KIND_FWD_SHORT, p.head_dim, p.dtype, features_of(p)}, capability).best;
+// Says why no path can be taken.
+int no_path(const char* caller, const request& asked, const candidates& all) {
+    if (all.capability == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
+    if (asked.paths == 0) {
+        int code = KGEN_SUCCESS;
+        choose(caller, {KGEN_KIND_FWD, asked.params.head_dim, asked.params.dtype, features_of(asked.params)}, code);
+        return code;
+    }
+    for (int i = 0; i < all.count; ++i) {
+        const kgen_candidate& told = all.list[i].told;
+        if ((asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0) continue;
+        const bool room = told.workspace_bytes <= asked.room;
+        return fail(room ? KGEN_ERROR_NO_VARIANT : KGEN_ERROR_INVALID_VALUE, "%s: no path that flags 0x%x name can be taken; path %d: %s", caller,
+                    asked.paths, told.path, told.excluded);
+    }
+    return fail(KGEN_ERROR_NO_VARIANT, "%s: no path that flags 0x%x name can be taken", caller, asked.paths);
+}
+
+int launch(const request& asked, const candidate& c, cudaStream_t stream) {
+    if (c.told.path < KGEN_PATH_SPLIT) return c.attention->launch(&asked.params, stream);
+    kgen_fwd_params p = asked.params;
+    p.num_splits = c.told.num_splits;
+    p.concurrent_blocks = c.concurrent_blocks;
+    if (c.prepare != nullptr) {
+        p.split_counts = reinterpret_cast<int32_t*>(static_cast<char*>(p.workspace) + c.counts_offset);
+        if (const int code = c.prepare->launch(&p, stream)) return code;
+    }
+    if (const int code = c.attention->launch(&p, stream)) return code;
+    return c.combine->launch(&p, stream);
+}
+
+// After a kernel could not read the tensors: another of the same path, where the library holds one that reads them otherwise, or none.
+void refuse(const request& asked, const candidates& all, candidate& c) {
+    const kgen_fwd_params& p = asked.params;
+    const kgen_variant* next = c.told.path == KGEN_PATH_DENSE ? find({KGEN_KIND_FWD, p.head_dim, p.dtype, features_of(p)}, all.capability, c.attention).best : nullptr;
+    if (next != nullptr) enter_whole(all, p, c, next);
+    else c.told.excluded = UNREADABLE;
 }
 
 // Reads a forward request.
-int read_fwd(const char* caller, const kgen_fwd_params* given, kgen_fwd_params& params) {
-    if (const int code = copy_fwd_params(given, caller, params)) return code;
-    return check_flags(params.flags, KGEN_FLAG_CAUSAL, caller);
+int read_fwd(const char* caller, const kgen_fwd_params* given, request& asked) {
+    kgen_fwd_params& p = asked.params;
+    if (const int code = copy_fwd_params(given, caller, p)) return code;
+    if (const int code = check_flags(p.flags, KGEN_FLAG_CAUSAL | PATHS, caller)) return code;
+    if (p.num_splits < 0 || p.num_splits > MOST_SPLITS) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 0 .. %d", caller, p.num_splits, MOST_SPLITS);
+    }
+    asked.paths = p.flags & PATHS;
+    p.flags &= ~PATHS;
+    asked.room = p.workspace != nullptr ? p.workspace_bytes : 0;
+    return KGEN_SUCCESS;
 }
 
 const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given, kgen_bwd_params& params, int& code) {
@@ -770,26 +988,58 @@ const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given,
 }  // namespace
 
 extern "C" int kgen_fwd(const kgen_fwd_params* given, cudaStream_t stream) {
-    kgen_fwd_params params;
-    if (const int code = read_fwd("kgen_fwd", given, params)) return code;
-    split_path path;
-    if (params.workspace != nullptr && plan_split(params, path) && params.workspace_bytes >= path.bytes) return launch_split(path, stream);
-    int code = KGEN_ERROR_UNSUPPORTED;
-    if (const kgen_variant* variant = find_short(params)) code = variant->launch(&params, stream);
-    if (code != KGEN_ERROR_UNSUPPORTED) return code;
-    const wanted w = {KGEN_KIND_FWD, params.head_dim, params.dtype, features_of(params)};
-    const kgen_variant* variant = choose("kgen_fwd", w, code);
-    if (variant == nullptr) return code;
-    code = variant->launch(&params, stream);
-    // A kernel that reads by TMA alone leaves unaligned tensors to the next best one, whose words then count.
-    while (code == KGEN_ERROR_UNSUPPORTED && (variant = find(w, device_capability(), variant).best) != nullptr) code = variant->launch(&params, stream);
+    request asked;
+    if (const int code = read_fwd("kgen_fwd", given, asked)) return code;
+    candidates all;
+    weigh(asked, all);
+    candidate* best = all.fastest();
+    if (best == nullptr) return no_path("kgen_fwd", asked, all);
+    int code;
+    do {
+        code = launch(asked, *best, stream);
+        if (code != KGEN_ERROR_UNSUPPORTED) return code;
+        refuse(asked, all, *best);
+    } while ((best = all.fastest()) != nullptr);
     return code;
 }
 
 extern "C" size_t kgen_fwd_workspace(const kgen_fwd_params* given) {
-    kgen_fwd_params params;
-    split_path path;
-    return read_fwd("kgen_fwd_workspace", given, params) == KGEN_SUCCESS && plan_split(params, path) ? path.bytes : 0;
+    request asked;
+    if (read_fwd("kgen_fwd_workspace", given, asked) != KGEN_SUCCESS) return 0;
+    asked.room = SIZE_MAX;
+    candidates all;
+    weigh(asked, all);
+    if (const candidate* best = all.fastest()) return best->told.workspace_bytes;
+    no_path("kgen_fwd_workspace", asked, all);
+    return 0;
+}
+
+extern "C" int kgen_explain_choice(const kgen_fwd_params* given, kgen_choice* choice) {
+    constexpr const char* self = "kgen_explain_choice";
+    kgen_choice own;
+    if (choice == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice is NULL", self);
+    if (const int code = copy_structure(choice, sizeof(kgen_choice), KGEN_ABI_VERSION, "kgen_choice", self, own)) return code;
+    if (own.candidate_size < sizeof(kgen_candidate) || own.candidate_size > LARGEST_PARAMS || own.candidate_size % alignof(kgen_candidate) != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.candidate_size is %u; version %d of kgen_candidate has %zu bytes", self, own.candidate_size,
+                    KGEN_ABI_VERSION, sizeof(kgen_candidate));
+    }
+    if (own.capacity < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.capacity %d must not be negative", self, own.capacity);
+    if (own.capacity > 0 && own.candidates == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: choice.candidates must not be NULL", self);
+    choice->count = 0, choice->chosen = -1, choice->multiprocessors = 0;
+    request asked;
+    if (const int code = read_fwd(self, given, asked)) return code;
+    candidates all;
+    weigh(asked, all);
+    const candidate* best = all.fastest();
+    for (int i = 0; i < all.count && i < own.capacity; ++i) {
+        char* row = reinterpret_cast<char*>(own.candidates) + i * static_cast<size_t>(own.candidate_size);
+        memset(row, 0, own.candidate_size);  // what a newer caller's has besides
+        memcpy(row, &all.list[i].told, sizeof(kgen_candidate));
+    }
+    choice->count = all.count;
+    choice->chosen = best != nullptr ? static_cast<int32_t>(best - all.list) : -1;
+    choice->multiprocessors = all.multiprocessors;
+    return best != nullptr ? KGEN_SUCCESS : no_path(self, asked, all);
 }
 
 extern "C" int kgen_bwd(const kgen_bwd_params* given, cudaStream_t stream) {

@@ -2,11 +2,10 @@
 //
 // Logarithm of the sum of exponentials of each row of a matrix of bf16, in fp32, for compute capability 8.0 and newer.
 //
-// A row is cut into chunks of 65536 elements. A block of 256 threads reads one chunk: each thread takes every 256th piece of 16 bytes,
-// 4 of them in flight, and folds each piece as a tree. Then lanes fold by butterflies and warps in their order. Where rows have
-// several chunks, a second kernel folds the chunks' results. Rows of up to 4096 elements take a
-// warp each, or so few of its lanes that each has 4 pieces in flight. All of that depends on the length of a row alone, so its result has the
-// same bits in every run.
+// A block of 256 threads reads a row of up to 65536 elements, or a chunk of 32768 elements of a longer one: each thread takes
+// every 256th piece of 16 bytes, 4 of them in a round, and folds each piece as a tree while the next round is on its way. Then lanes
+// fold by butterflies, and so do warps. Where rows have several chunks, a second kernel folds the chunks' results. Rows of up to 4096 elements take a warp each, or so few of its lanes that each
+// has 4 pieces in flight. All of that depends on the length of a row alone, so its result has the same bits in every run.
 //
 // Made by kgen 0.1.0 from templates/reduce/reduce.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c reduce_logsumexp_bf16_sm80.cu
@@ -27,35 +26,36 @@ using namespace kgen;
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
+constexpr uint32_t WARPS_TO_FOLD = 8;                 // WARPS, or the next power of two
 constexpr int MIN_BLOCKS_PER_SM = 4;
+constexpr int MIN_BLOCKS_OF_ONE_ROUND = 5;       // which takes fewer registers, and has nothing else to wait with
 constexpr int PIECES = 4;                       // of 16 bytes, in flight per thread
-constexpr uint64_t CHUNK = 65536;                 // elements of a row that a block reads
+constexpr uint64_t CHUNK = 32768;                 // elements of a row that a block reads, where several read it
+constexpr uint64_t WHOLE_ROW = 65536;             // elements of a row, at most, that one block reads
 constexpr uint64_t SHORT_ROW = 4096;              // elements of a row, at most, that a warp reads
-constexpr int PARTIAL = 8;                       // chunks' results in flight per thread
+constexpr int PARTIAL = 16;                      // chunks' results in flight per thread
 constexpr uint32_t SHARED_BYTES = 64;            // the state of every warp
 
 using element = uint16_t;  // the bits of bf16
+using piece = words4;
 constexpr int PIECE_ELEMENTS = 8;
 
-KGEN_DEVICE void load_piece(const element* from, float (&values)[PIECE_ELEMENTS]) {
-    const words4 piece = load_global(reinterpret_cast<const words4*>(from));
-    unpack<bf16>(piece.x, values[0], values[1]);
-    unpack<bf16>(piece.y, values[2], values[3]);
-    unpack<bf16>(piece.z, values[4], values[5]);
-    unpack<bf16>(piece.w, values[6], values[7]);
+KGEN_DEVICE void widen(piece from, float (&values)[PIECE_ELEMENTS]) {
+    unpack<bf16>(from.x, values[0], values[1]);
+    unpack<bf16>(from.y, values[2], values[3]);
+    unpack<bf16>(from.z, values[4], values[5]);
+    unpack<bf16>(from.w, values[6], values[7]);
 }
 
-KGEN_DEVICE float load_one(const element* from) {
-    float low, high;
-    unpack<bf16>(load_global(from), low, high);
-    return low;
-}
+KGEN_DEVICE uint32_t pair_of(element low, element high) { return low | static_cast<uint32_t>(high) << 16; }
+
+KGEN_DEVICE piece piece_of(const element (&e)[PIECE_ELEMENTS]) { return {pair_of(e[0], e[1]), pair_of(e[2], e[3]), pair_of(e[4], e[5]), pair_of(e[6], e[7])}; }
+
+// What stands for an element that is not there: the bits of -infinity.
+KGEN_DEVICE element absent() { return 0xff80; }
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
-
-// What stands for an element that is not there.
-KGEN_DEVICE float absent() { return -infinity(); }
 
 // The largest element, and the sum of exp(element - largest).
 struct state {
@@ -64,7 +64,8 @@ struct state {
 
 KGEN_DEVICE state nothing() { return {-infinity(), 0.0f}; }
 
-// What elements are compared with: the largest one; 0 where that is infinite or there is none, so that no infinity is subtracted from itself.
+// What elements are compared with: the largest one; 0 where that is infinite or there is none, so that no infinity is
+// subtracted from itself.
 KGEN_DEVICE float reference(float largest) { return largest == infinity() || largest == -infinity() ? 0.0f : largest; }
 
 // exp(x - reference): 0 for -infinity.
@@ -75,27 +76,42 @@ KGEN_DEVICE state fold(state a, state b) {
     return {largest, a.sum * weight(a.largest, base) + b.sum * weight(b.largest, base)};
 }
 
-// All pieces have one maximum, so that the sum before them is rescaled once.
-KGEN_DEVICE state fold(state s, const float (&values)[PIECES][PIECE_ELEMENTS]) {
+KGEN_DEVICE uint32_t again(uint32_t word) { return static_cast<uint32_t>(opaque(static_cast<int>(word))); }
+
+// Makes the compiler widen a piece a second time: it would keep all wide elements in registers.
+KGEN_DEVICE piece again(piece p) { return {again(p.x), again(p.y), again(p.z), again(p.w)}; }
+
+// All pieces have one maximum, so that the sum before them is rescaled once. Piece i begins
+// i * PIECE_ELEMENTS * stride elements after `at`; those that begin at `end` or beyond cost no exponentials.
+KGEN_DEVICE state fold(state s, const piece (&pieces)[PIECES], uint32_t at, uint32_t end, uint32_t stride) {
+    int there = 0;
+    KGEN_UNROLL
+    for (int i = 0; i < PIECES; ++i) there += at + i * PIECE_ELEMENTS * stride < end;
     float largest = s.largest;
     KGEN_UNROLL
-    for (int piece = 0; piece < PIECES; ++piece) {
-        float of_piece = values[piece][0];
+    for (int i = 0; i < PIECES; ++i) {
+        float values[PIECE_ELEMENTS];
+        widen(pieces[i], values);
         KGEN_UNROLL
-        for (int i = 1; i < PIECE_ELEMENTS; ++i) of_piece = maximum(of_piece, values[piece][i]);
-        largest = maximum(largest, of_piece);
+        for (int step = 1; step < PIECE_ELEMENTS; step *= 2) {
+            KGEN_UNROLL
+            for (int e = 0; e + step < PIECE_ELEMENTS; e += 2 * step) values[e] = maximum(values[e], values[e + step]);
+        }
+        largest = maximum(largest, values[0]);
     }
     const float base = reference(largest);
     float sum = s.sum * weight(s.largest, base);
     KGEN_UNROLL
-    for (int piece = 0; piece < PIECES; ++piece) {
+    for (int i = 0; i < PIECES; ++i) {
+        if (i >= there) break;
         float weights[PIECE_ELEMENTS];
+        widen(again(pieces[i]), weights);
         KGEN_UNROLL
-        for (int i = 0; i < PIECE_ELEMENTS; ++i) weights[i] = weight(values[piece][i], base);
+        for (int e = 0; e < PIECE_ELEMENTS; ++e) weights[e] = weight(weights[e], base);
         KGEN_UNROLL
         for (int step = 1; step < PIECE_ELEMENTS; step *= 2) {
             KGEN_UNROLL
-            for (int i = 0; i + step < PIECE_ELEMENTS; i += 2 * step) weights[i] += weights[i + step];
+            for (int e = 0; e + step < PIECE_ELEMENTS; e += 2 * step) weights[e] += weights[e + step];
         }
         sum += weights[0];
     }
@@ -113,34 +129,61 @@ struct work {
     uint32_t lane_bits;  // a short row takes 1 << lane_bits lanes
 };
 
-// How a row lies: `whole` pieces at multiples of 16 bytes; the same, `ragged` in that its last one may not be whole; or `anyhow`.
+// How a row lies: `whole` pieces at multiples of 16 bytes; the same, `ragged` in that its last one may not be whole; or
+// `anyhow`.
 enum class lying { whole, ragged, anyhow };
 
 // A piece of a row that begins at `at`; what lies at `end` or beyond is absent.
-template <lying ROW, class Index>
-KGEN_DEVICE void read(const element* row, Index at, Index end, float (&values)[PIECE_ELEMENTS]) {
-    if (ROW != lying::anyhow && at + PIECE_ELEMENTS <= end) {
-        load_piece(row + at, values);
-        return;
-    }
+template <lying ROW>
+KGEN_DEVICE piece read(const element* row, uint32_t at, uint32_t end) {
+    if (ROW != lying::anyhow && at + PIECE_ELEMENTS <= end) return load_global(reinterpret_cast<const piece*>(row + at));
+    element elements[PIECE_ELEMENTS];
     KGEN_UNROLL
-    for (int i = 0; i < PIECE_ELEMENTS; ++i) values[i] = ROW != lying::whole && at + i < end ? load_one(row + at + i) : absent();
+    for (int e = 0; e < PIECE_ELEMENTS; ++e) elements[e] = ROW != lying::whole && at + e < end ? load_global(row + at + e) : absent();
+    return piece_of(elements);
 }
 
-// Folds elements `begin` to `end` of a row: every `stride`-th piece, from piece `first` on.
-template <lying ROW, class Index>
-KGEN_DEVICE state fold_row(const element* row, Index begin, Index end, uint32_t first, uint32_t stride) {
+template <lying ROW>
+KGEN_DEVICE void read_round(const element* row, uint32_t at, uint32_t end, uint32_t stride, piece (&pieces)[PIECES]) {
+    KGEN_UNROLL
+    for (int i = 0; i < PIECES; ++i) pieces[i] = read<ROW>(row, at + i * PIECE_ELEMENTS * stride, end);
+}
+
+// What of a row is read at a time: all there is in one round; a round; or two, the later of which is on its way while the
+// earlier one is folded.
+enum class rounds { one, each, ahead };
+
+// Folds the first `end` elements of a row: every `stride`-th piece, from piece `first` on.
+template <lying ROW, rounds READ>
+KGEN_DEVICE state fold_row(const element* row, uint32_t end, uint32_t first, uint32_t stride) {
     state s = nothing();
-    for (Index at = begin + first * PIECE_ELEMENTS; at < end; at += PIECES * PIECE_ELEMENTS * stride) {
-        float values[PIECES][PIECE_ELEMENTS];
-        KGEN_UNROLL
-        for (int i = 0; i < PIECES; ++i) read<ROW>(row, at + i * PIECE_ELEMENTS * stride, end, values[i]);
-        s = fold(s, values);
+    const uint32_t round = PIECES * PIECE_ELEMENTS * stride;
+    uint32_t at = first * PIECE_ELEMENTS;
+    if constexpr (READ == rounds::each) {
+        for (; at < end; at += round) {
+            piece pieces[PIECES];
+            read_round<ROW>(row, at, end, stride, pieces);
+            s = fold(s, pieces, at, end, stride);
+        }
+        return s;
     }
-    return s;
+    if (at >= end) return s;
+    piece pieces[PIECES];
+    read_round<ROW>(row, at, end, stride, pieces);
+    if constexpr (READ == rounds::ahead) {
+        for (uint32_t next = at + round; next < end; at = next, next += round) {
+            piece later[PIECES];
+            read_round<ROW>(row, next, end, stride, later);
+            s = fold(s, pieces, at, end, stride);
+            KGEN_UNROLL
+            for (int i = 0; i < PIECES; ++i) pieces[i] = later[i];
+        }
+    }
+    return fold(s, pieces, at, end, stride);
 }
 
-// The states of `lanes` neighbouring lanes, in each of them. The lower lane's comes first, so that all have the same bits.
+// The states of `lanes` neighbouring lanes, in each of them. The lower lane's comes first, so that all have the same
+// bits.
 KGEN_DEVICE state fold_lanes(state s, uint32_t lanes) {
     KGEN_UNROLL
     for (uint32_t step = 1; step < 32; step *= 2) {
@@ -161,34 +204,37 @@ KGEN_DEVICE state fold_block(state s) {
         store_shared(mine, s.largest, s.sum);
     }
     block_sync();  // the state of every warp is there
-    if (thread_index() != 0) return s;
-    for (uint32_t warp = 1; warp < WARPS; ++warp) {
-        const uint32_t theirs = shared_base() + warp * static_cast<uint32_t>(sizeof(state));
-        state other;
+    if (thread_index() >= 32) return s;
+    state other = nothing();
+    if (lane_index() < WARPS) {
+        const uint32_t theirs = shared_base() + lane_index() * static_cast<uint32_t>(sizeof(state));
         load_shared_pair(theirs, other.largest, other.sum);
-        s = fold(s, other);
     }
-    return s;
+    return fold_lanes(other, WARPS_TO_FOLD);
 }
 
-template <lying ROW>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_short_rows(KGEN_PARAMETER work w) {
+template <lying ROW, bool ONE_ROUND>
+KGEN_KERNEL(THREADS, ONE_ROUND ? MIN_BLOCKS_OF_ONE_ROUND : MIN_BLOCKS_PER_SM) reduce_short_rows(KGEN_PARAMETER work w) {
     const uint64_t row = (static_cast<uint64_t>(block_index()) * THREADS + thread_index()) >> w.lane_bits;
     const uint32_t lanes = 1u << w.lane_bits, lane = lane_index() & (lanes - 1);
     // Lanes beyond the last row have nothing to fold and take part in the shuffles.
     const uint32_t end = row < w.rows ? static_cast<uint32_t>(w.columns) : 0;
-    const state s = fold_lanes(fold_row<ROW, uint32_t>(w.in + row * w.columns, 0, end, lane, lanes), lanes);
+    const element* from = w.in + row * w.columns;
+    const state s = fold_lanes(fold_row<ROW, ONE_ROUND ? rounds::one : rounds::each>(from, end, lane, lanes), lanes);
     if (lane == 0 && row < w.rows) store_global(w.out + row, result(s));
 }
 
 template <lying ROW>
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) reduce_chunks(KGEN_PARAMETER work w) {
     const uint64_t row = block_index() / w.chunks, chunk = block_index() % w.chunks;
-    const uint64_t begin = chunk * CHUNK, end = w.columns - begin < CHUNK ? w.columns : begin + CHUNK;
-    const state s = fold_block(fold_row<ROW>(w.in + row * w.columns, begin, end, thread_index(), THREADS));
+    const uint64_t begin = chunk * CHUNK, left = w.columns - begin;
+    const auto end = static_cast<uint32_t>(w.chunks == 1 || left < CHUNK ? left : CHUNK);
+    // The addresses of single elements take the registers of a second round.
+    constexpr rounds READ = ROW == lying::whole ? rounds::ahead : rounds::each;
+    const state s = fold_block(fold_row<ROW, READ>(w.in + row * w.columns + begin, end, thread_index(), THREADS));
     if (thread_index() != 0) return;
     if (w.chunks == 1) {
-        store_global(w.out + row, result(s));
+        store_global(w.out + block_index(), result(s));  // `row` would take registers until here
     } else {
         auto* to = reinterpret_cast<float*>(w.partial + block_index());
         store_global(to, s.largest);
@@ -227,7 +273,7 @@ int check_shapes(const kgen_reduce_params& p, const char* self) {
     return KGEN_SUCCESS;
 }
 
-uint64_t chunks_of(const kgen_reduce_params& p) { return p.columns <= CHUNK ? 1 : (p.columns + CHUNK - 1) / CHUNK; }
+uint64_t chunks_of(const kgen_reduce_params& p) { return p.columns <= WHOLE_ROW ? 1 : (p.columns + CHUNK - 1) / CHUNK; }
 
 uint64_t partial_bytes(const kgen_reduce_params& p) { return chunks_of(p) == 1 ? 0 : p.rows * chunks_of(p) * sizeof(state); }
 
@@ -258,7 +304,9 @@ extern "C" int reduce_logsumexp_bf16_sm80(const kgen_reduce_params* given, cudaS
         while (w.lane_bits < 5 && (PIECES * PIECE_ELEMENTS << w.lane_bits) < static_cast<int64_t>(params.columns)) ++w.lane_bits;
         const uint64_t rows_of_block = THREADS >> w.lane_bits, blocks = (params.rows + rows_of_block - 1) / rows_of_block;
         if (const int code = check_grid(blocks, self)) return code;
-        return launch(aligned && whole ? reduce_short_rows<lying::whole> : reduce_short_rows<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
+        const bool one_round = params.columns <= static_cast<uint64_t>(PIECES * PIECE_ELEMENTS) << w.lane_bits;
+        const auto of_pieces = one_round ? reduce_short_rows<lying::whole, true> : reduce_short_rows<lying::whole, false>;
+        return launch(aligned && whole ? of_pieces : reduce_short_rows<lying::anyhow, false>, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
     }
     const uint64_t blocks = params.rows * w.chunks;
     if (const int code = check_grid(blocks, self)) return code;
@@ -273,7 +321,8 @@ extern "C" int reduce_logsumexp_bf16_sm80(const kgen_reduce_params* given, cudaS
         if (const int code = check_apart(out, workspace, self)) return code;
         w.partial = static_cast<state*>(params.workspace);
     }
-    const int code = launch(aligned ? reduce_chunks<lying::ragged> : reduce_chunks<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
+    const auto of_pieces = whole ? reduce_chunks<lying::whole> : reduce_chunks<lying::ragged>;
+    const int code = launch(aligned ? of_pieces : reduce_chunks<lying::anyhow>, self, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, w, stream);
     if (code != KGEN_SUCCESS || needed == 0) return code;
     return launch(reduce_partial, self, static_cast<uint32_t>(params.rows), THREADS, SHARED_BYTES, w, stream);
 }

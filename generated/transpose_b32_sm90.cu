@@ -8,8 +8,8 @@
 // that run at the same time cover a region that is about square, and so make long runs of device memory both where they read and where
 // they write.
 //
-// A matrix whose rows or columns are no multiples of 16 bytes is moved element by element, of which a warp takes 32 side by side both ways;
-// the columns in shared memory are then a word further apart than they are long.
+// A matrix whose rows or columns are no multiples of 16 bytes is moved element by element, of which a warp takes 32
+// side by side both ways.
 //
 // In place a block takes two tiles that change places, or one on the diagonal.
 //
@@ -22,6 +22,7 @@
 #include "kgen/contiguous.cuh"
 #include "kgen/elements.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/sync.cuh"
@@ -35,6 +36,8 @@ using element = uint32_t;
 constexpr int THREADS = 256;
 constexpr int MIN_BLOCKS_PER_SM = 4;
 constexpr int MIN_BLOCKS_IN_PLACE = (MIN_BLOCKS_PER_SM + 1) / 2;  // each has two tiles
+// Words in flight and where they belong take more registers than pieces.
+constexpr int MIN_BLOCKS_IN_WORDS = MIN_BLOCKS_PER_SM;
 constexpr int SIDE = 64;                          // elements of a tile's row and column
 constexpr int WORD_ELEMENTS = 4 / sizeof(element);        // of one column in a word
 constexpr int PIECE_ELEMENTS = 16 / sizeof(element);      // of one row in a piece
@@ -47,8 +50,7 @@ constexpr int WARPS = THREADS / 32;
 constexpr int LOADS = 16;                                 // elements in flight per thread, where they are moved one by one
 constexpr uint32_t GROUP_ROWS = 16;                    // of tiles
 constexpr uint32_t TILE_BYTES = 16384;
-constexpr uint32_t APART_BYTES = 16640;                // of a tile whose columns are a word further apart
-static_assert(TILE_BYTES == SIDE * GROUPS * 4 && APART_BYTES == SIDE * (GROUPS + 1) * 4, "a tile as the plan knows it");
+static_assert(TILE_BYTES == SIDE * GROUPS * 4 && GROUPS % 32 == 0, "a tile as the plan knows it");
 static_assert(ROW_PIECES % 8 == 0 && UNITS * THREADS == ROW_PIECES * GROUPS, "units fill a tile");
 
 struct work {
@@ -64,8 +66,8 @@ struct tile {
     uint64_t row, column;
 };
 
-// Byte offset in a tile's shared memory of word `group` of column `column`: the chunks of a column are permuted by the piece that
-// the column is in.
+// Byte offset in a tile's shared memory of word `group` of column `column`: the chunks of a column are permuted by the
+// piece that the column is in.
 KGEN_DEVICE uint32_t place(uint32_t column, uint32_t group) {
     const uint32_t chunk = group / 4 ^ column / PIECE_ELEMENTS % 8;
     return (column * GROUPS + chunk * 4 + group % 4) * 4;
@@ -125,8 +127,13 @@ KGEN_DEVICE void write_pieces(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// Byte offset of the same words where columns are a word further apart: neither words of a group nor words of a column share a bank.
-KGEN_DEVICE uint32_t place_apart(uint32_t column, uint32_t group) { return (column * (GROUPS + 1) + group) * 4; }
+// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by its
+// number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
+// WORD_ELEMENTS-th column.
+KGEN_DEVICE uint32_t place_turned(uint32_t column, uint32_t group) {
+    const uint32_t turned = (group + column / WORD_ELEMENTS + column % WORD_ELEMENTS * (32 / WORD_ELEMENTS)) % 32;
+    return (column * GROUPS + group / 32 * 32 + turned) * 4;
+}
 
 // The same as fetch_pieces(), element by element. A warp reads 32 elements side by side in each row of a group.
 KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
@@ -150,7 +157,7 @@ KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
         for (int i = 0; i < AT_ONCE; ++i) {
             const uint32_t part = first + i * WARPS;
             if (part >= PARTS * GROUPS) break;
-            store_shared(shared + place_apart(part % PARTS * 32 + lane_index(), part / PARTS), words[i]);
+            store_shared(shared + place_turned(part % PARTS * 32 + lane_index(), part / PARTS), words[i]);
         }
     }
 }
@@ -165,7 +172,7 @@ KGEN_DEVICE void write_elements(const work& w, tile t, uint32_t shared) {
             const uint32_t column = part / PARTS, row = part % PARTS * 32 + lane_index();
             const uint64_t out_row = t.column + column, out_column = t.row + row;
             if (part >= PARTS * SIDE || out_row >= w.columns || out_column >= w.rows) continue;
-            const uint32_t word = load_shared_word(shared + place_apart(column, row / WORD_ELEMENTS));
+            const uint32_t word = load_shared_word(shared + place_turned(column, row / WORD_ELEMENTS));
             store_element(w.out + out_row * w.rows + out_column, static_cast<element>(word >> row % WORD_ELEMENTS * 8 * static_cast<int>(sizeof(element))));
         }
     }
@@ -190,7 +197,9 @@ KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
 }
 
 template <bool PIECES>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
+KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_PER_SM : MIN_BLOCKS_IN_WORDS) transpose(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     // The last group of rows of tiles may have fewer.
     const uint32_t group = block_index() / (w.group_rows * w.column_tiles), in_group = block_index() % (w.group_rows * w.column_tiles);
     const uint32_t first_row = group * w.group_rows, left = w.row_tiles - first_row, height = left < w.group_rows ? left : w.group_rows;
@@ -200,17 +209,20 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
     write<PIECES>(w, t, shared_base());
 }
 
-// A block takes the tile at row <= column and the one that it changes places with. Rows r and row_tiles - 1 - r of that triangle together have
-// row_tiles + 1 tiles (row_tiles if that is odd, where row r goes with row_tiles - r): they are counted as one row of a rectangle.
+// A block takes the tile at row <= column and the one that it changes places with. Rows r and row_tiles - 1 - r of that
+// triangle together have row_tiles + 1 tiles (row_tiles if that is odd, where row r goes with row_tiles - r): they are
+// counted as one row of a rectangle.
 template <bool PIECES>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_IN_PLACE) transpose_in_place(KGEN_PARAMETER work w) {
+KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_IN_PLACE : MIN_BLOCKS_IN_PLACE) transpose_in_place(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     const uint32_t odd = w.row_tiles % 2, width = w.row_tiles + 1 - odd;
     const uint32_t r = block_index() / width, c = block_index() % width;
     const bool first = c + odd > r;
     const uint32_t row = first ? r : w.row_tiles - 1 + odd - r, column = first ? c - 1 + odd : w.row_tiles - 1 - c;
     const tile upper = {static_cast<uint64_t>(row) * SIDE, static_cast<uint64_t>(column) * SIDE}, lower = {upper.column, upper.row};
     const bool on_diagonal = column == row;
-    const uint32_t second = shared_base() + (PIECES ? TILE_BYTES : APART_BYTES);
+    const uint32_t second = shared_base() + TILE_BYTES;
     fetch<PIECES>(w, upper, shared_base());
     if (!on_diagonal) fetch<PIECES>(w, lower, second);
     block_sync();  // both tiles have been read
@@ -238,7 +250,6 @@ extern "C" int transpose_b32_sm90(const kgen_transpose_params* given, cudaStream
     const bool pieces_in = offset_in_piece(params.in) == 0 && columns % PIECE_ELEMENTS == 0;
     const bool pieces_out = offset_in_piece(params.out) == 0 && rows % PIECE_ELEMENTS == 0;
     const bool pieces = pieces_in && pieces_out;
-    const uint32_t tile_bytes = pieces ? TILE_BYTES : APART_BYTES;
     if (params.in == params.out) {
         if (rows != columns) {
             return fail(KGEN_ERROR_INVALID_VALUE, "%s: out overlaps in; in place only a square matrix is transposed, this one has more %s", self,
@@ -247,7 +258,7 @@ extern "C" int transpose_b32_sm90(const kgen_transpose_params* given, cudaStream
         const uint64_t blocks = row_tiles * (row_tiles + 1) / 2;
         if (const int code = check_grid(blocks, self)) return code;
         const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns, static_cast<uint32_t>(row_tiles), 0, 0};
-        return launch(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * tile_bytes, w, stream);
+        return launch_early(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * TILE_BYTES, w, stream);
     }
     if (const int code = check_apart(in, out, self)) return code;
     // Each is below 2^63 / SIDE and their product, the tiles of what memory holds, below 2^64.
@@ -255,5 +266,5 @@ extern "C" int transpose_b32_sm90(const kgen_transpose_params* given, cudaStream
     if (const int code = check_grid(blocks, self)) return code;
     const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns,
                     static_cast<uint32_t>(row_tiles), static_cast<uint32_t>(column_tiles), row_tiles < GROUP_ROWS ? static_cast<uint32_t>(row_tiles) : GROUP_ROWS};
-    return launch(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, tile_bytes, w, stream);
+    return launch_early(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, TILE_BYTES, w, stream);
 }

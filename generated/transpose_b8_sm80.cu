@@ -9,8 +9,9 @@
 // that run at the same time cover a region that is about square, and so make long runs of device memory both where they read and where
 // they write.
 //
-// A matrix whose rows or columns are no multiples of 16 bytes is moved element by element, of which a warp takes 32 side by side both ways;
-// the columns in shared memory are then a word further apart than they are long.
+// A matrix whose rows or columns are no multiples of 16 bytes is moved in aligned words, whatever row they begin in: a warp
+// takes 128 bytes of a row and shifts them into place in its registers. Elements at the ends of such a part, which share a
+// word with what belongs to others, are moved one by one, those of 8.0 rows at once; so are tiles that the matrix does not fill.
 //
 // In place a block takes two tiles that change places, or one on the diagonal.
 //
@@ -36,6 +37,8 @@ using element = uint8_t;
 constexpr int THREADS = 256;
 constexpr int MIN_BLOCKS_PER_SM = 4;
 constexpr int MIN_BLOCKS_IN_PLACE = (MIN_BLOCKS_PER_SM + 1) / 2;  // each has two tiles
+// Words in flight and where they belong take more registers than pieces.
+constexpr int MIN_BLOCKS_IN_WORDS = MIN_BLOCKS_PER_SM < 3 ? MIN_BLOCKS_PER_SM : 3;
 constexpr int SIDE = 128;                          // elements of a tile's row and column
 constexpr int WORD_ELEMENTS = 4 / sizeof(element);        // of one column in a word
 constexpr int PIECE_ELEMENTS = 16 / sizeof(element);      // of one row in a piece
@@ -48,8 +51,7 @@ constexpr int WARPS = THREADS / 32;
 constexpr int LOADS = 16;                                 // elements in flight per thread, where they are moved one by one
 constexpr uint32_t GROUP_ROWS = 16;                    // of tiles
 constexpr uint32_t TILE_BYTES = 16384;
-constexpr uint32_t APART_BYTES = 16896;                // of a tile whose columns are a word further apart
-static_assert(TILE_BYTES == SIDE * GROUPS * 4 && APART_BYTES == SIDE * (GROUPS + 1) * 4, "a tile as the plan knows it");
+static_assert(TILE_BYTES == SIDE * GROUPS * 4 && GROUPS % 32 == 0, "a tile as the plan knows it");
 static_assert(ROW_PIECES % 8 == 0 && UNITS * THREADS == ROW_PIECES * GROUPS, "units fill a tile");
 
 struct work {
@@ -65,8 +67,8 @@ struct tile {
     uint64_t row, column;
 };
 
-// Byte offset in a tile's shared memory of word `group` of column `column`: the chunks of a column are permuted by the piece that
-// the column is in.
+// Byte offset in a tile's shared memory of word `group` of column `column`: the chunks of a column are permuted by the
+// piece that the column is in.
 KGEN_DEVICE uint32_t place(uint32_t column, uint32_t group) {
     const uint32_t chunk = group / 4 ^ column / PIECE_ELEMENTS % 8;
     return (column * GROUPS + chunk * 4 + group % 4) * 4;
@@ -132,8 +134,13 @@ KGEN_DEVICE void write_pieces(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// Byte offset of the same words where columns are a word further apart: neither words of a group nor words of a column share a bank.
-KGEN_DEVICE uint32_t place_apart(uint32_t column, uint32_t group) { return (column * (GROUPS + 1) + group) * 4; }
+// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by its
+// number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
+// WORD_ELEMENTS-th column.
+KGEN_DEVICE uint32_t place_turned(uint32_t column, uint32_t group) {
+    const uint32_t turned = (group + column / WORD_ELEMENTS + column % WORD_ELEMENTS * (32 / WORD_ELEMENTS)) % 32;
+    return (column * GROUPS + group / 32 * 32 + turned) * 4;
+}
 
 // The same as fetch_pieces(), element by element. A warp reads 32 elements side by side in each row of a group.
 KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
@@ -157,7 +164,7 @@ KGEN_DEVICE void fetch_elements(const work& w, tile t, uint32_t shared) {
         for (int i = 0; i < AT_ONCE; ++i) {
             const uint32_t part = first + i * WARPS;
             if (part >= PARTS * GROUPS) break;
-            store_shared(shared + place_apart(part % PARTS * 32 + lane_index(), part / PARTS), words[i]);
+            store_shared(shared + place_turned(part % PARTS * 32 + lane_index(), part / PARTS), words[i]);
         }
     }
 }
@@ -172,8 +179,107 @@ KGEN_DEVICE void write_elements(const work& w, tile t, uint32_t shared) {
             const uint32_t column = part / PARTS, row = part % PARTS * 32 + lane_index();
             const uint64_t out_row = t.column + column, out_column = t.row + row;
             if (part >= PARTS * SIDE || out_row >= w.columns || out_column >= w.rows) continue;
-            const uint32_t word = load_shared_word(shared + place_apart(column, row / WORD_ELEMENTS));
+            const uint32_t word = load_shared_word(shared + place_turned(column, row / WORD_ELEMENTS));
             store_element(w.out + out_row * w.rows + out_column, static_cast<element>(word >> row % WORD_ELEMENTS * 8 * static_cast<int>(sizeof(element))));
+        }
+    }
+}
+
+constexpr int ELEMENT_BITS = 8 * sizeof(element);
+constexpr int PART_ELEMENTS = 32 * WORD_ELEMENTS;     // of a row: a word per lane
+constexpr uint32_t PARTS = SIDE / PART_ELEMENTS;      // of a tile's row
+constexpr int UNIT_ROWS = 16;                         // whose parts a warp moves at a time
+constexpr int END_ROWS = 32 / WORD_ELEMENTS;          // whose ends it moves at a time, an element per lane
+constexpr int END_ROUNDS = UNIT_ROWS / END_ROWS;
+constexpr uint32_t UNITS_OF_WORDS = PARTS * (SIDE / UNIT_ROWS);  // of a tile
+static_assert(PARTS * PART_ELEMENTS == SIDE && UNITS_OF_WORDS * UNIT_ROWS == PARTS * SIDE, "units fill a tile");
+
+// A part of a row begins `skip` elements after a multiple of 4 bytes. 31 aligned words lie wholly in it. Of the word before
+// them its first elements are the rest, and its last `skip` elements begin the word after them: WORD_ELEMENTS together, its
+// ends. They are numbered as they would stand in a word 0 that follows on word 31.
+KGEN_DEVICE uint32_t elements_skipped(const element* part) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(part) % 4 / sizeof(element)); }
+
+// The place in the part of its end number `end`.
+KGEN_DEVICE uint32_t place_of_end(uint32_t end, uint32_t skip) { return end < skip ? end + PART_ELEMENTS - skip : end - skip; }
+
+// The word that begins `elements` elements after the start of `low`, which `high` follows.
+KGEN_DEVICE uint32_t word_between(uint32_t low, uint32_t high, uint32_t elements) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> elements * ELEMENT_BITS);
+}
+
+KGEN_DEVICE uint32_t from_lane(uint32_t value, uint32_t lane) { return shuffle_xor(value, static_cast<int>(lane_index() ^ lane)); }
+
+// The same as fetch_pieces(), in aligned words, of a tile whose rows end in the matrix. No byte is read that lies outside
+// the tile: in place, others write there.
+KGEN_DEVICE void fetch_words(const work& w, tile t, uint32_t shared) {
+    const uint32_t lane = lane_index(), end = lane % WORD_ELEMENTS;
+    for (uint32_t unit = thread_index() / 32; unit < UNITS_OF_WORDS; unit += WARPS) {
+        const uint32_t part = unit % PARTS, first = unit / PARTS * UNIT_ROWS;
+        const uint64_t row = t.row + first;
+        const element* from = w.in + row * w.columns + t.column + part * PART_ELEMENTS;
+        uint32_t words[UNIT_ROWS], ends[END_ROUNDS];
+        KGEN_UNROLL
+        for (int i = 0; i < UNIT_ROWS; ++i) {
+            const element* of_row = from + i * w.columns;
+            words[i] = 0;
+            if (lane != 0 && row + i < w.rows) words[i] = load_written(reinterpret_cast<const uint32_t*>(of_row - elements_skipped(of_row)) + lane);
+        }
+        KGEN_UNROLL
+        for (int round = 0; round < END_ROUNDS; ++round) {
+            const uint32_t i = round * END_ROWS + lane / WORD_ELEMENTS;
+            const element* of_row = from + i * w.columns;
+            ends[round] = 0;
+            if (row + i >= w.rows) continue;
+            ends[round] = static_cast<uint32_t>(load_written(of_row + place_of_end(end, elements_skipped(of_row)))) << end * ELEMENT_BITS;
+        }
+        KGEN_UNROLL
+        for (int round = 0; round < END_ROUNDS; ++round) {
+            KGEN_UNROLL
+            for (int step = 1; step < WORD_ELEMENTS; step *= 2) ends[round] |= shuffle_xor(ends[round], step);
+        }
+        KGEN_UNROLL
+        for (int i = 0; i < UNIT_ROWS; ++i) {
+            const uint32_t both_ends = from_lane(ends[i / END_ROWS], i % END_ROWS * WORD_ELEMENTS);
+            if (lane == 0) words[i] = both_ends;
+            words[i] = word_between(words[i], from_lane(words[i], (lane + 1) % 32), elements_skipped(from + i * w.columns));
+        }
+        KGEN_UNROLL
+        for (int i = 0; i < UNIT_ROWS; i += WORD_ELEMENTS) {
+            uint32_t block[WORD_ELEMENTS];
+            KGEN_UNROLL
+            for (int r = 0; r < WORD_ELEMENTS; ++r) block[r] = words[i + r];
+            turn(block);
+            KGEN_UNROLL
+            for (int e = 0; e < WORD_ELEMENTS; ++e) {
+                store_shared(shared + place_turned(part * PART_ELEMENTS + lane * WORD_ELEMENTS + e, (first + i) / WORD_ELEMENTS), block[e]);
+            }
+        }
+    }
+}
+
+// The same as write_pieces(), in aligned words, of a tile whose columns end in the matrix.
+KGEN_DEVICE void write_words(const work& w, tile t, uint32_t shared) {
+    const uint32_t lane = lane_index(), end = lane % WORD_ELEMENTS;
+    for (uint32_t unit = thread_index() / 32; unit < UNITS_OF_WORDS; unit += WARPS) {
+        const uint32_t part = unit % PARTS, first = unit / PARTS * UNIT_ROWS;
+        const uint64_t out_row = t.column + first;
+        element* to = w.out + out_row * w.rows + t.row + part * PART_ELEMENTS;
+        KGEN_UNROLL
+        for (int i = 0; i < UNIT_ROWS; ++i) {
+            if (out_row + i >= w.columns) break;
+            element* of_row = to + i * w.rows;
+            const uint32_t skip = elements_skipped(of_row), word = load_shared_word(shared + place_turned(first + i, part * 32 + lane));
+            const uint32_t shifted = word_between(from_lane(word, (lane + 31) % 32), word, WORD_ELEMENTS - skip);
+            if (lane != 0) store_element(reinterpret_cast<uint32_t*>(of_row - skip) + lane, shifted);
+        }
+        KGEN_UNROLL
+        for (int round = 0; round < END_ROUNDS; ++round) {
+            const uint32_t i = round * END_ROWS + lane / WORD_ELEMENTS;
+            if (out_row + i >= w.columns) continue;
+            element* of_row = to + i * w.rows;
+            const uint32_t at = place_of_end(end, elements_skipped(of_row));
+            const uint32_t word = load_shared_word(shared + place_turned(first + i, part * 32 + at / WORD_ELEMENTS));
+            store_element(of_row + at, static_cast<element>(word >> at % WORD_ELEMENTS * ELEMENT_BITS));
         }
     }
 }
@@ -183,6 +289,7 @@ KGEN_DEVICE void fetch(const work& w, tile t, uint32_t shared) {
     if constexpr (PIECES) {
         fetch_pieces(w, t, shared);
     } else {
+        if (t.column + SIDE <= w.columns) return fetch_words(w, t, shared);
         fetch_elements(w, t, shared);
     }
 }
@@ -192,12 +299,13 @@ KGEN_DEVICE void write(const work& w, tile t, uint32_t shared) {
     if constexpr (PIECES) {
         write_pieces(w, t, shared);
     } else {
+        if (t.row + SIDE <= w.rows) return write_words(w, t, shared);
         write_elements(w, t, shared);
     }
 }
 
 template <bool PIECES>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
+KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_PER_SM : MIN_BLOCKS_IN_WORDS) transpose(KGEN_PARAMETER work w) {
     // The last group of rows of tiles may have fewer.
     const uint32_t group = block_index() / (w.group_rows * w.column_tiles), in_group = block_index() % (w.group_rows * w.column_tiles);
     const uint32_t first_row = group * w.group_rows, left = w.row_tiles - first_row, height = left < w.group_rows ? left : w.group_rows;
@@ -207,17 +315,18 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) transpose(KGEN_PARAMETER work w) {
     write<PIECES>(w, t, shared_base());
 }
 
-// A block takes the tile at row <= column and the one that it changes places with. Rows r and row_tiles - 1 - r of that triangle together have
-// row_tiles + 1 tiles (row_tiles if that is odd, where row r goes with row_tiles - r): they are counted as one row of a rectangle.
+// A block takes the tile at row <= column and the one that it changes places with. Rows r and row_tiles - 1 - r of that
+// triangle together have row_tiles + 1 tiles (row_tiles if that is odd, where row r goes with row_tiles - r): they are
+// counted as one row of a rectangle.
 template <bool PIECES>
-KGEN_KERNEL(THREADS, MIN_BLOCKS_IN_PLACE) transpose_in_place(KGEN_PARAMETER work w) {
+KGEN_KERNEL(THREADS, PIECES ? MIN_BLOCKS_IN_PLACE : MIN_BLOCKS_IN_WORDS) transpose_in_place(KGEN_PARAMETER work w) {
     const uint32_t odd = w.row_tiles % 2, width = w.row_tiles + 1 - odd;
     const uint32_t r = block_index() / width, c = block_index() % width;
     const bool first = c + odd > r;
     const uint32_t row = first ? r : w.row_tiles - 1 + odd - r, column = first ? c - 1 + odd : w.row_tiles - 1 - c;
     const tile upper = {static_cast<uint64_t>(row) * SIDE, static_cast<uint64_t>(column) * SIDE}, lower = {upper.column, upper.row};
     const bool on_diagonal = column == row;
-    const uint32_t second = shared_base() + (PIECES ? TILE_BYTES : APART_BYTES);
+    const uint32_t second = shared_base() + TILE_BYTES;
     fetch<PIECES>(w, upper, shared_base());
     if (!on_diagonal) fetch<PIECES>(w, lower, second);
     block_sync();  // both tiles have been read
@@ -245,7 +354,6 @@ extern "C" int transpose_b8_sm80(const kgen_transpose_params* given, cudaStream_
     const bool pieces_in = offset_in_piece(params.in) == 0 && columns % PIECE_ELEMENTS == 0;
     const bool pieces_out = offset_in_piece(params.out) == 0 && rows % PIECE_ELEMENTS == 0;
     const bool pieces = pieces_in && pieces_out;
-    const uint32_t tile_bytes = pieces ? TILE_BYTES : APART_BYTES;
     if (params.in == params.out) {
         if (rows != columns) {
             return fail(KGEN_ERROR_INVALID_VALUE, "%s: out overlaps in; in place only a square matrix is transposed, this one has more %s", self,
@@ -254,7 +362,7 @@ extern "C" int transpose_b8_sm80(const kgen_transpose_params* given, cudaStream_
         const uint64_t blocks = row_tiles * (row_tiles + 1) / 2;
         if (const int code = check_grid(blocks, self)) return code;
         const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns, static_cast<uint32_t>(row_tiles), 0, 0};
-        return launch(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * tile_bytes, w, stream);
+        return launch(pieces ? transpose_in_place<true> : transpose_in_place<false>, self, static_cast<uint32_t>(blocks), THREADS, 2 * TILE_BYTES, w, stream);
     }
     if (const int code = check_apart(in, out, self)) return code;
     // Each is below 2^63 / SIDE and their product, the tiles of what memory holds, below 2^64.
@@ -262,5 +370,5 @@ extern "C" int transpose_b8_sm80(const kgen_transpose_params* given, cudaStream_
     if (const int code = check_grid(blocks, self)) return code;
     const work w = {static_cast<const element*>(params.in), static_cast<element*>(params.out), rows, columns,
                     static_cast<uint32_t>(row_tiles), static_cast<uint32_t>(column_tiles), row_tiles < GROUP_ROWS ? static_cast<uint32_t>(row_tiles) : GROUP_ROWS};
-    return launch(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, tile_bytes, w, stream);
+    return launch(pieces ? transpose<true> : transpose<false>, self, static_cast<uint32_t>(blocks), THREADS, TILE_BYTES, w, stream);
 }

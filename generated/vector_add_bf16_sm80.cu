@@ -2,7 +2,7 @@
 //
 // Sum of two vectors of bf16, for compute capability 8.0 and newer.
 //
-// A block of 256 threads adds 4 pieces of 16 bytes per thread, side by side across the block. Each thread starts all of
+// A block of 256 threads adds 2 pieces of 16 bytes per thread, side by side across the block. Each thread starts all of
 // its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide the latency of memory.
 // What lies before the first 16-byte boundary of `out` and after the last one is added one by one, by the first block.
 //
@@ -21,8 +21,8 @@ namespace {
 using namespace kgen;
 
 constexpr int THREADS = 256;
-constexpr int MIN_BLOCKS_PER_SM = 4;
-constexpr int PIECES = 4;  // of 16 bytes, per thread
+constexpr int MIN_BLOCKS_PER_SM = 5;
+constexpr int PIECES = 2;  // of 16 bytes, per thread
 
 using element = uint16_t;  // the bits of bf16
 using piece = words4;

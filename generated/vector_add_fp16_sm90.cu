@@ -2,8 +2,8 @@
 //
 // Sum of two vectors of fp16, for compute capability 9.0.
 //
-// A block of 256 threads adds 4 pieces of 16 bytes per thread, side by side across the block. Each thread starts all of
-// its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide the latency of memory.
+// A block of 256 threads adds 2 pieces of 16 bytes per thread, side by side across the block. Each thread starts all of
+// its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide the latency of memory. Blocks get ready while those of the kernel before still run.
 // What lies before the first 16-byte boundary of `out` and after the last one is added one by one, by the first block.
 //
 // Made by kgen 0.1.0 from templates/vector_add/vector_add.cu.tera; edit that, not this. To compile this file alone:
@@ -13,6 +13,7 @@
 #include "kgen/contiguous.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/global.cuh"
+#include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
 
@@ -21,8 +22,8 @@ namespace {
 using namespace kgen;
 
 constexpr int THREADS = 256;
-constexpr int MIN_BLOCKS_PER_SM = 4;
-constexpr int PIECES = 4;  // of 16 bytes, per thread
+constexpr int MIN_BLOCKS_PER_SM = 5;
+constexpr int PIECES = 2;  // of 16 bytes, per thread
 
 using element = uint16_t;  // the bits of fp16
 using piece = words4;
@@ -51,6 +52,8 @@ struct work {
 };
 
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) add_pieces(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     const uint64_t first = static_cast<uint64_t>(block_index()) * (THREADS * PIECES) + thread_index();
     const auto* a = reinterpret_cast<const piece*>(w.a + w.head);
     const auto* b = reinterpret_cast<const piece*>(w.b + w.head);
@@ -79,6 +82,8 @@ KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) add_pieces(KGEN_PARAMETER work w) {
 
 // For vectors that lie differently relative to multiples of 16 bytes.
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) add_elements(KGEN_PARAMETER work w) {
+    let_later_kernels_start();
+    await_earlier_kernels();  // what is read is there
     constexpr int EACH = PIECES * PIECE_ELEMENTS;
     const uint64_t first = static_cast<uint64_t>(block_index()) * (THREADS * EACH) + thread_index();
     KGEN_UNROLL
@@ -113,8 +118,8 @@ extern "C" int vector_add_fp16_sm90(const kgen_vector_add_params* given, cudaStr
     constexpr uint64_t EACH = THREADS * PIECES * PIECE_ELEMENTS;
     const uint64_t blocks = (params.count + EACH - 1) / EACH;
     if (const int code = check_grid(blocks, self)) return code;
-    if (!alike) return launch(add_elements, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
+    if (!alike) return launch_early(add_elements, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
     w.head = elements_to_piece(params.out, sizeof(element), params.count);
     w.pieces = (params.count - w.head) / PIECE_ELEMENTS;
-    return launch(add_pieces, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
+    return launch_early(add_pieces, self, static_cast<uint32_t>(blocks), THREADS, 0, w, stream);
 }

@@ -99,13 +99,16 @@ typedef struct kgen_fwd_params {
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
     /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch], where the caller knows
-     * them; 0 where not. Only kernels that copy by TMA and the split path's workspace look at them; with cu_seqlens_q,
+     * them; 0 where not. Kernels that copy by TMA, the split path's workspace and the choice of a path look at them; with seqused_k alone
+     * total_k may hold its sum, for the choice; with cu_seqlens_q,
      * seqused_q and total_q = 0 nothing is split, as the rows between the sequences cannot be counted. */
     int32_t total_q;
     int32_t total_k;
 
     /* Split-KV: the keys of a sequence are shared out over up to this many blocks, whose partial results a second
-     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split. At most 256. */
+     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split (one split where flags name the split
+     * path); more: that many, where the library can split the
+     * request and the workspace has room. At most 256. */
     int32_t num_splits;
     int32_t concurrent_blocks; /* prepare_scheduler only: blocks of fwd_split that run at once; 0: two a multiprocessor */
     int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
@@ -113,12 +116,19 @@ typedef struct kgen_fwd_params {
                               * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
                               * one prepare_scheduler serves all layers of a model */
     void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
-    size_t workspace_bytes;  /* at least kgen_fwd_workspace() */
+    size_t workspace_bytes;  /* kgen_fwd_workspace(), for the path that is predicted to be the fastest; with less, kgen_fwd() picks
+                              * among the paths that need no more */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
 /* Backward only: the same inputs give the same bits. Without it the parts of dQ are added in whatever order they come. */
 #define KGEN_FLAG_DETERMINISTIC 2u
+/* For kgen_fwd(), kgen_fwd_workspace() and kgen_explain_choice(): the paths that they may take; none: all of them. A request that none
+ * of the named ones can serve is refused. Launchers do not know these flags. */
+#define KGEN_FLAG_PATH_DENSE 0x100u
+#define KGEN_FLAG_PATH_SHORT 0x200u
+#define KGEN_FLAG_PATH_SPLIT 0x400u
+#define KGEN_FLAG_PATH_SCHEDULED 0x800u
 
 /* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. The kinds fwd,
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
@@ -210,8 +220,8 @@ int kgen_vector_add(const kgen_vector_add_params* params, cudaStream_t stream);
 /* Transposition: out[j][i] = in[i][j], for elements of 1, 2 or 4 bytes, whatever they stand for.
  *
  * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in place, where
- * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. A matrix whose start and whose rows
- * are multiples of 16 bytes is moved in 16-byte pieces; any other element by element, correct but slower. */
+ * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. Where both start at multiples of 16
+ * bytes and the rows of both are such multiples, they are moved in 16-byte pieces; otherwise element by element, which is slower. */
 typedef struct kgen_transpose_params {
     uint32_t struct_size; /* sizeof(kgen_transpose_params) */
     uint32_t flags;       /* 0 */
@@ -283,12 +293,58 @@ typedef struct kgen_variant {
     kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; a kernel of another family is launched by its name */
 } kgen_variant;
 
-/* Picks the best variant for the current device and the request, and launches it. */
+/* Picks the path that is predicted to be the fastest on the current device, of those that the workspace permits, and launches its
+ * kernels. Nothing in device memory is looked at. Where a kernel cannot read the tensors (KGEN_ERROR_UNSUPPORTED), the next path is
+ * taken. */
 int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream);
 
-/* Bytes of workspace with which kgen_fwd() may split the keys of this request on the current device; 0 where splitting
- * gains nothing or the library holds no split-KV variant. Pointers to tensors are not looked at. */
+/* Bytes of workspace of the path that kgen_fwd() would pick if it had all it could ask for; 0 where that path needs none, and where the
+ * request would fail. Pointers to tensors are not looked at. */
 size_t kgen_fwd_workspace(const kgen_fwd_params* params);
+
+/* Paths of kgen_fwd(). */
+enum {
+    KGEN_PATH_DENSE = 0,    /* fwd */
+    KGEN_PATH_SHORT = 1,    /* fwd_short */
+    KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine */
+    KGEN_PATH_SCHEDULED = 3 /* prepare_scheduler, fwd_split, fwd_combine: lengths differ, and so do the numbers of splits */
+};
+
+/* A path that kgen_fwd() weighs, and the time it is predicted to take: launch + tile + max(chain, step, memory) of the kernel that
+ * computes attention, and what its helpers take. Times are 0 where the library holds no kernel, or nothing can be predicted. */
+typedef struct kgen_candidate {
+    int32_t path;           /* KGEN_PATH_* */
+    int32_t num_splits;     /* of each sequence, at most; 1: not split */
+    const char* variant;    /* the kernel that computes attention; NULL: the library holds none for this device */
+    const char* excluded;   /* why the path cannot be taken; NULL where it can */
+    size_t workspace_bytes; /* what it needs */
+    double predicted_ns;    /* all kernels of the path */
+    double launch_ns;       /* launching the kernel that computes attention */
+    double tile_ns;         /* its query tiles besides their steps over the keys */
+    double chain_ns;        /* the steps of a block's place, one after another */
+    double step_ns;         /* a multiprocessor's units with the steps of all its blocks */
+    double memory_ns;       /* device memory or L2 with all bytes */
+    double combine_ns;      /* fwd_combine */
+    double scheduler_ns;    /* prepare_scheduler */
+} kgen_candidate;
+
+/* Enough room for every candidate of this version. */
+#define KGEN_MOST_CANDIDATES 32
+
+/* What kgen_fwd() would choose, and among what. The caller fills in the first four. */
+typedef struct kgen_choice {
+    uint32_t struct_size;       /* sizeof(kgen_choice) */
+    uint32_t candidate_size;    /* sizeof(kgen_candidate) */
+    kgen_candidate* candidates; /* receives the candidates; may be NULL where there is no room */
+    int32_t capacity;           /* how many there is room for */
+    int32_t count;              /* out: how many there are; those beyond `capacity` were not written */
+    int32_t chosen;             /* out: the place of the one that kgen_fwd() takes, -1 where it fails */
+    int32_t multiprocessors;    /* out: of the current device, as the prediction has it; 0 where the device does not say */
+} kgen_choice;
+
+/* Says what kgen_fwd(params) would choose with the workspace that `params` names, and launches nothing. What a kernel cannot read is only
+ * found out by its launch. Returns the code that kgen_fwd() would fail with before any launch. */
+int kgen_explain_choice(const kgen_fwd_params* params, kgen_choice* choice);
 
 /* Picks the best backward variant for the current device and the request, and launches its kernels. */
 int kgen_bwd(const kgen_bwd_params* params, cudaStream_t stream);

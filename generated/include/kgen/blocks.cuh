@@ -11,7 +11,10 @@ namespace kgen {
 constexpr uint64_t MOST_BLOCKS = INT32_MAX;
 
 // The product of counts; where it does not fit, the largest number. Sizes that a caller may give make products of up to 89 bits.
-inline uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b; }
+inline uint64_t product(uint64_t a, uint64_t b) {
+    uint64_t result;
+    return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
+}
 
 template <class... Counts>
 uint64_t product(uint64_t a, uint64_t b, Counts... others) {

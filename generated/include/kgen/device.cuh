@@ -40,4 +40,14 @@ inline int multiprocessor_count() {
     return 0;
 }
 
+// Rated bandwidth (GB/s) of the calling thread's current device's memory: two transfers a clock. 0 when CUDA does not say.
+inline double device_memory_gbs() {
+    int device = 0, kilohertz = 0, bits = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
+    if (error != cudaSuccess) cudaGetLastError();  // who asks has another number
+    return error == cudaSuccess ? static_cast<double>(kilohertz) * bits / 4e6 : 0;
+}
+
 }  // namespace kgen

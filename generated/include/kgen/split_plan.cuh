@@ -1,4 +1,4 @@
-// Split-KV on the host: the workspace, the launchers' checks, and how many splits a request is worth. For the host
+// Split-KV on the host: the workspace, the launchers' checks, and the most splits a request is worth. For the host
 // compiler as well as nvcc.
 //
 // The workspace, for total_q query rows (cu_seqlens_q: params.total_q, or batch * seqlen_q where that is 0; otherwise
@@ -73,21 +73,6 @@ inline int64_t split_tiles(const kgen_fwd_params& p) {
     return static_cast<int64_t>(tiles_of(rows, SPLIT_TILE_ROWS) * p.num_heads_k);
 }
 
-// How many splits sequences of equal length gain from, where `blocks` tiles run at once. The rule of prepare_scheduler, but
-// that a batch that fills the GPU is not split.
-inline int32_t even_split_count(const kgen_fwd_params& p, int64_t blocks) {
-    const int64_t units = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS - 1) / SPLIT_KEYS;
-    const uint64_t all_tiles = product(split_tiles(p), p.batch);
-    if (all_tiles >= static_cast<uint64_t>(blocks)) return 1;
-    const int64_t tiles = static_cast<int64_t>(all_tiles);
-    const int64_t most = blocks / tiles;                // splits that still run at once
-    const int64_t at_once = (units + most - 1) / most;  // units of each, then
-    int64_t units_a_split = 2 * at_once * blocks <= 3 * tiles * units ? at_once : tiles * units / (2 * blocks);
-    if (units_a_split < SPLIT_LEAST) units_a_split = SPLIT_LEAST;
-    const int64_t splits = (units + units_a_split - 1) / units_a_split;
-    return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
-}
-
 // The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not take the GPU more
 // than once.
 inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
@@ -96,17 +81,6 @@ inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
     const int64_t worthwhile = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
     const int64_t splits = at_once < worthwhile ? at_once : worthwhile;
     return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
-}
-
-// Whether the split path beats the one forward kernel, by what is known beforehand: the keys must outlast a second launch;
-// and either the queries are so few that tiles of 16 rows of all heads are a quarter or less of tiles of 128 rows of one,
-// or the forward kernel would leave three quarters of the multiprocessors idle.
-inline bool splitting_gains(const kgen_fwd_params& p, int32_t multiprocessors) {
-    constexpr uint64_t FORWARD_ROWS = 128;
-    constexpr int32_t SHORTEST = 512;
-    const uint64_t forward_tiles = product(tiles_of(p.seqlen_q, FORWARD_ROWS), p.num_heads);
-    return p.seqlen_k >= SHORTEST && (product(4, split_tiles(p), SPLIT_TILE_ROWS) <= product(forward_tiles, FORWARD_ROWS) ||
-                                      product(4, forward_tiles, p.batch) <= static_cast<uint64_t>(multiprocessors));
 }
 
 }  // namespace kgen

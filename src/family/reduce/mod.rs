@@ -42,7 +42,7 @@ impl Family for Reduce {
     }
 
     fn tiling(_point: Point, design: &Design) -> Tiling {
-        Tiling { m: design.short_row as usize, n: design.chunk as usize, ..Tiling::default() }
+        Tiling { m: design.short_row as usize, n: design.whole_row as usize, ..Tiling::default() }
     }
 
     fn sizes(_point: Point, wanted: &Wanted) -> Vec<Size> {

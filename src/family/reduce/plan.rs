@@ -1,7 +1,7 @@
 //! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads
 //! depends on the length of a row alone.
 
-use super::Point;
+use super::{Point, point::Kind};
 use crate::{
     family::{self, Point as _},
     grid::{Dtype, Target, TileOverride},
@@ -37,8 +37,18 @@ const STATE_BYTES: u32 = 8;
 /// Registers of a thread beyond the values in flight: 64-bit pointers and counts, the state.
 const OTHER_REGISTERS: u32 = 24;
 
-/// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU.
-const ROUNDS: u32 = 8;
+/// Rounds of loads in a chunk: enough for a block to pay off, few enough for rows of a million elements to fill a GPU,
+/// and for 64 MiB to be two waves of blocks: in a single wave nobody takes over from those that end late.
+const ROUNDS: u32 = 4;
+
+/// Rounds of loads in the longest row that one block reads: a second kernel costs more than they do.
+const WHOLE_ROUNDS: u32 = 8;
+
+/// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must be
+/// more of them. logsumexp looks at its elements twice and needs more registers.
+const fn one_round_blocks(kind: Kind) -> u32 {
+    if matches!(kind, Kind::Logsumexp) { 5 } else { 6 }
+}
 
 /// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
 /// fold its warps than to read; more rounds would leave a GPU idle where rows are few.
@@ -56,12 +66,17 @@ impl fmt::Display for Tile {
 pub struct Design {
     /// Sizes of a block.
     pub tile: Tile,
-    /// Elements of a row that a block reads.
+    /// Elements of a row that a block reads, where several read it.
     pub chunk: u32,
+    /// Elements of a row, at most, that one block reads.
+    pub whole_row: u32,
+    /// Warps of a block, or the next power of two: lanes fold as many states by butterflies.
+    pub warps_to_fold: u32,
+    /// `__launch_bounds__` of the kernel of rows that take one round.
+    pub one_round_blocks: u32,
     /// Elements of a row, at most, that a warp reads by itself.
     pub short_row: u32,
-    /// Whether the kernel that folds chunks' results is started before the one that writes them has ended: its target
-    /// has `griddepcontrol`.
+    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
     pub early: bool,
 }
 
@@ -104,7 +119,8 @@ fn broken_rule(tile: &Tile) -> Option<String> {
 /// lacks.
 pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
-    let registers = RegisterEstimate::sum(0, 0, tile.pieces * PIECE_BYTES / point.dtype.bytes(), OTHER_REGISTERS);
+    // Two rounds: one is on its way while the other is folded.
+    let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
     let resources = Resources {
         threads,
         min_blocks_per_sm: tile.min_blocks_per_sm,
@@ -117,7 +133,16 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
     };
     let elements = tile.pieces * PIECE_BYTES / point.dtype.bytes();
     let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
-    let design = Design { tile, chunk: threads * elements * ROUNDS, short_row: 32 * elements * SHORT_ROUNDS, early };
+    let more_blocks = if tile.pieces <= DEFAULT.pieces { one_round_blocks(point.kind).min(1536 / threads) } else { 0 };
+    let design = Design {
+        tile,
+        chunk: threads * elements * ROUNDS,
+        whole_row: threads * elements * WHOLE_ROUNDS,
+        warps_to_fold: tile.warps.next_power_of_two(),
+        one_round_blocks: more_blocks.max(tile.min_blocks_per_sm),
+        short_row: 32 * elements * SHORT_ROUNDS,
+        early,
+    };
     let (template, design) = ("reduce/reduce.cu.tera", family::Design::Reduce(design));
     Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
 }
@@ -129,7 +154,7 @@ mod tests {
     const POINT: Point = Point { kind: super::super::point::Kind::Sum, dtype: Dtype::Bf16, target: Target::Sm90 };
 
     #[test]
-    fn a_chunk_is_eight_rounds_of_loads() {
+    fn a_row_of_eight_rounds_of_loads_takes_one_block() {
         let plan = Plan::new(POINT, None).expect("it fits");
         assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 4 * 8 * 8));
         assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);

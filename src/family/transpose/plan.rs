@@ -11,13 +11,15 @@ use serde::Serialize;
 use std::fmt;
 
 /// The tile keys that the kernel reads.
-const KEYS: &[&str] = &["m", "warps", "min_blocks_per_sm"];
+const KEYS: &[&str] = &["m", "n", "warps", "min_blocks_per_sm"];
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tile {
     /// Elements of a row and of a column of the tile: the key `m`.
     pub side: u32,
+    /// Rows of tiles that blocks go down before they go on to the next column: the key `n`.
+    pub group_rows: u32,
     /// Warps of a block.
     pub warps: u32,
     /// Second argument of `__launch_bounds__`, out of place.
@@ -44,11 +46,10 @@ pub struct Design {
     pub row_bytes: u32,
     /// Bytes of a tile in shared memory.
     pub tile_bytes: u32,
-    /// The same where columns are a word further apart than they are long: of matrices that are moved element by
-    /// element.
-    pub apart_bytes: u32,
-    /// Rows of tiles that blocks go down before they go on to the next column.
+    /// The tile's.
     pub group_rows: u32,
+    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    pub early: bool,
 }
 
 /// Some 500 blocks run at a time on GPUs of a hundred multiprocessors or more: 16 rows make them cover a region that is
@@ -57,7 +58,12 @@ const GROUP_ROWS: u32 = 16;
 
 /// Rows of 256 bytes, of 128 for single bytes: a tile of 16 or 32 KB, four 16-byte loads per thread or eight.
 fn default_tile(bytes: u32) -> Tile {
-    Tile { side: if bytes == 4 { 64 } else { 128 }, warps: 8, min_blocks_per_sm: if bytes == 2 { 3 } else { 4 } }
+    Tile {
+        side: if bytes == 4 { 64 } else { 128 },
+        group_rows: GROUP_ROWS,
+        warps: 8,
+        min_blocks_per_sm: if bytes == 2 { 3 } else { 4 },
+    }
 }
 
 /// Registers of a thread beyond the words in flight: pointers, counts and places of 64 bits.
@@ -77,6 +83,7 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
         }
         tile = Tile {
             side: change.m.unwrap_or(tile.side),
+            group_rows: change.n.unwrap_or(tile.group_rows),
             warps: change.warps.unwrap_or(tile.warps),
             min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
         };
@@ -88,12 +95,15 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
 }
 
 fn broken_rule(point: Point, tile: &Tile) -> Option<String> {
-    let Tile { side, warps, min_blocks_per_sm } = *tile;
+    let Tile { side, group_rows, warps, min_blocks_per_sm } = *tile;
     let bytes = point.dtype.bytes();
     // Eight pieces of 16 bytes in a row, so that eight chunks of a column stand in different banks.
     let step = 128 / bytes;
     if side == 0 || !side.is_multiple_of(step) || side > 256 {
         return Some(format!("`m` is {side}; it must be a multiple of {step} up to 256"));
+    }
+    if !(1..=1024).contains(&group_rows) {
+        return Some(format!("`n` is {group_rows}; it must be 1 to 1024"));
     }
     // A warp takes eight pieces of four groups of rows at a time.
     let parts = side * side * bytes * bytes / (16 * 4 * 32);
@@ -126,8 +136,8 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         word_elements: 4 / bytes,
         row_bytes: tile.side * bytes,
         tile_bytes,
-        apart_bytes: tile_bytes + tile.side * 4,
-        group_rows: GROUP_ROWS,
+        group_rows: tile.group_rows,
+        early: run_as.unwrap_or(point.target).compute_capability() >= 90,
     };
     let (template, design) = ("transpose/transpose.cu.tera", family::Design::Transpose(design));
     Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)

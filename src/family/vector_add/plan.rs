@@ -26,9 +26,10 @@ pub struct Tile {
     pub min_blocks_per_sm: u32,
 }
 
-/// Two vectors of 4 pieces each are 128 bytes per thread in flight, and 2048 threads a multiprocessor 256 KB: several
-/// times what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB).
-const DEFAULT: Tile = Tile { warps: 8, pieces: 4, min_blocks_per_sm: 4 };
+/// Two vectors of 2 pieces each are 64 bytes per thread in flight, and 1280 threads a multiprocessor 80 KB: several times
+/// what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB). More would only spread what the device reads at a
+/// time over more of its pages, and make the last wave of blocks longer.
+const DEFAULT: Tile = Tile { warps: 8, pieces: 2, min_blocks_per_sm: 5 };
 
 /// Registers of a thread beyond the pieces: three 64-bit pointers, two counts, the index.
 const OTHER_REGISTERS: u32 = 24;
@@ -47,6 +48,8 @@ pub struct Design {
     pub tile: Tile,
     /// Elements that a block adds.
     pub elements: u32,
+    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    pub early: bool,
 }
 
 /// Plans `point` with the default tile, changed by `change`.
@@ -99,7 +102,8 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         to_save_shared_memory: String::new(),
         to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
     };
-    let design = Design { tile, elements: threads * tile.pieces * PIECE_BYTES / point.dtype.bytes() };
+    let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
+    let design = Design { tile, elements: threads * tile.pieces * PIECE_BYTES / point.dtype.bytes(), early };
     let (template, design) = ("vector_add/vector_add.cu.tera", family::Design::VectorAdd(design));
     Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
 }
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn a_block_adds_its_threads_pieces() {
         let plan = Plan::new(POINT, None).expect("it fits");
-        assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 4 * 8));
+        assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 2 * 8));
         assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
     }
 

@@ -8,7 +8,7 @@
 
 #define KGEN_DEVICE inline
 #define KGEN_HOST_DEVICE inline
-#define KGEN_KERNEL(max_threads, min_blocks) ::kgen::emulator::bounded<(max_threads), (min_blocks)>::result
+#define KGEN_KERNEL(max_threads, min_blocks) ::kgen::emulator::kernel_result<(max_threads), (min_blocks)>
 #define KGEN_PARAMETER const
 #define KGEN_UNROLL  // loops stay loops: less code for the host compiler
 #define KGEN_ROLLED
@@ -21,6 +21,10 @@ struct bounded {
     static_assert(MAX_THREADS > 0 && MAX_THREADS <= 1024 && MIN_BLOCKS >= 1, "launch bounds that no GPU takes");
     using result = void;
 };
+
+// Takes bounds that depend on a template's parameters too, without `typename`.
+template <int MAX_THREADS, int MIN_BLOCKS>
+using kernel_result = typename bounded<MAX_THREADS, MIN_BLOCKS>::result;
 
 }  // namespace kgen::emulator
 

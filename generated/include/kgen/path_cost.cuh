@@ -1,0 +1,158 @@
+// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also has the numbers'
+// sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
+//
+// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds, bandwidths bytes
+// per nanosecond.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+#include "kgen.h"
+#include "kgen/split_plan.cuh"
+
+namespace kgen {
+
+// A kernel, as its plan has it.
+struct kernel_cost {
+    double rows;          // of a block's query tile
+    double group_rows;    // of those that multiply together: where a tile has no such rows, nobody multiplies
+    double keys;          // a block takes at a step
+    double resident;      // blocks that a multiprocessor holds at once
+    double launch_ns;     // from the launch to the first product, and from the last store to the end
+    double tile_cycles;   // a query tile besides its steps
+    double chain_cycles;  // a step of a block that has a multiprocessor to itself
+    double step_cycles;   // a step where as many blocks share a multiprocessor as it takes to keep its units busy
+};
+
+struct device_cost {
+    double multiprocessors;
+    double cycles_per_ns;
+    double dram_bytes_per_ns, l2_bytes_per_ns;
+    double kept_bytes;  // of a request that L2 still holds from whatever wrote them
+};
+
+// What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
+struct request_cost {
+    double batch, heads, heads_k;
+    double queries, keys;  // a sequence, on the average
+    double longest_keys;   // of the longest sequence
+    double head_dim, element_bytes;
+    bool causal, unequal;
+    bool keys_unknown;  // lengths of K differ, and nobody says how many rows they have together
+};
+
+// The mean length of `batch` sequences. Where nobody says how many rows they have together: about half of the longest.
+inline double mean_length(double longest, double batch, double total, bool unequal) {
+    if (!unequal || batch <= 1) return longest;
+    if (total <= 0) return (longest + 1) / 2;
+    return fmin(longest, fmax(1, total / batch));
+}
+
+// The other guess where the number of keys is unknown: one long sequence among short ones.
+inline request_cost with_one_long_sequence(request_cost r) {
+    r.keys = fmax(1, floor(r.longest_keys / 16));
+    return r;
+}
+
+// How the keys of a sequence are shared out over blocks.
+struct sharing {
+    bool packed;      // a tile's rows are those of all heads that read one key head
+    double splits;    // of each sequence, on the average
+    bool balanced;    // longer sequences have more of them
+};
+
+// The times of one kernel; see kgen_candidate.
+struct kernel_time {
+    double launch, tile, chain, step, memory;
+
+    // A twentieth of what should run beside the longest part does not.
+    double total() const {
+        const double longest = fmax(fmax(chain, step), memory);
+        return launch + tile + longest + 0.05 * (chain + step + memory - longest);
+    }
+};
+
+inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
+    const double group = s.packed ? r.heads / r.heads_k : 1;
+    const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * ceil(r.queries * group / k.rows) * s.splits;
+    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on the average.
+    const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
+    const bool diagonal = r.causal && seen > span;
+    const double keys = diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys;
+    const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
+    const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
+    const double longest = s.balanced ? average : most;
+
+    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+    const double tail = r.unequal ? (longest - average) / 2 : 0;
+
+    const double slots = d.multiprocessors * k.resident;
+    double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
+    if (diagonal || r.unequal) {
+        tiles = fmax(1, blocks / slots);
+        in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 + tail : 0));
+        in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 + tail : 0));
+    } else {
+        tiles = ceil(blocks / slots);
+        in_slot = tiles * longest;
+        in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
+    }
+    const double busy_rows = fmin(k.rows, ceil(r.queries * group / k.group_rows) * k.group_rows);
+    const double row_bytes = r.head_dim * r.element_bytes;
+    const double from_dram = 2 * row_bytes * r.batch * (r.queries * r.heads + r.keys * r.heads_k);
+    const double partial = s.packed ? r.batch * r.queries * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
+    const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
+    return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,
+            in_multiprocessor * k.step_cycles * (busy_rows / k.rows) / d.cycles_per_ns,
+            fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
+}
+
+// The merge of partial results, a block a row; a block reads `keys` pieces of 8 columns at once.
+inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
+    const double rows = r.batch * r.queries * r.heads;
+    double pieces = 1;  // threads a split's row
+    while (pieces * 8 < r.head_dim) pieces *= 2;
+    const double rounds = ceil(splits * pieces / k.keys);
+    const double busy = ceil(rows / (d.multiprocessors * k.resident)) * (k.tile_cycles + rounds * k.chain_cycles) / d.cycles_per_ns;
+    const double bytes = rows * splits * (r.head_dim + 1) * 4;
+    return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
+}
+
+// The choice of split counts: one block, whose warps walk over the batch `rows` sequences at a time.
+inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const device_cost& d) {
+    return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
+}
+
+// Splits that prepare_scheduler gives a sequence on the average, where it is told of `blocks` at once: all run at once, or in two turns.
+inline double balanced_splits(const request_cost& r, double blocks, double most) {
+    const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
+    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    return fmax(1, fmin(splits, most));
+}
+
+// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none whose splits are
+// shorter than what pays.
+constexpr int MOST_SPLIT_COUNTS = 18;
+
+inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
+    constexpr int32_t ROUND[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+    const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
+    const double filling = floor(d.multiprocessors * k.resident / tiles);
+    const double most = fmin(MOST_SPLITS, ceil(r.longest_keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    int count = 0;
+    const auto add = [&](double splits) {
+        if (splits < 1 || splits > most) return;
+        int place = 0;
+        while (place < count && counts[place] < splits) ++place;
+        if (place < count && counts[place] == splits) return;
+        for (int i = count++; i > place; --i) counts[i] = counts[i - 1];
+        counts[place] = static_cast<int32_t>(splits);
+    };
+    for (const int32_t splits : ROUND) add(splits);
+    add(filling);
+    add(2 * filling);
+    return count;
+}
+
+}  // namespace kgen
