@@ -115,7 +115,11 @@ fn run(command: &mut Command) -> String {
 fn a_device_is_asked_for_the_clock_of_its_memory_once() {
     let (tests, program) = (Path::new(ROOT).join("tests/library/device"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices"));
     let mut command = Command::new(host_compiler().expect("a C++ compiler").path);
-    command.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&tests).arg("-I").arg(Path::new(ROOT).join("templates/include"));
+    command
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(&tests)
+        .arg("-I")
+        .arg(Path::new(ROOT).join("templates/include"));
     run(command.arg(tests.join("devices.cpp")).arg("-o").arg(&program));
     let said = run(&mut Command::new(program));
     // Device 2 does not say; devices after the first 64 are not remembered.
