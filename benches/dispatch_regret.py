@@ -8,8 +8,8 @@ sequences that differ in length. For each, every path that `kgen_explain_choice`
 count by itself, and so is the dispatcher left alone, with the workspace that it asks for. `--old-lib` times another library's dispatcher
 with the workspace that *it* asks for, in the same rounds. regret = time of the dispatcher / time of the fastest forced path - 1.
 
-Times are replays of CUDA graphs of several calls, the candidates in turns, so the host is no part of them; all are timed roughly first, then
-those within a fifth of the best in more rounds. The calls of a graph read copies of K and V in turn, up to 8 and 256 MB: K and V come from
+Times are replays of CUDA graphs of several calls, the candidates in turns, so the host is no part of them; all are timed by one replay first,
+then those within a fifth of the best in more rounds. The calls of a graph read copies of K and V in turn, up to 8 and 256 MB: K and V come from
 a cold L2 where they are large and from a warm one where they are small, as in a model. O of every path is compared with that of the first.
 
 `--out` holds the raw times and the prediction's parts; `benches/dispatch_fit.py regret.json` fits the model's constants to them, which
@@ -34,7 +34,7 @@ from kgen_ctypes import FLAG_CAUSAL, FLAG_PATHS, PATHS, FwdParams, Library
 DTYPES = {"fp16": (torch.float16, 0), "bf16": (torch.bfloat16, 1)}
 MOST_BYTES = 6 << 30  # of tensors and of a workspace
 MOST_FLOPS = 6e11
-SLOW = 4  # times the best: timed roughly and no more, if it takes a millisecond
+SLOW = 4  # times the best: timed by one replay and no more
 PARTS = ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")
 
 
@@ -260,9 +260,10 @@ def measure(shape, library, old, args):
         runners["old"] = Runner(old, problem)
     for runner in runners.values():
         reference = check(runner, problem, reference)
-        runner.times = [rough(runner)]
+        runner.capture(problem.copies)
+        runner.times = [runner.replay_us(1)]
     best = min(runner.us() for runner in runners.values())
-    quick = {key: runner for key, runner in runners.items() if runner.us() < max(1000, SLOW * best) or key in ("own", "old", chosen)}
+    quick = {key: runner for key, runner in runners.items() if runner.us() <= SLOW * best or key in ("own", "old", chosen)}
     # As many calls in a graph as take a fifth of a millisecond, and a round about as long as asked.
     for runner in quick.values():
         runner.capture(max(problem.copies, min(64, math.ceil(200 / runner.us()))))
@@ -279,15 +280,6 @@ def measure(shape, library, old, args):
         else:
             row[f"{key}_us"] = value
     return row
-
-
-def rough(runner):
-    """Microseconds of a call, launch included."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    runner.once()
-    torch.cuda.synchronize()
-    return max(1.0, (time.perf_counter() - start) * 1e6)
 
 
 def rounds(runners, count, round_us):
@@ -327,7 +319,7 @@ def main():
         sys.exit(f"{args.library} holds no forward kernels of {args.dtype} for both masks")
     draw = random.Random(args.seed)
     torch.manual_seed(args.seed)
-    data = {"version": 1, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "seed": args.seed, "rows": []}
+    data = {"version": 2, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "seed": args.seed, "rows": []}
     started = time.monotonic()
     while len(data["rows"]) < args.shapes and time.monotonic() - started < 60 * args.minutes:
         shape = draw_shape(draw, head_dims, args.dtype)

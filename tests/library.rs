@@ -110,6 +110,30 @@ fn run(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
+/// To fetch the clock of its memory from a device takes the driver about a millisecond.
+#[test]
+fn a_device_is_asked_for_the_clock_of_its_memory_once() {
+    let (tests, program) = (Path::new(ROOT).join("tests/library/device"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices"));
+    let mut command = Command::new(host_compiler().expect("a C++ compiler").path);
+    command
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(&tests)
+        .arg("-I")
+        .arg(Path::new(ROOT).join("templates/include"));
+    run(command.arg(tests.join("devices.cpp")).arg("-o").arg(&program));
+    let said = run(&mut Command::new(program));
+    // Device 2 does not say; devices after the first 64 are not remembered.
+    let expected = [
+        "-1: 0 0 0, asked 0",
+        "0: 1024 1024 1024, asked 1",
+        "1: 2048 2048 2048, asked 1",
+        "2: 0 0 0, asked 1",
+        "63: 65536 65536 65536, asked 1",
+        "64: 66560 66560 66560, asked 3",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn the_c_example_finds_every_variant_correct() {
     let program = LIBRARY.program(&LIBRARY.folder.join("examples/attention.c"), "attention", &LIBRARY.dispatcher);

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "kgen/launch.cuh"
 
 namespace kgen {
@@ -43,13 +45,25 @@ inline int multiprocessor_count() {
 
 // Rated memory bandwidth (GB/s) of the calling thread's current device: two transfers per clock. 0 if CUDA does not
 // report it.
+//
+// The driver fetches the memory clock from the device, which takes about a millisecond, so each device is queried once.
 inline double device_memory_gbs() {
+    constexpr int REMEMBERED = 64;  // devices; later ones are queried each time
+    constexpr double NOT_SAID = -1;
+    static std::atomic<double> known[REMEMBERED];  // 0: not queried yet
     int device = 0, kilohertz = 0, bits = 0;
     cudaError_t error = cudaGetDevice(&device);
+    const bool remembered = error == cudaSuccess && device < REMEMBERED;
+    if (remembered) {
+        const double before = known[device].load(std::memory_order_relaxed);
+        if (before != 0) return before == NOT_SAID ? 0 : before;
+    }
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
     if (error != cudaSuccess) cudaGetLastError();  // the caller has another number
-    return error == cudaSuccess ? static_cast<double>(kilohertz) * bits / 4e6 : 0;
+    const double gbs = error == cudaSuccess ? static_cast<double>(kilohertz) * bits / 4e6 : 0;
+    if (remembered) known[device].store(gbs > 0 ? gbs : NOT_SAID, std::memory_order_relaxed);
+    return gbs;
 }
 
 }  // namespace kgen

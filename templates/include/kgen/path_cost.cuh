@@ -38,7 +38,9 @@ struct request_cost {
     double queries, keys;  // per sequence, on average
     double longest_keys;   // of the longest sequence
     double head_dim, element_bytes;
+    double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
+    bool unequal_queries;  // of more than one sequence
     bool keys_unknown;  // lengths of K differ, and their sum is not known
 };
 
@@ -49,17 +51,24 @@ inline double mean_length(double longest, double batch, double total, bool unequ
     return fmin(longest, fmax(1, total / batch));
 }
 
+// Sequences that attend to themselves: how many more keys a query has than a sequence, on the average. The long ones
+// have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
+// given mean.
+inline double self_keys_to_mean(double longest, double mean) { return longest * longest / (mean * (2 * longest - mean)); }
+
 // The other guess where the number of keys is unknown: one long sequence among short ones.
 inline request_cost with_one_long_sequence(request_cost r) {
     r.keys = fmax(1, floor(r.longest_keys / 16));
+    r.keys_to_mean = 1;
     return r;
 }
 
 // How the keys of a sequence are divided among blocks.
 struct sharing {
-    bool packed;      // a tile's rows are those of all heads that read one key head
-    double splits;    // of each sequence, on average
-    bool balanced;    // longer sequences have more of them
+    bool packed;         // a tile's rows are those of all heads that read one key head
+    double splits;       // of each sequence, on average
+    bool balanced;       // longer sequences have more of them
+    double most_splits;  // of the longest sequence
 };
 
 // The times of one kernel; see kgen_candidate.
@@ -73,36 +82,52 @@ struct kernel_time {
     }
 };
 
+// Query tiles of a sequence, which has `rows` rows. With unequal lengths the last tile is half full on average.
+inline double tile_count(const request_cost& r, double rows, double tile_rows) {
+    const double tiles = rows / tile_rows;
+    return r.unequal_queries ? fmax(tiles + 0.5, 1) : ceil(tiles);
+}
+
+// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for.
+constexpr double WITHOUT_KEYS = 1.0 / 3;
+
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
-    const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * ceil(r.queries * group / k.rows) * s.splits;
+    const double tiles_of_sequence = tile_count(r, r.queries * group, k.rows);
+    const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * tiles_of_sequence * s.splits;
     // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on
     // the average.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
-    const double keys = diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys;
+    const double keys = fmin(r.longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
     const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
-    const double longest = s.balanced ? average : most;
+    const double longest = s.balanced ? fmax(average, ceil(r.longest_keys / s.most_splits / k.keys)) : most;
 
     // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
     // ended.
     const double tail = r.unequal ? (longest - average) / 2 : 0;
 
+    // Rows before the first key: their tiles are written and no more. Where rows are packed, Q is read first.
+    const double without_keys = r.causal && r.queries > seen && !s.packed ? r.queries - seen : 0;
+    const double with_keys = fmin(1, ceil(seen / k.rows) / tiles_of_sequence);
+    const double full_tiles = without_keys > 0 ? with_keys + WITHOUT_KEYS * (1 - with_keys) : 1;
+
     const double slots = d.multiprocessors * k.resident;
     double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
     if (diagonal || r.unequal) {
-        tiles = fmax(1, blocks / slots);
+        tiles = fmax(1, blocks * full_tiles / slots + (blocks > slots ? 1 : 0));
         in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 + tail : 0));
         in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 + tail : 0));
     } else {
-        tiles = ceil(blocks / slots);
-        in_slot = tiles * longest;
+        const double turns = ceil(blocks / slots);
+        tiles = fmax(1, turns * full_tiles);
+        in_slot = turns * longest;
         in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
     }
     const double busy_rows = fmin(k.rows, ceil(r.queries * group / k.group_rows) * k.group_rows);
     const double row_bytes = r.head_dim * r.element_bytes;
-    const double from_dram = 2 * row_bytes * r.batch * (r.queries * r.heads + r.keys * r.heads_k);
+    const double from_dram = 2 * row_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + r.keys * r.heads_k);
     const double partial = s.packed ? r.batch * r.queries * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
     const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
     return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,

@@ -54,17 +54,22 @@ impl Units {
     }
 }
 
-/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`] and
-/// [`KernelCost::short`], to 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences");
-/// the error is 7 % (root of the mean square).
+/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`], to
+/// 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences"); the error is 7 % (root of
+/// the mean square).
 const WGMMA: [f64; 2] = [0.68, 0.91];
+
+/// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another. Fitted, with
+/// the numbers of [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to 308 times of an H100
+/// (docs/results/2026-11-22-dispatch-h100.md).
+const WGMMA_OF_ONE_STEP: [f64; 2] = [0.86, 1.37];
 
 /// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220
 /// TFLOP/s.
 const MMA: [f64; 2] = [1.1, 1.26];
 
 /// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
-const MMA_OF_16_ROWS: [f64; 2] = [2.0, 1.26];
+const MMA_OF_16_ROWS: [f64; 2] = [2.55, 1.37];
 
 /// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums.
 /// NVIDIA's data sheets: T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync`
@@ -77,9 +82,8 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
     }
 }
 
-/// Cycles between a request to L2 or device memory under load and its answer. What `fwd_split` shows on an H100 with
-/// two stages.
-const LATENCY: f64 = 1200.0;
+/// Cycles between a request to L2 or device memory under load and its answer, as `fwd_split` shows them on an H100.
+const LATENCY: f64 = 1000.0;
 
 impl KernelCost {
     /// The numbers of a plan.
@@ -94,15 +98,14 @@ impl KernelCost {
         let resident = resident(design, plan);
         match point.kind {
             Kind::Bwd => Self::default(),
-            // An H100, B1 H8 S512 D64: 4096 rows.
             Kind::FwdCombine => Self {
                 rows: 1,
                 group_rows: 1,
                 keys: plan.threads,
                 resident,
-                launch_ns: 1800,
-                tile_cycles: 1400,
-                chain_cycles: 500,
+                launch_ns: 2090,
+                tile_cycles: 1860,
+                chain_cycles: 660,
                 step_cycles: 0,
             },
             // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
@@ -124,7 +127,8 @@ impl KernelCost {
         }
     }
 
-    /// 1.8 µs and 16 ns a column besides the steps; a step of 64 keys a warpgroup 0.44 µs and 3 ns a column.
+    /// A launch takes 1 µs, a tile 0.8 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6 µs
+    /// and 3 ns a column.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (f64::from(point.head_dim), f64::from(design.tile.n));
         let keys = design.tile.n * (design.tile.warps / 4);
@@ -133,10 +137,10 @@ impl KernelCost {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys,
-            launch_ns: 1760,
-            tile_cycles: 28 * point.head_dim,
-            chain_cycles: rounded((767.0 + 5.5 * head_dim) * n / 64.0),
-            step_cycles: rounded(units.shared(WGMMA)),
+            launch_ns: 960,
+            tile_cycles: 1350 + 26 * point.head_dim,
+            chain_cycles: rounded((1030.0 + 4.75 * head_dim) * n / 64.0),
+            step_cycles: rounded(units.shared(WGMMA_OF_ONE_STEP)),
             ..Self::default()
         }
     }
@@ -177,8 +181,7 @@ impl KernelCost {
         }
     }
 
-    /// From the decoding table of docs/results/2026-11-21-whole-grid-h100.md: a step waits for the oldest of its
-    /// stages. 65536 keys of head dim 128 in one split take 565 µs, 970 cycles a step of 64.
+    /// A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
@@ -187,9 +190,9 @@ impl KernelCost {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
-            launch_ns: 3000,
-            tile_cycles: 1400,
-            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 0.07 * moved),
+            launch_ns: 3350,
+            tile_cycles: 2400,
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 0.062 * moved),
             step_cycles: rounded(units.shared(MMA_OF_16_ROWS)),
             ..Self::default()
         }

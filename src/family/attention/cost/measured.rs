@@ -160,3 +160,73 @@ fn splitting_what_is_short_is_known_to_be_slow() {
     let split = candidates.iter().find(|candidate| candidate.path == Path::Split).expect("it is weighed");
     assert!((15e3..26e3).contains(&split.predicted_ns), "{split:?}");
 }
+
+/// 2026-11-22-dispatch-h100.md: fp16, forced paths: batch, heads, lengths, head dim, mask, rows of both sides in all
+/// where lengths differ, path and splits, µs.
+#[test]
+fn random_shapes_take_about_what_was_measured() {
+    type Shape = (u32, [u32; 2], [u32; 2], u32, bool, u32);
+    let shapes: [(Shape, Path, u32, f64); 18] = [
+        ((1, [64, 32], [5734, 5734], 64, true, 0), Path::Dense, 1, 546.9),
+        ((1, [12, 12], [7332, 7332], 192, false, 0), Path::Dense, 1, 691.1),
+        ((13, [64, 8], [16, 9059], 192, false, 0), Path::Dense, 1, 716.6),
+        ((57, [8, 8], [1235, 1235], 80, true, 31881), Path::Dense, 1, 147.5),
+        ((2, [8, 1], [15382, 15382], 32, false, 20946), Path::Dense, 1, 814.8),
+        // More blocks than run at once.
+        ((3, [32, 8], [200, 200], 80, false, 0), Path::Short, 1, 15.6),
+        ((1, [32, 32], [278, 278], 192, true, 0), Path::Short, 1, 13.6),
+        ((20, [64, 32], [236, 236], 32, true, 0), Path::Short, 1, 72.4),
+        ((24, [48, 12], [116, 116], 80, true, 1171), Path::Short, 1, 47.4),
+        ((44, [4, 4], [36, 36], 224, false, 981), Path::Short, 1, 12.0),
+        ((2, [16, 4], [2524, 2524], 32, false, 4827), Path::Short, 1, 104.3),
+        // K and V come from L2.
+        ((1, [12, 12], [7332, 7332], 192, false, 0), Path::Short, 1, 828.0),
+        ((13, [64, 8], [16, 9059], 192, false, 0), Path::Short, 1, 665.6),
+        ((13, [64, 8], [16, 9059], 192, false, 0), Path::Split, 4, 684.0),
+        ((1, [2, 2], [252, 4265], 128, true, 0), Path::Split, 4, 16.3),
+        // Most rows see no key.
+        ((1, [64, 16], [12062, 606], 224, true, 0), Path::Short, 1, 273.2),
+        ((1, [64, 16], [12062, 606], 224, true, 0), Path::Split, 2, 2898.6),
+        ((1, [64, 16], [12062, 606], 224, true, 0), Path::Split, 4, 3738.0),
+    ];
+    for (shape, path, splits, measured) in shapes {
+        let (batch, heads, lengths, head_dim, causal, total) = shape;
+        let mut request = request(batch, heads, lengths, head_dim, causal);
+        if total > 0 {
+            let [queries, keys] = lengths.map(|longest| Lengths { longest, unequal: true, total });
+            (request.queries, request.keys) = (queries, keys);
+        }
+        let candidates = weigh(&request, &hopper(head_dim, causal), &h100());
+        let found = candidates.iter().find(|c| (c.path, c.splits) == (path, splits)).expect("it is weighed");
+        let ratio = found.predicted_ns / 1e3 / measured;
+        assert!((0.7..1.3).contains(&ratio), "{shape:?} {path:?} {splits}: {ratio} of {measured} us");
+    }
+}
+
+/// The same: 625 and 232 queries, 13298 and 2072 keys. The scheduler splits nothing where the longest sequence's tiles
+/// fill the GPU: then it takes what one split takes, and its own time besides.
+#[test]
+fn a_schedule_without_splits_gains_nothing() {
+    let mut request = request(2, [2, 2], [625, 13298], 224, false);
+    request.queries = Lengths { longest: 625, unequal: true, total: 857 };
+    request.keys = Lengths { longest: 13298, unequal: true, total: 15370 };
+    let candidates = weigh(&request, &hopper(224, false), &h100());
+    let of = |path, splits| {
+        candidates.iter().find(|c| (c.path, c.splits) == (path, splits)).expect("it is weighed").predicted_ns / 1e3
+    };
+    assert!(of(Path::Scheduled, 1) > of(Path::Split, 1));
+    for (path, splits, measured) in [(Path::Scheduled, 1, 182.4), (Path::Split, 1, 178.1), (Path::Split, 3, 139.7)] {
+        assert!((0.8..1.25).contains(&(of(path, splits) / measured)), "{path:?} {splits}: {} us", of(path, splits));
+    }
+}
+
+/// `fwd` with rows that see no key: not measured since it writes them in whole pieces. Reading 17 MB of Q and writing all
+/// of O takes about 122 µs.
+#[test]
+fn rows_without_keys_cost_little_more_than_their_bytes() {
+    let request = request(1, [64, 16], [12062, 606], 224, true);
+    let dense = us(hopper(224, true).dense, &request);
+    assert!((122.0..200.0).contains(&dense), "{dense} us");
+    let square = Request { keys: Lengths::equal(12062), ..request };
+    assert!(us(hopper(224, true).dense, &square) > 5.0 * dense);
+}

@@ -96,8 +96,8 @@ pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Cand
     if request.keys.longest == 0 {
         return candidates;
     }
-    let times = |guess: &Request, splits: f64, scheduler: Option<Held>| {
-        let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some() };
+    let times = |guess: &Request, splits: f64, most_splits: u32, scheduler: Option<Held>| {
+        let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some(), most_splits: most_splits.into() };
         PathTimes {
             attention: Times::of(guess, &split.cost, split.resident, device, sharing),
             combine: guess.combine_ns(&combine.cost, combine.resident, device, splits),
@@ -105,13 +105,13 @@ pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Cand
         }
     };
     for splits in request.split_counts(&split.cost, split.resident, device) {
-        candidates.push(Candidate::new(Path::Split, splits, request, &|guess| times(guess, splits.into(), None)));
+        candidates.push(Candidate::new(Path::Split, splits, request, &|guess| times(guess, splits.into(), splits, None)));
     }
     if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
         let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
         let most = most_splits(request, blocks);
         candidates.push(Candidate::new(Path::Scheduled, most, request, &|guess| {
-            times(guess, guess.balanced_splits(blocks, most), held.scheduler)
+            times(guess, guess.balanced_splits(blocks, most), most, held.scheduler)
         }));
     }
     candidates

@@ -73,6 +73,23 @@ impl Request {
         f64::from(self.heads) / f64::from(self.heads_k)
     }
 
+    /// How many more keys a query has than a sequence, on the average. Where sequences attend to themselves, the long
+    /// ones have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that
+    /// with the given mean.
+    fn keys_to_mean(&self) -> f64 {
+        if !self.queries.unequal || self.queries != self.keys {
+            return 1.0;
+        }
+        let (longest, mean) = (f64::from(self.keys.longest), self.mean_keys());
+        longest * longest / (mean * (2.0 * longest - mean))
+    }
+
+    /// Query tiles of a sequence, which has `rows` rows. Of unequal lengths the last tile is half full on the average.
+    fn tiles_of_sequence(&self, rows: f64, tile_rows: f64) -> f64 {
+        let tiles = rows / tile_rows;
+        if self.queries.unequal && self.batch > 1 { (tiles + 0.5).max(1.0) } else { tiles.ceil() }
+    }
+
     fn mean_queries(&self) -> f64 {
         self.queries.mean(self.batch.into())
     }
@@ -141,15 +158,20 @@ pub struct Sharing {
     pub splits: f64,
     /// Longer sequences have more of them.
     pub balanced: bool,
+    /// Those of the longest sequence's tile.
+    pub most_splits: f64,
 }
 
 impl Sharing {
     /// Not at all.
-    pub const NONE: Self = Self { packed: false, splits: 1.0, balanced: false };
+    pub const NONE: Self = Self { packed: false, splits: 1.0, balanced: false, most_splits: 1.0 };
 }
 
 /// Of what should run beside the longest part, the part that does not.
 const NOT_BESIDE: f64 = 0.05;
+
+/// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for.
+const WITHOUT_KEYS: f64 = 1.0 / 3.0;
 
 /// The times of a kernel that computes attention (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -179,33 +201,45 @@ impl Times {
         let [tile_rows, group_rows, tile_keys] = [kernel.rows, kernel.group_rows, kernel.keys].map(f64::from);
         let (queries, mean_keys) = (request.mean_queries(), request.mean_keys());
         let group = if sharing.packed { request.group() } else { 1.0 };
-        let blocks = batch * if sharing.packed { heads_k } else { heads } * (queries * group / tile_rows).ceil() * sharing.splits;
+        let tiles_of_sequence = request.tiles_of_sequence(queries * group, tile_rows);
+        let blocks = batch * if sharing.packed { heads_k } else { heads } * tiles_of_sequence * sharing.splits;
         let seen = queries.min(mean_keys);
         let span = seen.min(tile_rows / group);
         let diagonal = request.causal && seen > span;
         let keys = if diagonal { (mean_keys - (seen - span) / 2.0) * (seen / queries) } else { mean_keys };
+        let keys = f64::from(request.keys.longest).min(keys * request.keys_to_mean());
         let steps = |keys: f64| keys / sharing.splits / tile_keys;
         let most = steps(if sharing.balanced { mean_keys } else { request.keys.longest.into() }).ceil();
         let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
-        let longest = if sharing.balanced { average } else { most };
+        let longest = if sharing.balanced {
+            average.max((f64::from(request.keys.longest) / sharing.most_splits / tile_keys).ceil())
+        } else {
+            most
+        };
 
         // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
         // ended.
         let unequal = request.queries.unequal || request.keys.unequal;
         let tail = if unequal { (longest - average) / 2.0 } else { 0.0 };
 
+        // Rows before the first key: their tiles are written and no more. Where rows are packed, Q is read first.
+        let without_keys = if request.causal && queries > seen && !sharing.packed { queries - seen } else { 0.0 };
+        let with_keys = 1.0_f64.min((seen / tile_rows).ceil() / tiles_of_sequence);
+        let full_tiles = if without_keys > 0.0 { with_keys + WITHOUT_KEYS * (1.0 - with_keys) } else { 1.0 };
+
         let slots = device.multiprocessors * f64::from(resident);
         let (tiles, in_slot, in_multiprocessor) = if diagonal || unequal {
             let turns =
                 |places: f64| longest.max(blocks * average / places + if blocks > places { average / 2.0 + tail } else { 0.0 });
-            ((blocks / slots).max(1.0), turns(slots), turns(device.multiprocessors))
+            let tiles = blocks * full_tiles / slots + if blocks > slots { 1.0 } else { 0.0 };
+            (tiles.max(1.0), turns(slots), turns(device.multiprocessors))
         } else {
             let tiles = (blocks / slots).ceil();
-            (tiles, tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
+            ((tiles * full_tiles).max(1.0), tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
         };
         let busy_rows = tile_rows.min((queries * group / group_rows).ceil() * group_rows);
         let row_bytes = head_dim * f64::from(request.element_bytes);
-        let from_dram = 2.0 * row_bytes * batch * (queries * heads + mean_keys * heads_k);
+        let from_dram = 2.0 * row_bytes * batch * ((queries - without_keys / 2.0) * heads + mean_keys * heads_k);
         let partial = if sharing.packed { batch * queries * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
         let from_l2 = blocks * (keys / sharing.splits) * 2.0 * row_bytes + partial;
         Self {
