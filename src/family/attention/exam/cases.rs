@@ -200,6 +200,8 @@ fn smoke() -> Vec<Problem> {
     for (tensor, part) in itertools::iproduct!(0..4, [Part::Start, Part::Head, Part::Row, Part::Batch]) {
         cases.push(Problem::new(&[(17, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)));
     }
+    // Rows of O that see no key, to be written element by element.
+    cases.push(Problem::new(&[(260, 17)], 1, 1).layout(Layout::UnalignedPart(3, Part::Row)));
     // The batch stride of a side that is not packed counts where the other side is packed.
     for (lengths, tensor) in
         [(Lengths::PackedKey, 0), (Lengths::PackedQuery, 1), (Lengths::PackedQuery, 2), (Lengths::PackedKey, 3)]
