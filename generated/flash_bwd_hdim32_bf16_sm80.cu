@@ -1,24 +1,26 @@
 // flash_bwd_hdim32_bf16_sm80
 //
-// Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's log-sum-exp:
-//   P = exp(scale S - LSE),  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),  dK = scale dS^T Q,  dQ = scale dS K
-// where delta is the row sum of O dO. Query heads that share a key head add up in its dK and dV.
+// Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's LSE:
+//   P = exp(scale S - LSE),  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
+//   dK = scale dS^T Q,  dQ = scale dS K
+// where delta is the row sum of O dO. dK and dV of a key head are summed over the query heads that read it.
 // Head dim 32, bf16, every key visible to every query, compute capability 8.0 and newer.
 //
-// Three kernels, one behind the other:
-//   prepare    delta of every row, and zeros where dQ will be summed
-//   gradients  one block of 8 warps takes 128 keys and walks over the queries 64 at a time, dK and dV in registers
+// Three kernels, in sequence:
+//   prepare    delta of every row, and zeros where dQ will be accumulated
+//   gradients  one block of 8 warps takes 128 keys and iterates over the queries in tiles of 64,
+//              with dK and dV in registers
 //   finish     dQ from fp32 sums to its own type
-// With KGEN_FLAG_DETERMINISTIC the second leaves dQ out, whose parts arrive in no fixed order, and instead of the last
-//   query_gradients  computes dQ on its own, one block for 64 queries
+// With KGEN_FLAG_DETERMINISTIC the second omits dQ, whose parts arrive in no fixed order, and the last is replaced by
+//   query_gradients  computes dQ on its own, one block per 64 queries
 //
-// Warps of the second kernel come in pairs that own the same 32 keys. The value warp of a pair computes S^T and P^T and
-// holds dV, the key warp computes dP^T and dS^T and holds dK: half the registers each, every operand of shared memory is
-// read once for 32 keys, and while one of them takes exponentials the other has the tensor cores. Both do the same
-// steps, sum += f(A B^T) X, with other tiles. P^T goes from one to the other through shared memory, dS^T through the same
-// bytes to all warps, which share dQ += dS K of the step before.
+// Warps of the second kernel form pairs that own the same 32 keys. The value warp of a pair computes S^T and P^T and
+// holds dV, the key warp computes dP^T and dS^T and holds dK: half the registers each, every operand in shared memory
+// is read once per 32 keys, and while one of them computes exponentials the other uses the tensor cores. Both execute
+// the same steps, sum += f(A B^T) X, on different tiles. P^T goes from one to the other through shared memory, dS^T
+// through the same bytes to all warps, which share dQ += dS K of the previous step.
 //
-// Plan: 66560 bytes of shared memory, 2 blocks (16 warps) an SM, limited by registers.
+// Plan: 66560 bytes of shared memory, 2 blocks (16 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_bwd_hdim32_bf16_sm80.cu
 
@@ -40,28 +42,36 @@ using element = bf16;
 
 constexpr int HEAD_DIM = 32;
 constexpr int HEAD_DIM_PADDED = 32;
-constexpr int BLOCK_N = 128;  // keys a block
-constexpr int BLOCK_M = 64;  // queries a step
+constexpr int BLOCK_N = 128;  // keys per block
+constexpr int BLOCK_M = 64;  // queries per step
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 2;
 constexpr int PAIRS = WARPS / 2;
 constexpr int WARP_KEYS = BLOCK_N / PAIRS;
-constexpr int N_TILES = WARP_KEYS / 16;  // 16-key MMA tiles a warp
+constexpr int N_TILES = WARP_KEYS / 16;  // 16-key MMA tiles per warp
 
-// dQ of a step is shared by 4 x 2 warps (queries x columns), in 16x16 blocks.
+// dQ of a step is divided among 4 x 2 warps (queries x columns), in 16x16 blocks.
 constexpr int DQ_WARPS_M = 4;
 constexpr int DQ_WARPS_D = 2;
 constexpr int DQ_ROWS = BLOCK_M / 16 / DQ_WARPS_M;
 constexpr int DQ_COLUMNS = (HEAD_DIM_PADDED / 16 + DQ_WARPS_D - 1) / DQ_WARPS_D;
-constexpr bool DQ_IS_EVEN = HEAD_DIM_PADDED / 16 % DQ_WARPS_D == 0;  // else the last warps have a block less
+constexpr bool DQ_IS_EVEN = HEAD_DIM_PADDED / 16 % DQ_WARPS_D == 0;  // otherwise the last warps have one block less
 
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 using weight_tile = shared_tile<BLOCK_N, BLOCK_M>;  // P^T, then dS^T
 static_assert(DQ_WARPS_M * DQ_WARPS_D == WARPS && DQ_ROWS * DQ_WARPS_M * 16 == BLOCK_M, "dQ is shared by all warps");
 
-// Shared memory: Q at 0 (4096 bytes), dO at 4096 (4096 bytes), shifts at 8192 (256 bytes), deltas at 8448 (256 bytes), the same of the second stage at 8704 (8704 bytes), K (then dK) at 17408 (8192 bytes), V (then dV) at 25600 (8192 bytes), P^T and dS^T at 33792 (32768 bytes).
+// Shared memory:
+//   Q at 0 (4096 bytes)
+//   dO at 4096 (4096 bytes)
+//   shifts at 8192 (256 bytes)
+//   deltas at 8448 (256 bytes)
+//   the same of the second stage at 8704 (8704 bytes)
+//   K (then dK) at 17408 (8192 bytes)
+//   V (then dV) at 25600 (8192 bytes)
+//   P^T and dS^T at 33792 (32768 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t DOUT_OFFSET = 4096;
 constexpr uint32_t SHIFTS_OFFSET = 8192;
@@ -88,11 +98,11 @@ KGEN_DEVICE void clear(Array& values) {
     for (int i = 0; i < static_cast<int>(sizeof(Array) / sizeof(float)); ++i) all[i] = 0.0f;
 }
 
-// Lane offsets are computed where they are used, from a lane whose origin the compiler does not know: it would otherwise
-// hold all of them in registers over the loop, and there are none to spare.
+// Lane offsets are computed where they are used, from a lane index that the compiler cannot see through: otherwise it
+// would keep all of them in registers throughout the loop, and there are none to spare.
 KGEN_DEVICE uint32_t fresh_lane() { return opaque(lane_index()); }
 
-// S += A B^T over STEPS 16-column steps of both, from where `a_tile` and `b_tile` lead.
+// S += A B^T over STEPS 16-column steps of both, starting at `a_tile` and `b_tile`.
 template <class A, class B, int STEPS, int TILES>
 KGEN_DEVICE void multiply_steps(float (&s)[TILES][B::rows / 8][4], uint32_t a_tile, lane_offsets a_lanes, uint32_t b_tile, lane_offsets b_lanes) {
     KGEN_UNROLL
@@ -146,8 +156,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -159,9 +169,9 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows of S^T, which are keys, show of a tile of queries. Columns are counted from the tile's first query.
+// Which queries of a tile see a warp's rows of S^T, which are keys. Columns are counted from the tile's first query.
 struct view {
-    int keys;  // rows from here on, counted from the lane's first, are no keys
+    int keys;  // rows from here on, counted from the lane's first, are not keys
 
     // The queries that see key r, counted from the lane's first.
     KGEN_DEVICE interval of_row(int r) const { return {r >= keys ? BLOCK_M : 0, INT32_MAX}; }
@@ -175,7 +185,8 @@ KGEN_DEVICE void mask(scores& s, view seen) {
     }
 }
 
-// P^T = exp2(log2_scale S^T + shift), a shift for each query. The accumulator layout of S is the A-operand layout of P.
+// P^T = exp2(log2_scale S^T + shift), with one shift per query. The accumulator layout of S is the A-operand layout of
+// P.
 KGEN_DEVICE void probabilities(weights& w, const scores& s, float log2_scale, uint32_t shifts) {
     KGEN_UNROLL
     for (int j = 0; j < BLOCK_M / 8; ++j) {
@@ -192,8 +203,8 @@ KGEN_DEVICE void probabilities(weights& w, const scores& s, float log2_scale, ui
     }
 }
 
-// Where the lane leaves, and its pair's other warp finds, fragment [t][step] of P^T: in the rows of the weight tile that
-// belong to the pair, in the order of the lanes.
+// The address through which the lane passes fragment [t][step] of P^T to the other warp of its pair: in the rows of the
+// weight tile that belong to the pair, in lane order.
 KGEN_DEVICE uint32_t fragment_place(uint32_t tile, int warp_key, int t, int step) {
     const int start = weight_tile::panel_start(step * 16);
     const int width = weight_tile::panel_columns(start);
@@ -211,7 +222,7 @@ KGEN_DEVICE void hand_over(const weights& p, uint32_t tile, int warp_key) {
     }
 }
 
-// dS^T = P^T (dP^T - delta), a delta for each query; P^T as the value warp has handed it over.
+// dS^T = P^T (dP^T - delta), with one delta per query; P^T as passed on by the value warp.
 KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, int warp_key, uint32_t deltas) {
     KGEN_UNROLL
     for (int step = 0; step < BLOCK_M / 16; ++step) {
@@ -233,7 +244,7 @@ KGEN_DEVICE void score_gradients(weights& ds, const scores& dp, uint32_t tile, i
     }
 }
 
-// Writes dS^T to its tile, over the P^T that the warp has read.
+// Writes dS^T to its tile, over the P^T that the warp has already read.
 KGEN_DEVICE void store_weights(const weights& ds, uint32_t tile, int warp_key) {
     warp_sync();
     KGEN_UNROLL
@@ -254,8 +265,8 @@ KGEN_DEVICE int dq_row(int warp) { return warp / DQ_WARPS_D; }
 KGEN_DEVICE int dq_column(int warp) { return warp % DQ_WARPS_D; }
 KGEN_DEVICE bool dq_has_column(int warp, int j) { return DQ_IS_EVEN || j * DQ_WARPS_D + dq_column(warp) < HEAD_DIM_PADDED / 16; }
 
-// Adds dS K of one step to the sums of its queries, `sums` being the thread's first. They lie in the order in which
-// threads hold them, so that every addition of a warp is one whole line.
+// Adds dS K of one step to the sums of its queries; `sums` is the thread's first. They are stored in the order in which
+// threads hold them, so that every addition of a warp is one full line.
 KGEN_DEVICE void add_query_gradients(float* sums, uint32_t ds, uint32_t k) {
     const int warp = warp_index();
     const lane_offsets ds_lanes = lanes_at_step(lanes_by_chunk(fresh_lane()), dq_row(warp));
@@ -290,7 +301,7 @@ KGEN_DEVICE void add_query_gradients(float* sums, uint32_t ds, uint32_t k) {
     }
 }
 
-// Writes a warp's rows of a gradient, those from `row` on, through its rows of a tile in 16-byte pieces.
+// Writes a warp's rows of a gradient, starting at `row`, through its rows of a tile in 16-byte pieces.
 template <class Tile, bool VECTOR, int TILES>
 KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float factor, uint32_t tile, int row, uint16_t* to, int64_t row_stride, int valid_rows) {
     KGEN_UNROLL
@@ -308,7 +319,7 @@ KGEN_DEVICE void write_rows(const float (&sums)[TILES][HEAD_DIM / 8][4], float f
     store_warp_rows<Tile, HEAD_DIM, TILES * 16, VECTOR>(to, row_stride, tile, row, valid_rows);
 }
 
-// A block's keys: blocks are ordered by batch, key head, then key tile.
+// The keys of a block: blocks are ordered by batch, key head, then key tile.
 struct assignment {
     int batch, head_k, first_key;
     sequence keys;
@@ -330,7 +341,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int key_rows = work.keys.rows - work.first_key;
 
-    // The queries walked over: from tile `first_tile` to the last, for each query head of the group.
+    // The queries to iterate over: from tile `first_tile` to the last, for each query head of the group.
     const int end_query = queries.rows;
     constexpr int first_tile = 0;
     int tile = first_tile;
@@ -355,7 +366,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         if (thread_index() < BLOCK_M / 2) cp_async(stage + SHIFTS_OFFSET + thread_index() * 16, shifts + thread_index() * 4, true);
         cp_async_commit();
     };
-    // Goes on to the next queries and starts to copy them, or leaves no heads.
+    // Advances to the next queries and starts copying them, or leaves no heads.
     const auto copy_next = [&](uint32_t stage) {
         if (++tile * BLOCK_M >= end_query) {
             tile = first_tile;
@@ -366,14 +377,14 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         }
         copy_queries(stage);
     };
-    // dQ of the step whose queries have place `at` in the workspace.
+    // dQ of the step whose queries have index `at` in the workspace.
     const auto add_dq = [&](int at, uint32_t ds) {
         if (p.dq_sums != nullptr) add_query_gradients(p.dq_sums + at * TILING.dq_floats + thread_index(), ds, shared + K_OFFSET);
     };
 
-    // One step of a pair of warps: S^T, P^T and dV of the one, dP^T, dS^T and dK of the other.
+    // One step of a pair of warps: S^T, P^T and dV of one, dP^T, dS^T and dK of the other.
     const auto multiply_and_accumulate = [&](uint32_t stage, uint32_t weights_at) {
-        const int warp_key = opaque(warp) % PAIRS * WARP_KEYS;  // what follows from it is computed anew each step
+        const int warp_key = opaque(warp) % PAIRS * WARP_KEYS;  // what depends on it is recomputed in each step
         scores s;
         weights w;
         multiply<key_tile, query_tile>(s, shared + (is_value_warp ? K_OFFSET : V_OFFSET), warp_key, stage + (is_value_warp ? Q_OFFSET : DOUT_OFFSET));
@@ -401,27 +412,27 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
         copy_queries(shared);
     }
 
-    int phase = 0;  // which of the two buffers of each kind this step has
+    int phase = 0;  // which of the two buffers of each kind this step uses
     const auto stage_at = [&](int which) { return shared + opaque(which) * STAGE_BYTES; };
     const auto weights_at = [&](int which) { return shared + WEIGHTS_OFFSET + opaque(which) * weight_tile::bytes; };
-    int last_place = -1;  // that of the queries of the step before
+    int last_place = -1;  // of the queries of the previous step
     while (heads_left > 0) {
         cp_async_wait<0>();
-        block_sync();  // this step's queries and the last one's dS^T are there for all; what was used two steps ago is free
+        block_sync();  // this step's queries and the last one's dS^T are visible to all threads; the buffers of two steps ago are free
         const int this_place = head_place + tile;
         copy_next(stage_at(1 - phase));
-        // Value warps add to dQ behind their own step, key warps before it: P^T is then there when they ask for it.
+        // Value warps add to dQ after their own step, key warps before it, so that P^T is ready when they need it.
         if (!is_value_warp && last_place >= 0) add_dq(last_place, weights_at(1 - phase));
         multiply_and_accumulate(stage_at(phase), weights_at(phase));
         if (is_value_warp && last_place >= 0) add_dq(last_place, weights_at(1 - phase));
         last_place = this_place;
         phase = 1 - phase;
     }
-    block_sync();  // the last step's dS^T is there for all
+    block_sync();  // the last step's dS^T is visible to all threads
     if (last_place >= 0) add_dq(last_place, weights_at(1 - phase));
 
     block_sync();  // no warp still reads K or V
-    const auto [batch, head_k, first_key, keys] = assigned_keys(p);  // anew, rather than held in registers
+    const auto [batch, head_k, first_key, keys] = assigned_keys(p);  // recomputed rather than kept in registers
     uint16_t* to;
     int64_t row_stride;
     if (is_value_warp) {
@@ -435,7 +446,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) gradients(KGEN_PARAMETER bwd_arguments p) {
                                  to + first_key * row_stride, row_stride, keys.rows - first_key);
 }
 
-// A block's queries in the other kernels: blocks are ordered by batch, head, then tile of ROWS queries.
+// The queries of a block in the other kernels: blocks are ordered by batch, head, then tile of ROWS queries.
 struct query_assignment {
     int batch, head, tile;
     sequence queries;
@@ -468,7 +479,7 @@ KGEN_DEVICE words4 load_elements(const uint16_t* from) {
 }
 
 // For the rows of one query tile: what is added to S before exp2, -LSE in powers of two, and delta = sum of O dO. Rows
-// that are not there, or see no key, get a shift that makes P zero. And zeros for the sums of dQ.
+// out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
@@ -547,8 +558,8 @@ KGEN_KERNEL(THREADS, 1) finish(KGEN_PARAMETER bwd_arguments p) {
     if (warp < BLOCK_M / 16) store_warp_rows<query_tile, HEAD_DIM, 16, VECTOR>(dq, p.dq_row_stride, shared, warp * 16, queries.rows - tile * BLOCK_M);
 }
 
-// The deterministic dQ: a block of 4 warps takes 64 queries of one head and walks over the keys 64 at a time, as the forward
-// pass does, computing P and dS once more. Each warp owns 16 queries; nothing is added by anyone else.
+// The deterministic dQ: a block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of
+// 64, like the forward pass, recomputing P and dS. Each warp owns 16 queries, and no other thread adds to them.
 constexpr int DQ_M = 64;
 constexpr int DQ_N = 64;
 constexpr int DQ_THREADS = DQ_M / 16 * 32;
@@ -606,7 +617,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
         for (int j = 0; j < DQ_N / 8; ++j) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // (Masked as scores are, before the exponential, it takes more registers.)
+                // (Masking them like scores, before the exponential, takes more registers.)
                 const int key = first_key + j * 8 + lane_index() % 4 * 2;
                 const int end = keys.rows;
                 const float low = key < end ? exp2_fast(fused_multiply_add(s[0][j][2 * h], p.log2_scale, shift[h])) : 0.0f;

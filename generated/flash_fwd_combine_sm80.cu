@@ -1,10 +1,10 @@
 // flash_fwd_combine_sm80
 //
-// Flash Attention, split-KV forward, second half: merges what the fwd_split kernels left in the workspace
-// (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
+// Flash Attention, split-KV forward, second half: merges the partial results that the fwd_split kernels have left in
+// the workspace (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
 //
-// One block of 128 threads a row (a query of a head). Its weight for a split is exp(LSE of the split - LSE of all). Threads
-// read 8 columns each; where a row has fewer than 128 such pieces, several splits are read at once.
+// One block of 128 threads per row (a query of a head). Its weight for a split is exp(LSE of the split - total LSE).
+// Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_combine_sm80.cu
@@ -24,14 +24,14 @@ namespace {
 using namespace kgen;
 
 constexpr int THREADS = 128;
-constexpr int PIECE = 8;                                            // columns a thread
-constexpr uint32_t SHARED_BYTES = 4096;  // a piece of fp32 a thread
+constexpr int PIECE = 8;                                            // columns per thread
+constexpr uint32_t SHARED_BYTES = 4096;  // one fp32 piece per thread
 static_assert(SHARED_BYTES == THREADS * PIECE * sizeof(float), "a piece of fp32 a thread");
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// Threads for one split's row: the pieces of a row, rounded up to a power of two (32 at most: head dim 256).
+// Threads per row of a split: the pieces of a row, rounded up to a power of two (32 at most: head dim 256).
 KGEN_DEVICE int threads_a_row(int head_dim) {
     int threads = 1;
     while (threads * PIECE < head_dim) threads *= 2;
@@ -55,12 +55,13 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int64_t split_stride = split_total_rows(p) * p.num_heads;
     const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
 
-    // Every warp finds the largest LSE and the sum of weights by itself. Splits that saw no key have -infinity and weigh 0.
+    // Every warp computes the largest LSE and the sum of weights by itself. Splits that saw no key have -infinity and
+    // weight 0.
     float largest = -infinity();
     for (int split = lane_index(); split < splits; split += 32) largest = maximum(largest, lse_of(split));
     KGEN_UNROLL
     for (int step = 16; step > 0; step /= 2) largest = maximum(largest, shuffle_xor(largest, step));
-    const float reference = largest == -infinity() ? 0.0f : largest;  // -infinity - -infinity must not be taken
+    const float reference = largest == -infinity() ? 0.0f : largest;  // avoids -infinity - -infinity
     const auto weight = [&](float lse) { return exp2_fast((lse - reference) * LOG2_E); };
     float sum = 0.0f;
     for (int split = lane_index(); split < splits; split += 32) sum += weight(lse_of(split));
@@ -87,7 +88,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const uint32_t mine = shared_base() + thread_index() * (PIECE * sizeof(float));
     store_shared(mine, floats4{o[0], o[1], o[2], o[3]});
     store_shared(mine + 16, floats4{o[4], o[5], o[6], o[7]});
-    block_sync();  // every team's part is there
+    block_sync();  // every team's part is visible
 
     if (p.lse != nullptr && thread_index() == 0) {
         const float lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);

@@ -1,21 +1,24 @@
 // flash_fwd_hdim128_fp8_causal_sm90
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
-// Q, K and V are FP8 (E4M3) with one factor a tensor, batch entry and key head; O is bf16. Head dim 128, causal (aligned to the bottom right), compute capability 9.0.
+// Q, K and V are FP8 (E4M3) with one factor per tensor, batch entry and key head; O is bf16. Head dim 128,
+// causal (aligned to the bottom right), compute capability 9.0.
 //
-// A block is 3 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first warp fetches (TMA) while the other three
-// transpose V: wgmma reads 1-byte operands with the summed dimension side by side only, for P V the keys. It takes 192 queries of one head and walks over the
-// keys 128 at a time, from the last visible one to the first. K, V and V transposed come through stages; an mbarrier tells when a stage
-// is full, another when all warps are done with it.
+// A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first warp
+// fetches (TMA) while the other three transpose V: wgmma reads 1-byte operands only with the summed dimension
+// contiguous, which for P V is the keys. It takes 192 queries of one head and iterates over the keys in tiles of 128,
+// from the last visible one to the first. K, V and V transposed go through stages; one mbarrier signals that a stage is
+// full, another that all warps have finished with it.
 //
-// Each tile's P V is summed by itself and added to O in fp32: the tensor cores keep fewer bits of FP8 products than fp32 has.
-// Warpgroups take turns at the exponentials: when one has nearly done its own, it calls the next.
-// One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
+// Each tile's P V is summed by itself and added to O in fp32: the tensor cores keep fewer bits of FP8 products than
+// fp32 has.
+// Warpgroups take turns at the exponentials: when one has nearly finished its own, it signals the next.
+// One persistent block per multiprocessor: the next tiles are in flight while the last O is written.
 //
-// Tiles are counted from the end. The last query tile ends at the last query and the first key tile walked over at the last key
-// that the block sees, so the diagonal of the mask lies at the same place in every block, and what is missing in the last
-// tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
-// or, in a packed tensor, finds the rows of the sequence before.
+// Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
+// the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
+// of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
+// zeros, or, in a packed tensor, are rows of the previous sequence.
 //
 // Plan: 149696 bytes of shared memory; O, S and P need about 136 of 160 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_fp8_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -55,15 +58,15 @@ using element = bf16;  // of O
 
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
-constexpr int BLOCK_M = 192;  // queries a block
-constexpr int BLOCK_N = 128;  // keys a step
+constexpr int BLOCK_M = 192;  // queries per block
+constexpr int BLOCK_N = 128;  // keys per step
 constexpr int STAGES = 2;
-constexpr int Q_SLOTS = 6;  // places for the Q of one warpgroup
+constexpr int Q_SLOTS = 6;  // buffers for the Q of one warpgroup
 constexpr int CONSUMERS = 3;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
 constexpr int TRANSPOSERS = 3;  // warps
-constexpr int TRANSPOSED_AT_ONCE = 4;  // pieces of V that a transposing warp has on the way
+constexpr int TRANSPOSED_AT_ONCE = 4;  // pieces of V that a transposing warp has in flight
 constexpr int PART = 64;  // columns of P V that are summed at a time
 
 using query_tile = byte_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
@@ -71,7 +74,14 @@ using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
 using value_tile = byte_tile<(HEAD_DIM + 15) / 16 * 16, BLOCK_N>;  // V transposed
 constexpr int O_TILES = value_tile::rows / 8;                      // 8-column pieces of O
 
-// Shared memory: slots of Q at 0 (49152 bytes), stages of K at 49152 (32768 bytes), stages of V at 81920 (32768 bytes), stages of V transposed at 114688 (32768 bytes), work at 147456 (96 bytes), zeros at 148480 (8 bytes), mbarriers at 149504 (192 bytes).
+// Shared memory:
+//   slots of Q at 0 (49152 bytes)
+//   stages of K at 49152 (32768 bytes)
+//   stages of V at 81920 (32768 bytes)
+//   stages of V transposed at 114688 (32768 bytes)
+//   work at 147456 (96 bytes)
+//   zeros at 148480 (8 bytes)
+//   mbarriers at 149504 (192 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 81920;
@@ -82,11 +92,11 @@ constexpr uint32_t BARRIERS_OFFSET = 149504;
 constexpr uint32_t SHARED_BYTES = 149696;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 constexpr uint32_t VALUE_STAGE_BYTES = (WORK_OFFSET - VALUES_OFFSET) / STAGES;
-constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as it comes, which is used up when it is transposed; barriers of further ones stay unused
+constexpr int V_STAGES = (VALUES_OFFSET - V_OFFSET) / STAGE_BYTES;  // of V as fetched, which is free again once it is transposed; barriers of further ones stay unused
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
-// Row sums carry the same factor, and the division by them removes it.
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
@@ -96,14 +106,15 @@ struct parameters {
     kgen_fwd_params call;
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
-    uint32_t blocks;  // that are launched
+    uint32_t blocks;  // launched
     uint32_t heads;   // of all batch entries
     uint32_t heads_a_group;
     bool vector;  // O goes out in 8-byte pieces
 };
 
-// The barriers. A full one counts the fetching thread and its bytes, that of transposed V every transposing warp; an empty one counts
-// every warp that reads what is there: those of one warpgroup for Q, of all for K and transposed V, the transposing ones for V.
+// The barriers. A full one counts the producer thread and its bytes, that of transposed V every transposing warp; an
+// empty one counts every warp that reads the data: those of one warpgroup for Q, of all for K and transposed V, the
+// transposing ones for V.
 struct barriers {
     uint32_t base;
 
@@ -117,7 +128,7 @@ struct barriers {
     KGEN_DEVICE uint32_t values_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 5 * STAGES + stage) * 8; }
 };
 
-// A place in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -130,9 +141,9 @@ struct ring_place {
     }
 };
 
-// A place among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have slot w + MORE_Q (the
-// first warpgroup needs a second one least: it is the first to finish with its Q). A slot never changes hands: the parity of a
-// phase tells nothing to a warpgroup that has not seen the phase before it end.
+// A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
+// slot w + MORE_Q (the first warpgroup needs a second one least: it is the first to finish with its Q). A slot never
+// changes its owner: the parity of a phase is ambiguous for a warpgroup that has not seen the previous phase complete.
 struct q_slot_place {
     static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
     static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
@@ -153,10 +164,10 @@ struct q_slot_place {
 
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
-// A piece of work: a query tile of one head.
+// A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
+    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -175,10 +186,10 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
 }
 
-// Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
+// The work item that a block is at; only the producer thread needs to know, and tells the others.
 struct work_place {
-    // Heads come in groups whose K and V stay in L2. Of a group's tiles the longest are dealt out first, there and back: who has
-    // had a long one in one round gets a short one in the next.
+    // Heads are grouped so that their K and V stay in L2. Of a group's tiles the longest are dealt out first, forwards
+    // and backwards alternately: a block that got a long one in one round gets a short one in the next.
     uint32_t group = 0;
     uint32_t round = ~0u;
 
@@ -192,7 +203,7 @@ struct work_place {
         return round * given.blocks + (back ? given.blocks - 1 - block_index() : block_index());
     }
 
-    // Goes to the block's next piece, or says that there is none.
+    // Advances to the block's next item, or reports that there is none.
     KGEN_DEVICE bool next(const parameters& given) {
         for (; first_head(given) < given.heads; ++group, round = ~0u) {
             const uint32_t pieces = heads(given) * query_tiles(given.call);
@@ -211,10 +222,10 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_he
     return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
-// A key tile of a piece of work, as those see it that multiply.
+// A key tile of a work item, as the consumers see it.
 struct tile_of_piece {
-    uint32_t head, tile;  // the place of the piece
-    int first;            // columns before it belong to no key; from 0 on it is the piece's last tile
+    uint32_t head, tile;  // the indices of the item
+    int first;            // columns before it belong to no key; from 0 on it is the item's last tile
     int diagonal;         // columns that the first row of the query tile sees
 
     KGEN_DEVICE bool is_last() const { return first >= 0; }
@@ -224,16 +235,16 @@ struct tile_of_piece {
     }
 };
 
-constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
+constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 
-// The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
+// The producer thread: Q, K and V of all the block's work, in the order in which they will be used.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1), q_slot_place(2)};
     ring_place<STAGES> k_place;
     ring_place<V_STAGES> v_place;
     work_place place;
-    // Says to a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
+    // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
     const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
@@ -283,7 +294,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     }
 }
 
-// The transposing warps: V of all the block's work, from where TMA has left it to where products read it.
+// The transposing warps: V for all the block's work, from where TMA has stored it to where products read it.
 KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()) - 1;
@@ -296,7 +307,7 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
             const uint32_t stage = place_of_tile.stage;
             mbarrier_wait(barrier.v_full(stage), place_of_tile.parity);
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
-            // What lies before the sequence is the sequence before's, and must be zeros: 0 * NaN is NaN.
+            // Rows before the sequence belong to the previous sequence, and must be zeros: 0 * NaN is NaN.
             const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.span() : 0;
             transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
                                                                warp, first);
@@ -315,7 +326,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 32][4];  // P, as A operands
 using output = float[O_TILES][4];  // columns in the order of transposed V's rows
 
-// What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
+// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -326,8 +337,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -339,7 +350,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
     int diagonal;  // columns that the lane's first row sees
@@ -353,13 +364,13 @@ KGEN_DEVICE void mask(scores& s, view seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
-// then this says true, and O must be multiplied by `factor` as the sums have been.
+// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float part[2];  // two maxima side by side wait less for each other
+        float part[2];  // two independent maxima shorten the dependency chain
         KGEN_UNROLL
         for (int j = 0; j < BLOCK_N / 8; ++j) {
             const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
@@ -367,7 +378,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always comes here: the maximum starts at -infinity. Later ones seldom do, so only here lanes exchange theirs.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
+    // lanes exchange their maxima.
     const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
     if (outgrown) {
         KGEN_UNROLL
@@ -375,7 +387,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -384,15 +396,16 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), and its rows to the sums. Of 16 keys a lane holds four, 2q, 2q + 1, 2q + 8 and
-// 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order (kgen/transpose_bytes.cuh).
+// P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), and adds its rows to the sums. Of 16 keys a lane holds four, 2q, 2q
+// + 1, 2q + 8 and 2q + 9, which become keys 4q to 4q + 3 of the product; transposed V has its keys in that order
+// (kgen/transpose_bytes.cuh).
 // `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a register of P.
 template <class Call>
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
         shift[h] = zeros[h] + (state.max[h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[h], P_EXPONENT));
     }
     constexpr int steps = BLOCK_N / 32;
@@ -413,8 +426,8 @@ KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, flo
     }
 }
 
-// O = factor O + P V, a run of PART columns after the other. Where they do not divide O the last run begins earlier and is as
-// wide as the others, though some of its columns are there already: with two widths ptxas spills.
+// O = factor O + P V, PART columns at a time. If PART does not divide O, the last run begins earlier and is as wide as
+// the others, though some of its columns are done already: with two widths ptxas spills.
 template <int START = 0, class Wait>
 KGEN_DEVICE void add_p_v(output& o, const float (&factor)[2], const weights& weight, uint32_t values, const Wait& await_v) {
     if constexpr (START < value_tile::rows) {
@@ -434,14 +447,14 @@ KGEN_DEVICE void add_p_v(output& o, const float (&factor)[2], const weights& wei
     }
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by, V's factor included: 0 for a row that has seen no key.
+// The factor for O, V's factor included: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -449,8 +462,8 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-// The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
-// `warp_row` is the warp's first row in the tile.
+// Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
+// row in the tile.
 KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const float v_descale =
@@ -475,7 +488,8 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = work.first_query + warp_row + h * 8 + static_cast<int>(lane_index() / 4);
-        // Of 16 columns the even ones come first, then the odd ones (kgen/transpose_bytes.cuh): a lane has four side by side.
+        // Of 16 columns the even ones come first, then the odd ones (kgen/transpose_bytes.cuh): a lane has four
+        // adjacent ones.
         KGEN_UNROLL
         for (int group = 0; group < value_tile::rows / 16; ++group) {
             const int column = group * 16 + lane_index() % 4 * 4;
@@ -488,21 +502,31 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
     }
 }
 
-// What becomes of a warp's rows of a piece of work that has no keys: O = 0, LSE = -infinity. A lane writes half a row.
+// Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring lanes write neighbouring
+// columns: a sector that is written in parts costs as much for each part as for the whole.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
+    static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;
-    const int row = work.first_query + warp_row + static_cast<int>(lane_index() / 2);
-    if (row < 0) return;
+    const int lane = lane_index(), first_row = work.first_query + warp_row;
     uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     KGEN_ROLLED
-    for (int column = lane_index() % 2; column < HEAD_DIM; column += 2) store_global(to + row * p.o_row_stride + column, uint16_t(0));
-    if (p.lse != nullptr && lane_index() % 2 == 0) {
+    for (int row = max(0, first_row); row < first_row + 16; ++row) {
+        uint16_t* columns = to + row * p.o_row_stride;
+        if (!given.vector) {
+            KGEN_ROLLED
+            for (int column = lane; column < HEAD_DIM; column += 32) store_global(columns + column, uint16_t(0));
+        } else if (lane < HEAD_DIM / 8) {
+            store_global(static_cast<void*>(columns + lane * 8), words4{0, 0, 0, 0});
+        }
+    }
+    const int row = first_row + lane;
+    if (p.lse != nullptr && lane < 16 && row >= 0) {
         const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
         store_global(p.lse + first + work.head * p.lse_head_stride + row, -infinity());
     }
 }
 
-// A multiplying warpgroup: its 64 rows of all the block's work.
+// A consumer warpgroup: its 64 rows for all the block's work.
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
@@ -528,8 +552,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.values_empty(v_place.stage));
         v_place.next();
     };
-    // What this warpgroup only passes on. One lane says so for its warp, once all lanes have seen it: to one that looks later, the parity of
-    // the phase after the next is the same.
+    // Releases what this warpgroup only passes on. One lane does so for its warp, once all lanes have seen it: for a
+    // lane that looks later, the parity of the phase after the next is the same.
     const auto pass_on_k = [&] {
         await_k();
         warp_meet();
@@ -546,13 +570,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     if (warpgroup == CONSUMERS - 1) pass_turn();
     const int first_diagonal = BLOCK_N - BLOCK_M + 1;
 
-    // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
-    // left.
+    // Advances to the first tile of the next work item in which this warpgroup has rows that have keys. False: there is
+    // none left.
     const auto next_piece = [&](tile_of_piece& at) {
         for (;;) {
             mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
             const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
-            warp_sync();  // one lane will say that the warp is done with it
+            warp_sync();  // one lane will signal that the warp is done with it
             if (said.x == NO_WORK) return false;
             const int span = said.z;
             const int first_query = said.w;
@@ -564,7 +588,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
-            // The rows of this warpgroup lie before the sequence: others need the tiles, it only passes them on.
+            // The rows of this warpgroup precede the sequence: others need the tiles, it only passes them on.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
                 pass_on_k();
@@ -577,8 +601,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto mask_tile = [&](scores& s, const tile_of_piece& at) {
         if (at.first > 0 || at.diagonal + warpgroup_row < BLOCK_N) mask(s, {at.first, at.diagonal + lane_row});
     };
-    // The first tiles of a piece may lie behind the diagonal of all rows of this warpgroup, though not of the others'. They are passed
-    // over, K and V apart.
+    // The first tiles of an item may be beyond the diagonal of all rows of this warpgroup, though not of the others'.
+    // They are skipped, K and V separately.
     const auto is_hidden = [&](const tile_of_piece& at) { return at.diagonal + warpgroup_row + WARPGROUP_ROWS <= 1 && !at.is_last(); };
     const auto pass_over_k = [&](tile_of_piece& at) {
         while (is_hidden(at)) {
@@ -607,8 +631,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         const assignment work = assigned_work(p, at.head, at.tile);
         const int head_k = work.head / (p.num_heads / p.num_heads_k);
         const int batch = work.batch;
-        // The factors of Q and K belong to the scores. A scale of 0 becomes one that changes no exponential, so that a hidden
-    // key's -infinity stays what it is.
+        // The factors of Q and K are part of the scores. A scale of 0 is replaced by one that changes no exponential,
+    // so that a masked key's -infinity stays -infinity.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
@@ -627,10 +651,10 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             done_with_k();
             if (last) done_with_q();
             mask_tile(s, at);
-            // Every growth of a maximum counts: the largest P is then a power of two, and not rounded.
+            // Every increase of a maximum counts: the largest P is then a power of two, and not rounded.
             if (!raise_maximum(s, state, factor, log2_scale, threshold)) factor[0] = factor[1] = 1.0f;
-            // Warpgroups take turns at the exponentials, of which the multiprocessor has one unit in four parts: while one
-            // computes them, the others are at their products.
+            // Warpgroups take turns at the exponentials, for which the multiprocessor has one unit in four parts: while
+            // one computes them, the others run their products.
             float zeros[2];
             await_turn_of(zeros, shared + ZEROS_OFFSET, 1 + warpgroup, 256);
             exponentiate(weight, s, state, log2_scale, zeros, [&](uint32_t word) { pass_turn_behind(word, 1 + (warpgroup + 1) % CONSUMERS, 256); });
@@ -642,7 +666,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         close_rows(closing, state, given, work, warpgroup_row + warp_index() % 4 * 16, log2_scale);
         write_output(o, closing, given, work, warpgroup_row + warp_index() % 4 * 16);
     }
-    if (warpgroup == 0) await_turn();  // the turn nobody has taken
+    if (warpgroup == 0) await_turn();  // the last turn, which no warpgroup has taken
 }
 
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
@@ -666,7 +690,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         fence_mbarrier_init();
     }
     block_sync();
-    await_earlier_kernels();  // from here on this kernel touches what others may have written
+    await_earlier_kernels();  // from here on this kernel accesses memory that others may have written
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -691,7 +715,7 @@ extern "C" int flash_fwd_hdim128_fp8_causal_sm90(const kgen_fwd_params* given, c
     if (const int code = check_fwd_params(given, self, p)) return code;
     const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
     const uint64_t items = product(m_blocks, p.num_heads, p.batch);
-    // Counted as if each item had blocks of its own, so that its number fits 31 bits wherever it runs.
+    // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;

@@ -2,19 +2,19 @@
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 160, every key visible to every query, compute capability 8.9 and newer.
-// Q, K and V are FP8 (E4M3) with a factor for each batch entry and key head, O is bf16.
+// Q, K and V are FP8 (E4M3) with one factor per batch entry and key head, O is bf16.
 //
-// One block of 4 warps takes 64 queries of one head and walks over the keys 64 at a time, from the last to
-// the first, holding O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.
-// K and V have one buffer each: V(j) is on its way under Q K^T, K(j - 1) under the softmax and P V (cp.async).
+// One block of 4 warps takes 64 queries of one head and iterates over the keys in tiles of 64, from the last to
+// the first, with O and the softmax state in registers. Each warp owns 16 query rows, so softmax needs no other warp.
+// K and V have one buffer each: V(j) is copied during Q K^T, K(j - 1) during the softmax and P V (cp.async).
 //
-// P V sums over keys, 32 an MMA, and its operands hold four bytes of consecutive k a register. The scores a lane has (t =
-// lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
+// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. The scores of a lane
+// (t = lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
 //   k = 4t, 4t + 1, 4t + 2, 4t + 3  <->  keys 2t, 2t + 1, 2t + 8, 2t + 9  of each 16,
-// and four neighbouring scores, rounded to E4M3, are a register of P as they stand: no data moves between lanes. V must
-// come transposed, with its keys in the same order.
+// and four neighbouring scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must
+// be transposed on loading, with its keys in the same order.
 // ldmatrix transposes pairs of bytes: a lane receives two columns of keys 2t, 2t + 1 and of 2t + 8, 2t + 9, which two
-// byte permutations turn into one register a column: the even columns make one MMA, the odd ones the next.
+// byte permutations turn into one register per column: the even columns feed one MMA, the odd ones the next.
 //
 // Plan: 30720 bytes of shared memory; accumulators, fragments and addresses need about 172 registers per thread;
 // 2 blocks (8 warps) per SM, limited by registers.
@@ -39,8 +39,8 @@ using namespace kgen;
 
 constexpr int HEAD_DIM = 160;
 constexpr int HEAD_DIM_PADDED = 160;
-constexpr int BLOCK_M = 64;  // queries a block
-constexpr int BLOCK_N = 64;  // keys a step
+constexpr int BLOCK_M = 64;  // queries per block
+constexpr int BLOCK_N = 64;  // keys per step
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 2;  // registers are capped so that this many fit
@@ -53,20 +53,23 @@ using query_tile = byte_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
 constexpr row_order V_ORDER = row_order::natural;
 
-// Shared memory: Q at 0 (10240 bytes), K at 10240 (10240 bytes), V at 20480 (10240 bytes).
+// Shared memory:
+//   Q at 0 (10240 bytes)
+//   K at 10240 (10240 bytes)
+//   V at 20480 (10240 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 10240;
 constexpr uint32_t V_OFFSET = 20480;
 constexpr uint32_t SHARED_BYTES = 30720;
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
-// Row sums carry the same factor, and the division by them removes it.
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -142,8 +145,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -172,7 +175,7 @@ KGEN_DEVICE void mask(scores& s, view seen) {
 }
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
-// sums, and brings O and the sums to a new maximum where the old one has been outgrown.
+// sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
     float seen[M_TILES][2];
     bool outgrown = false;
@@ -189,13 +192,13 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             outgrown |= seen[t][h] > state.max[t][h] + threshold;
         }
     }
-    // The first tile always comes here: the maximum starts at -infinity.
+    // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
@@ -212,7 +215,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
             const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
@@ -224,7 +227,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     }
 }
 
-// A block's share of the work: blocks are ordered by batch, head, then query tile.
+// The work of a block: blocks are ordered by batch, head, then query tile.
 struct assignment {
     int batch, head, first_query;
     sequence queries;
@@ -239,14 +242,14 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by, V's factor included: 0 for a row that has seen no key.
+// The factor for O, V's factor included: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -254,8 +257,9 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four that lie side by
-// side, so four lanes fill a 32-byte sector and nothing is gained by going through shared memory.
+// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
+// adjacent ones, so four lanes fill a 32-byte sector and nothing is gained
+// by going through shared memory.
 template <bool VECTOR>
 KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float log2_scale) {
     const auto [batch, head, first_query, queries] = assigned_work(p);
@@ -306,8 +310,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
 
-    // Tile t holds the keys from origin + t * BLOCK_N on. Of tiles [first_tile, end_tile) some row of the block sees a key; of these
-    // [clear_first, clear_end) are seen whole by every row, and the others need the mask.
+    // Tile t holds the keys from origin + t * BLOCK_N on. Some row of the block sees a key in each of the tiles
+    // [first_tile, end_tile); of these, [clear_first, clear_end) are entirely visible to every row, and the others need
+    // the mask.
     constexpr int origin = 0, first_tile = 0, clear_first = 0;
     const int end_tile = (keys.rows + BLOCK_N - 1) / BLOCK_N;
     const int clear_end = keys.rows / BLOCK_N;
@@ -343,8 +348,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
-    // The factors of Q and K belong to the scores. A scale of 0 becomes one that changes no exponential, so that a hidden
-    // key's -infinity stays what it is.
+    // The factors of Q and K are part of the scores. A scale of 0 is replaced by one that changes no exponential,
+    // so that a masked key's -infinity stays -infinity.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
@@ -366,7 +371,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         cp_async_commit();
 
         query_fragments q_fragments;
-        cp_async_wait<1>();  // Q has landed; K may still be on its way
+        cp_async_wait<1>();  // Q has arrived; K may still be in flight
         block_sync();
         KGEN_UNROLL
         for (int step = 0; step < HEAD_DIM_PADDED / 32; ++step) {
@@ -376,13 +381,13 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 
         for (int tile = end_tile - 1; tile >= first_tile; --tile) {
             cp_async_wait<0>();
-            block_sync();  // K(tile) is there for all, and no warp still reads V(tile + 1)
+            block_sync();  // K(tile) is visible to all threads, and no warp still reads V(tile + 1)
             copy_v(tile, shared + V_OFFSET);
             cp_async_commit();
             scores s;
             multiply_q_k(s, q_fragments, shared + K_OFFSET, k_lanes);
             cp_async_wait<0>();
-            block_sync();  // V(tile) is there for all, and no warp still reads K(tile)
+            block_sync();  // V(tile) is visible to all threads, and no warp still reads K(tile)
             if (tile > first_tile) {
                 copy_k(tile - 1, shared + K_OFFSET);
                 cp_async_commit();

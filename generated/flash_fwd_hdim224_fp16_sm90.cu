@@ -3,17 +3,18 @@
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 224, fp16, every key visible to every query, compute capability 9.0.
 //
-// A block is 2 warpgroups that multiply (wgmma), of 64 query rows each, and one whose first thread fetches (TMA). It takes
-// 128 queries of one head and walks over the keys 80 at a time, from the last visible one to the first. K and V come through
-// 2 stages each; an mbarrier tells when a stage is full, another when all warps are done with it.
-// While the softmax of one key tile runs, the tensor cores are at P V of the tile before.
-// Warpgroups take turns at the exponentials: when one has nearly done its own, it calls the next.
-// One block a multiprocessor stays for all work: the next tiles are on their way while the last O is written.
+// A block has 2 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first thread
+// fetches (TMA). It takes 128 queries of one head and iterates over the keys in tiles of 80, from the last visible
+// one to the first. K and V go through 2 stages each; one mbarrier signals that a stage is full, another that all
+// warps have finished with it.
+// While the softmax of one key tile runs, the tensor cores compute P V of the previous tile.
+// Warpgroups take turns at the exponentials: when one has nearly finished its own, it signals the next.
+// One persistent block per multiprocessor: the next tiles are in flight while the last O is written.
 //
-// Tiles are counted from the end. The last query tile ends at the last query and the first key tile walked over at the last key
-// that the block sees, so the diagonal of the mask lies at the same place in every block, and what is missing in the last
-// tile of a sequence is missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros,
-// or, in a packed tensor, finds the rows of the sequence before.
+// Tiles are counted from the end. The last query tile ends at the last query, and the first key tile processed ends at
+// the last key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile
+// of a sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
+// zeros, or, in a packed tensor, are rows of the previous sequence.
 //
 // Plan: 231536 bytes of shared memory; O, S and P need about 196 of 240 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -50,11 +51,11 @@ using element = fp16;
 
 constexpr int HEAD_DIM = 224;
 constexpr int HEAD_DIM_PADDED = 224;
-constexpr int BLOCK_M = 128;  // queries a block
-constexpr int BLOCK_N = 80;  // keys a step
+constexpr int BLOCK_M = 128;  // queries per block
+constexpr int BLOCK_N = 80;  // keys per step
 constexpr int STAGES = 2;
 constexpr int V_STAGES = STAGES;
-constexpr int Q_SLOTS = 3;  // places for the Q of one warpgroup
+constexpr int Q_SLOTS = 3;  // buffers for the Q of one warpgroup
 constexpr int CONSUMERS = 2;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
@@ -63,7 +64,13 @@ constexpr int O_TILES = HEAD_DIM / 8;  // 8-column pieces of O
 using query_tile = shared_tile<WARPGROUP_ROWS, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: slots of Q at 0 (86016 bytes), stages of K at 86016 (71680 bytes), stages of V at 157696 (71680 bytes), work at 229376 (48 bytes), zeros at 230400 (8 bytes), mbarriers at 231424 (112 bytes).
+// Shared memory:
+//   slots of Q at 0 (86016 bytes)
+//   stages of K at 86016 (71680 bytes)
+//   stages of V at 157696 (71680 bytes)
+//   work at 229376 (48 bytes)
+//   zeros at 230400 (8 bytes)
+//   mbarriers at 231424 (112 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 86016;
 constexpr uint32_t V_OFFSET = 157696;
@@ -75,7 +82,7 @@ constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
@@ -85,13 +92,13 @@ struct parameters {
     kgen_fwd_params call;
     tile_maps<query_tile> q;
     tile_maps<key_tile> k, v;
-    uint32_t blocks;  // that are launched
+    uint32_t blocks;  // launched
     uint32_t heads;   // of all batch entries
     bool vector;  // O goes out in 8-byte pieces
 };
 
-// The barriers. A full one counts the fetching thread and its bytes, an empty one every warp that reads what is there: those of one
-// warpgroup for Q, of all for K and V.
+// The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
+// of one warpgroup for Q, of all for K and V.
 struct barriers {
     uint32_t base;
 
@@ -103,7 +110,7 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
 };
 
-// A place in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -116,9 +123,9 @@ struct ring_place {
     }
 };
 
-// A place among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have slot w + MORE_Q (the
-// first warpgroup needs a second one least: it is the first to finish with its Q). A slot never changes hands: the parity of a
-// phase tells nothing to a warpgroup that has not seen the phase before it end.
+// A position among the slots for the Q of one warpgroup, w. Each warpgroup has slot w; the last MORE_Q ones also have
+// slot w + MORE_Q (the first warpgroup needs a second one least: it is the first to finish with its Q). A slot never
+// changes its owner: the parity of a phase is ambiguous for a warpgroup that has not seen the previous phase complete.
 struct q_slot_place {
     static constexpr uint32_t MORE_Q = Q_SLOTS - CONSUMERS;
     static_assert(Q_SLOTS >= CONSUMERS && Q_SLOTS <= 2 * CONSUMERS, "a warpgroup has one slot or two");
@@ -139,10 +146,10 @@ struct q_slot_place {
 
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
-// A piece of work: a query tile of one head.
+// A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
+    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -161,13 +168,13 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, keys.rows, queries, keys};
 }
 
-// Which piece of work a block is at; only the fetching thread needs to know, and tells the others.
+// The work item that a block is at; only the producer thread needs to know, and tells the others.
 struct work_place {
     uint32_t round = ~0u;
 
     KGEN_DEVICE uint32_t piece(const parameters& given) const { return round * given.blocks + block_index(); }
 
-    // Goes to the block's next piece, or says that there is none.
+    // Advances to the block's next item, or reports that there is none.
     KGEN_DEVICE bool next(const parameters& given) {
         ++round;
         return head(given) < given.heads;
@@ -175,8 +182,8 @@ struct work_place {
 
     KGEN_DEVICE uint32_t head(const parameters& given) const { return piece(given) / query_tiles(given.call); }
 
-    // Each head begins with another tile: else, with as many blocks as whole heads have tiles, some would have nothing but those tiles that
-    // are not whole.
+    // Each head begins with another tile: otherwise, with as many blocks as whole heads have tiles, some would get
+    // nothing but the partial tiles.
     KGEN_DEVICE uint32_t tile(const parameters& given) const { return (piece(given) + head(given)) % query_tiles(given.call); }
 };
 
@@ -184,10 +191,10 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p, uint32_t place_he
     return work_of(p, place_head / p.num_heads, place_head % p.num_heads, tile);
 }
 
-// A key tile of a piece of work, as those see it that multiply.
+// A key tile of a work item, as the consumers see it.
 struct tile_of_piece {
-    uint32_t head, tile;  // the place of the piece
-    int first;            // columns before it belong to no key; from 0 on it is the piece's last tile
+    uint32_t head, tile;  // the indices of the item
+    int first;            // columns before it belong to no key; from 0 on it is the item's last tile
 
     KGEN_DEVICE bool is_last() const { return first >= 0; }
     KGEN_DEVICE void next() {
@@ -195,16 +202,16 @@ struct tile_of_piece {
     }
 };
 
-constexpr uint32_t NO_WORK = ~0u;  // in place of a head: there is none left
+constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 
-// The fetching thread: Q, K and V of all the block's work, in the order in which they will be used.
+// The producer thread: Q, K and V of all the block's work, in the order in which they will be used.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
     ring_place<STAGES> k_place;
     ring_place<V_STAGES> v_place;
     work_place place;
-    // Says to a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
+    // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
     const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query) {
         mbarrier_wait(barrier.q_empty(q_place.stage), q_place.parity ^ 1);
         store_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4), words4{head, tile, span, first_query});
@@ -258,7 +265,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
+// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -269,8 +276,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -282,7 +289,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
 
@@ -295,13 +302,13 @@ KGEN_DEVICE void mask(scores& s, view seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
-// then this says true, and O must be multiplied by `factor` as the sums have been.
+// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float part[2];  // two maxima side by side wait less for each other
+        float part[2];  // two independent maxima shorten the dependency chain
         KGEN_UNROLL
         for (int j = 0; j < BLOCK_N / 8; ++j) {
             const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
@@ -309,7 +316,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always comes here: the maximum starts at -infinity. Later ones seldom do, so only here lanes exchange theirs.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
+    // lanes exchange their maxima.
     const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
     if (outgrown) {
         KGEN_UNROLL
@@ -317,7 +325,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -326,15 +334,15 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and its rows to the sums. The accumulator layout of S is the A-operand layout of P: no data
-// moves between lanes.
+// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
+// of P: no data moves between lanes.
 // `zeros` is added to the arguments. Shortly before the end it calls `nearly_done` with a register of P.
 template <class Call>
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale, const float (&zeros)[2], const Call& nearly_done) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
         shift[h] = zeros[h] - (state.max[h] == -infinity() ? 0.0f : log2_scale * state.max[h]);
     }
     constexpr int steps = BLOCK_N / 16;
@@ -360,14 +368,14 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by: 0 for a row that has seen no key.
+// The factor for O: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -375,8 +383,8 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// The rows of a piece of work whose keys have all been walked over: gives what O must be multiplied by, and writes the log-sum-exp.
-// `warp_row` is the warp's first row in the tile.
+// Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
+// row in the tile.
 KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     float* lse = p.lse;
@@ -406,26 +414,36 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
     }
 }
 
-// What becomes of a warp's rows of a piece of work that has no keys: O = 0, LSE = -infinity. A lane writes half a row.
+// Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring lanes write neighbouring
+// columns: a sector that is written in parts costs as much for each part as for the whole.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
+    static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;
-    const int row = work.first_query + warp_row + static_cast<int>(lane_index() / 2);
-    if (row < 0) return;
+    const int lane = lane_index(), first_row = work.first_query + warp_row;
     uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(work.queries, work.batch, work.head, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
     KGEN_ROLLED
-    for (int column = lane_index() % 2; column < HEAD_DIM; column += 2) store_global(to + row * p.o_row_stride + column, uint16_t(0));
-    if (p.lse != nullptr && lane_index() % 2 == 0) {
+    for (int row = max(0, first_row); row < first_row + 16; ++row) {
+        uint16_t* columns = to + row * p.o_row_stride;
+        if (!given.vector) {
+            KGEN_ROLLED
+            for (int column = lane; column < HEAD_DIM; column += 32) store_global(columns + column, uint16_t(0));
+        } else if (lane < HEAD_DIM / 8) {
+            store_global(static_cast<void*>(columns + lane * 8), words4{0, 0, 0, 0});
+        }
+    }
+    const int row = first_row + lane;
+    if (p.lse != nullptr && lane < 16 && row >= 0) {
         const int64_t first = work.queries.packed ? work.queries.first_row : work.batch * p.lse_batch_stride;
         store_global(p.lse + first + work.head * p.lse_head_stride + row, -infinity());
     }
 }
 
-// A multiplying warpgroup: its 64 rows of all the block's work.
+// A consumer warpgroup: its 64 rows for all the block's work.
 KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barrier, int warpgroup) {
     const kgen_fwd_params& p = given.call;
     const int warpgroup_row = warpgroup * WARPGROUP_ROWS;
     const int warp_row = warpgroup_row + warp_index() % 4 * 16;
-    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
 
@@ -448,8 +466,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         release(barrier.v_empty(v_place.stage));
         v_place.next();
     };
-    // What this warpgroup only passes on. One lane says so for its warp, once all lanes have seen it: to one that looks later, the parity of
-    // the phase after the next is the same.
+    // Releases what this warpgroup only passes on. One lane does so for its warp, once all lanes have seen it: for a
+    // lane that looks later, the parity of the phase after the next is the same.
     const auto pass_on_k = [&] {
         await_k();
         warp_meet();
@@ -464,9 +482,10 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     const auto await_turn = [&] { barrier_wait(1 + warpgroup, 256); };
     const auto pass_turn = [&] { barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); };
     if (warpgroup == CONSUMERS - 1) pass_turn();
-    // Rows of V in the last tile that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN. All
-    // warpgroups clear them together, and those that multiply wait for the others. Named barrier 8 + s belongs to stage s: a warpgroup
-    // that runs ahead comes there again only when the stage is full again, and by then all have left it.
+    // Rows of V in the last tile that belong to the previous sequence rather than this one must be zeros: 0 * NaN is
+    // NaN. All warpgroups clear them together, and those that multiply wait for the others. Named barrier 8 + s belongs
+    // to stage s: a warpgroup that runs ahead reaches it again only when the stage is full again, and by then all have
+    // left it.
     const auto clear_foreign_v = [&](const tile_of_piece& at, bool multiplies) {
         if (at.first > 0 && p.cu_seqlens_k != nullptr) {
             await_v();
@@ -477,13 +496,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         }
     };
 
-    // Goes to the first tile of the next piece of work in which this warpgroup has rows and its rows have keys. False: there is none
-    // left.
+    // Advances to the first tile of the next work item in which this warpgroup has rows that have keys. False: there is
+    // none left.
     const auto next_piece = [&](tile_of_piece& at) {
         for (;;) {
             mbarrier_wait(barrier.q_full(q_place.stage), q_place.parity);
             const words4 said = load_shared(shared + WORK_OFFSET + q_place.stage * sizeof(words4));
-            warp_sync();  // one lane will say that the warp is done with it
+            warp_sync();  // one lane will signal that the warp is done with it
             if (said.x == NO_WORK) return false;
             const int span = said.z;
             const int first_query = said.w;
@@ -495,7 +514,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                 write_nothing(given, assigned_work(p, said.x, said.y), warp_row);
                 continue;
             }
-            // The rows of this warpgroup lie before the sequence: others need the tiles, it only passes them on.
+            // The rows of this warpgroup precede the sequence: others need the tiles, it only passes them on.
             for (bool last = false; !last; at.next()) {
                 last = at.is_last();
                 pass_on_k();
@@ -572,7 +591,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         close_rows(factor, state, given, done, warp_row, log2_scale);
         write_output(o, factor, given, done, warp_row);
     }
-    if (warpgroup == 0) await_turn();  // the turn nobody has taken
+    if (warpgroup == 0) await_turn();  // the last turn, which no warpgroup has taken
 }
 
 KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
@@ -594,7 +613,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         fence_mbarrier_init();
     }
     block_sync();
-    await_earlier_kernels();  // from here on this kernel touches what others may have written
+    await_earlier_kernels();  // from here on this kernel accesses memory that others may have written
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
@@ -615,7 +634,7 @@ extern "C" int flash_fwd_hdim224_fp16_sm90(const kgen_fwd_params* given, cudaStr
     if (const int code = check_fwd_params(given, self, p)) return code;
     const uint64_t m_blocks = tiles_of(p.seqlen_q, BLOCK_M);
     const uint64_t items = product(m_blocks, p.num_heads, p.batch);
-    // Counted as if each item had blocks of its own, so that its number fits 31 bits wherever it runs.
+    // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
     if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q")) return code;

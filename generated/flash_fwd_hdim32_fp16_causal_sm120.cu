@@ -3,9 +3,9 @@
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Head dim 32, fp16, causal (aligned to the bottom right), compute capability 12.0 and 12.1.
 //
-// One block of 4 warps takes 128 queries of one head and walks over the keys 64 at a time, from the last to
-// the first, holding O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
-// K and V have two buffers each: while tile j is used, tile j - 1 is on its way (cp.async); one barrier a tile.
+// One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 64, from the last to
+// the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
+// K and V have two buffers each: while tile j is used, tile j - 1 is in flight (cp.async); one barrier per tile.
 //
 // Plan: 24576 bytes of shared memory; accumulators, fragments and addresses need about 136 registers per thread;
 // 3 blocks (12 warps) per SM, limited by registers.
@@ -30,8 +30,8 @@ using element = fp16;
 
 constexpr int HEAD_DIM = 32;
 constexpr int HEAD_DIM_PADDED = 32;
-constexpr int BLOCK_M = 128;  // queries a block
-constexpr int BLOCK_N = 64;  // keys a step
+constexpr int BLOCK_M = 128;  // queries per block
+constexpr int BLOCK_N = 64;  // keys per step
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 3;  // registers are capped so that this many fit
@@ -42,7 +42,12 @@ constexpr int O_TILES = HEAD_DIM / 8;    // 8-column MMA tiles of O
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: Q (then O) at 0 (8192 bytes), K at 8192 (4096 bytes), V at 12288 (4096 bytes), K (second stage) at 16384 (4096 bytes), V (second stage) at 20480 (4096 bytes).
+// Shared memory:
+//   Q (then O) at 0 (8192 bytes)
+//   K at 8192 (4096 bytes)
+//   V at 12288 (4096 bytes)
+//   K (second stage) at 16384 (4096 bytes)
+//   V (second stage) at 20480 (4096 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 8192;
 constexpr uint32_t V_OFFSET = 12288;
@@ -50,13 +55,13 @@ constexpr uint32_t SHARED_BYTES = 24576;
 constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one tile
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -123,8 +128,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -154,7 +159,7 @@ KGEN_DEVICE void mask(scores& s, view seen) {
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// brings O and the sums to a new maximum where the old one has been outgrown.
+// rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
     float seen[M_TILES][2];
     bool outgrown = false;
@@ -171,13 +176,13 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             outgrown |= seen[t][h] > state.max[t][h] + threshold;
         }
     }
-    // The first tile always comes here: the maximum starts at -infinity.
+    // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
@@ -194,7 +199,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
             const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
@@ -206,7 +211,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     }
 }
 
-// A block's share of the work: blocks are ordered by batch, head, then query tile, the longest rows first.
+// The work of a block: blocks are ordered by batch, head, then query tile, the longest rows first.
 struct assignment {
     int batch, head, first_query;
     sequence queries;
@@ -221,14 +226,14 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by: 0 for a row that has seen no key.
+// The factor for O: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -236,7 +241,7 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// Divides O by the row sums, writes it through this warp's rows of shared memory (where Q lay) in 16-byte pieces, and
+// Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
 template <bool VECTOR>
 KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, uint32_t tile, float log2_scale) {
@@ -275,8 +280,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
 
-    // Tile t holds the keys from origin + t * BLOCK_N on. Of tiles [first_tile, end_tile) some row of the block sees a key; of these
-    // [clear_first, clear_end) are seen whole by every row, and the others need the mask.
+    // Tile t holds the keys from origin + t * BLOCK_N on. Some row of the block sees a key in each of the tiles
+    // [first_tile, end_tile); of these, [clear_first, clear_end) are entirely visible to every row, and the others need
+    // the mask.
     constexpr int origin = 0, first_tile = 0, clear_first = 0;
     const int diagonal = first_query + keys.rows - queries.rows + 1;  // keys that the block's first row sees
     const int end_tile = (max(0, min(keys.rows, diagonal + BLOCK_M - 1)) + BLOCK_N - 1) / BLOCK_N;
@@ -313,7 +319,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
-    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
@@ -335,7 +341,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         uint32_t stage = shared;
         for (int tile = end_tile - 1; tile >= first_tile; --tile) {
             cp_async_wait<0>();
-            block_sync();  // K(tile) and V(tile) are there for all, and no warp still reads the other stage
+            block_sync();  // K(tile) and V(tile) are visible to all threads, and no warp still reads the other stage
             const uint32_t next_stage = 2 * shared + STAGE_BYTES - stage;
             if (tile > first_tile) {
                 copy_k(tile - 1, next_stage + K_OFFSET);

@@ -2,17 +2,17 @@
 //
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 32, every key visible to every query, compute capability 12.1.
-// Q, K and V are FP8 (E4M3) with a factor for each batch entry and key head, O is bf16.
+// Q, K and V are FP8 (E4M3) with one factor per batch entry and key head, O is bf16.
 //
-// One block of 4 warps takes 128 queries of one head and walks over the keys 64 at a time, from the last to
-// the first, holding O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
-// K and V have two buffers each: while tile j is used, tile j - 1 is on its way (cp.async); one barrier a tile.
+// One block of 4 warps takes 128 queries of one head and iterates over the keys in tiles of 64, from the last to
+// the first, with O and the softmax state in registers. Each warp owns 32 query rows, so softmax needs no other warp.
+// K and V have two buffers each: while tile j is used, tile j - 1 is in flight (cp.async); one barrier per tile.
 //
-// P V sums over keys, 32 an MMA, and its operands hold four bytes of consecutive k a register. The scores a lane has (t =
-// lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
+// P V sums over keys, 32 per MMA, and its operands hold four bytes of consecutive k per register. The scores of a lane
+// (t = lane % 4) are those of keys 2t and 2t + 1 of every 8; so k is numbered
 //   k = 4t, 4t + 1, 4t + 2, 4t + 3  <->  keys 2t, 2t + 1, 2t + 8, 2t + 9  of each 16,
-// and four neighbouring scores, rounded to E4M3, are a register of P as they stand: no data moves between lanes. V must
-// come transposed, with its keys in the same order.
+// and four neighbouring scores, rounded to E4M3, form a register of P as they are: no data moves between lanes. V must
+// be transposed on loading, with its keys in the same order.
 // ldmatrix transposes bytes here, four stored rows to a register; V's rows are stored in that order of keys.
 //
 // Plan: 12288 bytes of shared memory; accumulators, fragments and addresses need about 136 registers per thread;
@@ -39,8 +39,8 @@ using namespace kgen;
 
 constexpr int HEAD_DIM = 32;
 constexpr int HEAD_DIM_PADDED = 32;
-constexpr int BLOCK_M = 128;  // queries a block
-constexpr int BLOCK_N = 64;  // keys a step
+constexpr int BLOCK_M = 128;  // queries per block
+constexpr int BLOCK_N = 64;  // keys per step
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS_PER_SM = 3;  // registers are capped so that this many fit
@@ -53,21 +53,26 @@ using query_tile = byte_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = byte_tile<BLOCK_N, HEAD_DIM_PADDED>;
 constexpr row_order V_ORDER = row_order::as_p;
 
-// Shared memory: Q at 0 (4096 bytes), K at 4096 (2048 bytes), V at 6144 (2048 bytes), K (second stage) at 8192 (2048 bytes), V (second stage) at 10240 (2048 bytes).
+// Shared memory:
+//   Q at 0 (4096 bytes)
+//   K at 4096 (2048 bytes)
+//   V at 6144 (2048 bytes)
+//   K (second stage) at 8192 (2048 bytes)
+//   V (second stage) at 10240 (2048 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 4096;
 constexpr uint32_t V_OFFSET = 6144;
 constexpr uint32_t SHARED_BYTES = 12288;
 constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one tile
 
-// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below 2^-9.
-// Row sums carry the same factor, and the division by them removes it.
+// P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
+// 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -143,8 +148,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -173,7 +178,7 @@ KGEN_DEVICE void mask(scores& s, view seen) {
 }
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
-// sums, and brings O and the sums to a new maximum where the old one has been outgrown.
+// sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
     float seen[M_TILES][2];
     bool outgrown = false;
@@ -190,13 +195,13 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             outgrown |= seen[t][h] > state.max[t][h] + threshold;
         }
     }
-    // The first tile always comes here: the maximum starts at -infinity.
+    // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
@@ -213,7 +218,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
             const float shift = state.max[t][h] == -infinity() ? 0.0f : fused_multiply_add(-log2_scale, state.max[t][h], P_EXPONENT);
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
@@ -225,7 +230,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     }
 }
 
-// A block's share of the work: blocks are ordered by batch, head, then query tile.
+// The work of a block: blocks are ordered by batch, head, then query tile.
 struct assignment {
     int batch, head, first_query;
     sequence queries;
@@ -240,14 +245,14 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     return {batch, head, first_query, sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q)};
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by, V's factor included: 0 for a row that has seen no key.
+// The factor for O, V's factor included: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0f ? 0.0f : v_descale * reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -255,8 +260,9 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four that lie side by
-// side once it has changed two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained by going through shared memory.
+// Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
+// adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained
+// by going through shared memory.
 template <bool VECTOR>
 KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float log2_scale) {
     const auto [batch, head, first_query, queries] = assigned_work(p);
@@ -281,7 +287,8 @@ KGEN_DEVICE void write_output(row_state& state, const kgen_fwd_params& p, float 
             for (int chunk = 0; chunk < O_CHUNKS; ++chunk) {
                 const float* first = &state.o[t][2 * chunk][2 * h];
                 const float* second = &state.o[t][2 * chunk + 1][2 * h];
-                // Columns 2t and 2t + 1 of either eight: the even lane takes its neighbour's of the first, the odd of the second.
+                // Columns 2t and 2t + 1 of either eight: the even lane takes its neighbour's of the first, the odd lane
+                // those of the second.
                 const float received[2] = {shuffle_xor(odd ? first[0] : second[0], 1), shuffle_xor(odd ? first[1] : second[1], 1)};
                 const uint32_t low = odd ? pack<bf16>(received[0] * factor, received[1] * factor) : pack<bf16>(first[0] * factor, first[1] * factor);
                 const uint32_t high = odd ? pack<bf16>(second[0] * factor, second[1] * factor) : pack<bf16>(received[0] * factor, received[1] * factor);
@@ -310,8 +317,9 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int head_k = head / (p.num_heads / p.num_heads_k);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
 
-    // Tile t holds the keys from origin + t * BLOCK_N on. Of tiles [first_tile, end_tile) some row of the block sees a key; of these
-    // [clear_first, clear_end) are seen whole by every row, and the others need the mask.
+    // Tile t holds the keys from origin + t * BLOCK_N on. Some row of the block sees a key in each of the tiles
+    // [first_tile, end_tile); of these, [clear_first, clear_end) are entirely visible to every row, and the others need
+    // the mask.
     constexpr int origin = 0, first_tile = 0, clear_first = 0;
     const int end_tile = (keys.rows + BLOCK_N - 1) / BLOCK_N;
     const int clear_end = keys.rows / BLOCK_N;
@@ -347,8 +355,8 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
-    // The factors of Q and K belong to the scores. A scale of 0 becomes one that changes no exponential, so that a hidden
-    // key's -infinity stays what it is.
+    // The factors of Q and K are part of the scores. A scale of 0 is replaced by one that changes no exponential,
+    // so that a masked key's -infinity stays -infinity.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
@@ -372,7 +380,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         uint32_t stage = shared;
         for (int tile = end_tile - 1; tile >= first_tile; --tile) {
             cp_async_wait<0>();
-            block_sync();  // K(tile) and V(tile) are there for all, and no warp still reads the other stage
+            block_sync();  // K(tile) and V(tile) are visible to all threads, and no warp still reads the other stage
             const uint32_t next_stage = 2 * shared + STAGE_BYTES - stage;
             if (tile > first_tile) {
                 copy_k(tile - 1, next_stage + K_OFFSET);

@@ -1,20 +1,21 @@
 // flash_fwd_short_hdim160_bf16_causal_sm90
 //
-// Flash Attention, forward, for little work: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
+// Flash Attention, forward, for small problems:
+//   O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Head dim 160, bf16, causal (aligned to the bottom right), compute capability 9.0.
 //
-// Where query tiles are too few to fill the GPU, what counts is how long one takes. A block has one tile of 64 queries of one head
-// and 2 warpgroups, which all multiply (wgmma) for the same rows and share the keys out: warpgroup w takes the key tiles w, w + 2,
-// w + 4, ... of 64 keys each. Each has maxima, sums and an O of its own; at the end they meet in shared memory, and each writes
-// its share of the columns.
+// With too few query tiles to fill the GPU, the latency of one tile is what counts. A block has one tile of 64
+// queries of one head and 2 warpgroups, which all multiply (wgmma) for the same rows and divide the keys: warpgroup
+// w takes the key tiles w, w + 2, w + 4, ... of 64 keys each. Each has its own maxima, sums and O; at the end
+// they are merged in shared memory, and each writes its share of the columns.
 //
-// Nobody fetches for others: the first thread of a warpgroup has TMA bring its key tiles, 2 of K and 2 of V at once, and the next ones
-// where stages have been read. Up to 256 keys are on their way before the first product.
+// There is no producer warp: the first thread of a warpgroup fetches its key tiles by TMA, 2 of K and 2 of V at
+// once, and the next ones when stages have been read. Up to 256 keys are in flight before the first product.
 //
-// Tiles are counted from the end. The last query tile ends at the last query and the first key tile at the last key that the block
-// sees, so the diagonal of the mask lies at the same place in every block, and what is missing in the last tile of a sequence is
-// missing at its front: TMA never reads behind a sequence, and what lies before one it fills with zeros, or, in a packed tensor,
-// finds the rows of the sequence before.
+// Tiles are counted from the end. The last query tile ends at the last query, and the first key tile ends at the last
+// key that the block sees, so the diagonal of the mask is at the same place in every block, and a partial tile of a
+// sequence lacks its front: TMA never reads past the end of a sequence, and rows before its start are filled with
+// zeros, or, in a packed tensor, are rows of the previous sequence.
 //
 // Plan: 186504 bytes of shared memory; O, S and P need about 152 of 255 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_short_sm90.cu.tera; edit that, not this. To compile this file alone:
@@ -50,8 +51,8 @@ using element = bf16;
 
 constexpr int HEAD_DIM = 160;
 constexpr int HEAD_DIM_PADDED = 160;
-constexpr int BLOCK_M = 64;  // queries a block, and rows of one product
-constexpr int BLOCK_N = 64;  // keys a step of one warpgroup
+constexpr int BLOCK_M = 64;  // queries per block, and rows of one product
+constexpr int BLOCK_N = 64;  // keys per step of one warpgroup
 constexpr int STAGES = 2;  // of K, and of V, for each warpgroup
 constexpr int WARPGROUPS = 2;
 constexpr int THREADS = 128 * WARPGROUPS;
@@ -59,7 +60,12 @@ constexpr int THREADS = 128 * WARPGROUPS;
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 
-// Shared memory: Q at 0 (20480 bytes), stages of K and V (then O) at 20480 (163840 bytes), maxima and sums at 184320 (1024 bytes), place at 185344 (16 bytes), mbarriers at 186368 (136 bytes).
+// Shared memory:
+//   Q at 0 (20480 bytes)
+//   stages of K and V (then O) at 20480 (163840 bytes)
+//   maxima and sums at 184320 (1024 bytes)
+//   place at 185344 (16 bytes)
+//   mbarriers at 186368 (136 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t STAGES_OFFSET = 20480;
 constexpr uint32_t STATES_OFFSET = 184320;
@@ -71,13 +77,14 @@ constexpr uint32_t STAGE_BYTES = WARPGROUP_BYTES / (2 * STAGES);
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 static_assert(STAGE_BYTES >= key_tile::bytes, "a stage holds a tile");
 
-// The columns of O that a warpgroup finishes, in chunks of 8: an even number, for pairs of chunks are written together.
+// The columns of O that a warpgroup finishes, in chunks of 8: an even number, since pairs of chunks are written
+// together.
 constexpr int O_TILES = HEAD_DIM / 8;
 constexpr int SHARE = (O_TILES + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
 static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies where its stages were");
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
@@ -90,8 +97,8 @@ struct parameters {
     bool vector;  // O goes out in 8-byte pieces
 };
 
-// The barriers: the block's, for Q, and those of one warpgroup. A full one counts the fetching thread and its bytes, an empty one the
-// four warps that read what is there.
+// The barriers: the block's, for Q, and those of one warpgroup. A full one counts the fetching thread and its bytes, an
+// empty one the four warps that read the data.
 struct barriers {
     uint32_t q_full, own;
     int meeting;  // the warpgroup's named barrier
@@ -103,7 +110,7 @@ struct barriers {
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return own + (3 * STAGES + stage) * 8; }
 };
 
-// A place in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
+// A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
 template <int COUNT>
 struct ring_place {
     uint32_t stage = 0, parity = 0;
@@ -118,10 +125,10 @@ struct ring_place {
 
 KGEN_DEVICE uint32_t query_tiles(const kgen_fwd_params& p) { return (p.seqlen_q + BLOCK_M - 1) / BLOCK_M; }
 
-// A piece of work: a query tile of one head.
+// A work item: a query tile of one head.
 struct assignment {
     int batch, head;
-    int first_query;  // of the tile; below 0 where the first tile of a sequence is not whole
+    int first_query;  // of the tile; below 0 where the first tile of a sequence is partial
     static constexpr int begin = 0;  // the first key that a row sees: no mask here has a left end
     int end;  // keys up to the last one that the tile's last row sees
 
@@ -140,11 +147,11 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - BLOCK_M, max(0, keys.rows - from_end), queries, keys};
 }
 
-// What a warpgroup has of the block's key tiles. Its own are numbered from 0; tile t is the block's tile t * WARPGROUPS + warpgroup,
-// counted from the last key.
+// A warpgroup's share of the block's key tiles. Its own are numbered from 0; tile t is the block's tile t * WARPGROUPS
+// + warpgroup, counted from the last key.
 struct own_tiles {
     int count;
-    int row, head, batch;  // where TMA finds tile 0
+    int row, head, batch;  // coordinates of tile 0 for TMA
     int first;             // columns of tile 0 before this one belong to no key
     int diagonal;          // columns of tile 0 that the first query row sees
     uint32_t k, v;         // the stages, in shared memory
@@ -156,7 +163,7 @@ struct own_tiles {
 constexpr int STRIDE = WARPGROUPS * BLOCK_N;  // keys from one tile of a warpgroup to its next
 
 KGEN_DEVICE own_tiles share_of(const assignment& work, int head_k, uint32_t shared, int warpgroup) {
-    const int passed = warpgroup * BLOCK_N;  // keys of the warpgroups before
+    const int passed = warpgroup * BLOCK_N;  // keys of the preceding warpgroups
     const uint32_t stages = shared + STAGES_OFFSET + warpgroup * WARPGROUP_BYTES;
     return {(work.tiles() - warpgroup + WARPGROUPS - 1) / WARPGROUPS,
             work.keys.first_row + work.origin() - passed - BLOCK_N,
@@ -172,7 +179,7 @@ using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
 using output = float[O_TILES][4];
 
-// What a thread carries from one key tile to the next besides O. Index h is row h * 8 + lane / 4 of the warp.
+// What a thread keeps from one key tile to the next, except O. Index h is row h * 8 + lane / 4 of the warp.
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
@@ -183,8 +190,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -196,7 +203,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     }
 }
 
-// What a warp's rows see of a key tile. Tiles are counted from the last key, so what is missing in the last one is missing at its front.
+// What a warp's rows see of a key tile. Tiles are counted from the last key, so a partial tile lacks its front.
 struct view {
     int first;  // columns before it belong to no key, or to one that no row sees
     int diagonal;  // columns that the lane's first row sees
@@ -210,13 +217,13 @@ KGEN_DEVICE void mask(scores& s, view seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Where a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new ones:
-// then this says true, and O must be multiplied by `factor` as the sums have been.
+// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
 KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        float part[2];  // two maxima side by side wait less for each other
+        float part[2];  // two independent maxima shorten the dependency chain
         KGEN_UNROLL
         for (int j = 0; j < BLOCK_N / 8; ++j) {
             const float pair = maximum(s[j][2 * h], s[j][2 * h + 1]);
@@ -224,7 +231,8 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         }
         seen[h] = maximum(part[0], part[1]);
     }
-    // The first tile always comes here: the maximum starts at -infinity. Later ones seldom do, so only here lanes exchange theirs.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
+    // lanes exchange their maxima.
     const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
     if (outgrown) {
         KGEN_UNROLL
@@ -232,7 +240,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
             seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
             seen[h] = maximum(seen[h], state.max[h]);
-            // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+            // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
             factor[h] = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - seen[h]));
             state.max[h] = seen[h];
             state.sum[h] *= factor[h];
@@ -241,13 +249,13 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     return outgrown;
 }
 
-// P = exp2(log2_scale * (S - max)), and its rows to the sums. The accumulator layout of S is the A-operand layout of P: no data
-// moves between lanes.
+// P = exp2(log2_scale * (S - max)), and adds its rows to the sums. The accumulator layout of S is the A-operand layout
+// of P: no data moves between lanes.
 KGEN_DEVICE void exponentiate(weights& p, const scores& s, row_state& state, float log2_scale) {
     float shift[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
-        // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+        // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
         shift[h] = state.max[h] == -infinity() ? 0.0f : -log2_scale * state.max[h];
     }
     constexpr int steps = BLOCK_N / 16;
@@ -272,7 +280,8 @@ KGEN_DEVICE void rescale(output& o, const float (&factor)[2]) {
     }
 }
 
-// The first tiles, by the fetching thread of a warpgroup: as many as it has stages. That of the first warpgroup fetches Q for all.
+// The first tiles, issued by the fetching thread of a warpgroup: one per stage. That of the first warpgroup also
+// fetches Q for all.
 KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, const own_tiles& keys, uint32_t shared, barriers barrier) {
     for (int tile = 0; tile < min(keys.count, STAGES); ++tile) {
         fetch_tile(keys.k_stage(tile), given.k, barrier.k_full(tile), keys.row - tile * STRIDE, keys.head, keys.batch);
@@ -284,8 +293,8 @@ KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, co
     }
 }
 
-// A warpgroup walks over its key tiles: O, maxima and sums of them alone. While the softmax of one tile runs, the tensor cores are at
-// P V of the tile before.
+// A warpgroup iterates over its key tiles: O, maxima and sums of them alone. While the softmax of one tile runs, the
+// tensor cores compute P V of the previous tile.
 KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared, barriers barrier, float log2_scale) {
     const float threshold = RESCALE_THRESHOLD / log2_scale;
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);
@@ -305,8 +314,8 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         multiply_by_columns<element, key_tile, HEAD_DIM>(o, p, keys.v_stage(v_place.stage));
         wgmma_commit();
     };
-    // A stage has been read, and tile `next` is to come there, if there is one: then all warps say that they are done, and the fetching
-    // thread, which is one of theirs, has it brought.
+    // A stage has been read, and tile `next`, if there is one, is to be fetched into it: all warps signal that they are
+    // done, and the fetching thread, which is one of theirs, starts the copy.
     const auto refill = [&](int next, uint32_t stage, const tile_maps<key_tile>& maps, uint32_t full, uint32_t empty, uint32_t parity) {
         if (next >= keys.count) return;
         if (lane_index() == 0) mbarrier_arrive(empty);
@@ -342,7 +351,7 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         }
         exponentiate(p, s, state, log2_scale);
         if (tile + 1 == keys.count) {
-            // Rows of V that belong to no key of this sequence, but to the sequence before, must be zeros: 0 * NaN is NaN.
+            // Rows of V that belong to the previous sequence rather than this one must be zeros: 0 * NaN is NaN.
             if (first > 0 && given.call.cu_seqlens_k != nullptr) {
                 mbarrier_wait(barrier.v_full(v_place.stage), v_place.parity);
                 clear_rows<key_tile>(keys.v_stage(v_place.stage), first, warpgroup_thread, 128);
@@ -359,14 +368,14 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
     wgmma_wait<0>(o);
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by: 0 for a row that has seen no key.
+// The factor for O: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -374,11 +383,11 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// What the block's rows are of all keys: O and sums of the warpgroups put together, relative to the largest of their maxima. A
-// warpgroup finishes and writes SHARE chunks of columns, of all rows.
+// Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
+// maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.
 //
-// Every thread holds the same places of O as the threads of other warpgroups with its number, so each finds what it needs in 16-byte
-// pieces side by side: chunk j of thread t lies at piece j * 128 + t.
+// Every thread holds the same elements of O as the threads with its number in other warpgroups, so each finds what it
+// needs in adjacent 16-byte pieces: chunk j of thread t is at piece j * 128 + t.
 KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& given, const assignment& work, uint32_t shared, barriers barrier, int warpgroup, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int thread = static_cast<int>(thread_index() % 128);
@@ -421,7 +430,7 @@ KGEN_DEVICE void merge(const output& o, row_state& state, const parameters& give
         }
         KGEN_UNROLL
         for (int w = 0; w < WARPGROUPS; ++w) {
-            // Where a part has seen no key its O and sum are 0, and -infinity - -infinity must not be taken.
+            // A part that has seen no key has O and sum 0; this avoids -infinity - -infinity.
             factor[w][h] = part_max[w] == -infinity() ? 0.0f : exp2_fast(log2_scale * (part_max[w] - most[h]));
             sum[h] = fused_multiply_add(part_sum[w], factor[w][h], sum[h]);
         }
@@ -502,21 +511,21 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
         }
     }
     if (thread_index() == 32) {
-        // The block's query tile and head, by a warp that has nothing else to do yet: four divisions, which would take each warp longer
-        // than to read what they give.
+        // The block's query tile and head, computed by a warp that has nothing else to do yet: four divisions, which
+        // would take each warp longer than reading the results.
         const uint32_t place = block_index() / query_tiles(p), head = place % p.num_heads;
         store_shared(shared + PLACE_OFFSET, words4{block_index() % query_tiles(p), place / p.num_heads, head, head / (p.num_heads / p.num_heads_k)});
     }
     block_sync();
     const words4 place = load_shared(shared + PLACE_OFFSET);
-    let_later_kernels_start();  // as early as can be: the next one's blocks begin where this one's end
-    await_earlier_kernels();    // from here on this kernel touches what others may have written
+    let_later_kernels_start();  // as early as possible: the next one's blocks begin where this one's end
+    await_earlier_kernels();    // from here on this kernel accesses memory that others may have written
     const assignment work = work_of(p, place.y, place.z, place.x);
     if (work.is_empty()) return;
     const own_tiles keys = share_of(work, place.w, shared, warpgroup);
     if (fetches) fetch_first(given, work, keys, shared, barrier);
     warp_sync();
-    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     output o;
     row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};

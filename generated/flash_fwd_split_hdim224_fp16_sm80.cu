@@ -1,13 +1,14 @@
 // flash_fwd_split_hdim224_fp16_sm80
 //
-// Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T) V over that split
-// alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them.
+// Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T) V over that
+// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them.
 // Head dim 224, fp16, every key visible to every query, compute capability 8.0 and newer.
 //
-// For long contexts with few queries, where reading K and V is all the work. The queries of all heads that read one key
-// head form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
-// rows and one split, whose keys its 4 warps deal out among them, 64 a step. Each warp has a ring of 2 slices that it fills
-// by itself (cp.async) and a softmax state of its own, so no warp waits for another until the end, where they merge.
+// For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
+// form the rows of a tile, so K and V are read once: row r is query r / group of head r % group. A block takes 16
+// rows and one split, whose keys are dealt out to its 4 warps, 64 per step. Each warp has its own ring of 2
+// slices, which it fills by itself (cp.async), and its own softmax state, so no warp waits for another until the end,
+// where they are merged.
 //
 // Plan: 122432 bytes of shared memory; accumulators, fragments and addresses need about 228 registers per thread;
 // 1 block (4 warps) per SM, limited by shared memory.
@@ -35,8 +36,8 @@ using element = fp16;
 
 constexpr int HEAD_DIM = 224;
 constexpr int HEAD_DIM_PADDED = 224;
-constexpr int BLOCK_M = 16;  // rows a block
-constexpr int BLOCK_N = 64;  // keys a step of all warps
+constexpr int BLOCK_M = 16;  // rows per block
+constexpr int BLOCK_N = 64;  // keys per step of all warps
 constexpr int STAGES = 2;  // steps in shared memory
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
@@ -48,7 +49,12 @@ constexpr int SLICE = BLOCK_N / WARPS;  // keys that a warp takes at once
 using query_tile = shared_tile<BLOCK_M, HEAD_DIM_PADDED>;
 using key_tile = shared_tile<SLICE, HEAD_DIM_PADDED>;
 
-// Shared memory: Q at 0 (7168 bytes), rings of K and V (then O) at 7168 (114688 bytes), maxima at 121856 (256 bytes), sums at 122112 (256 bytes), reciprocals of sums at 122368 (64 bytes).
+// Shared memory:
+//   Q at 0 (7168 bytes)
+//   rings of K and V (then O) at 7168 (114688 bytes)
+//   maxima at 121856 (256 bytes)
+//   sums at 122112 (256 bytes)
+//   reciprocals of sums at 122368 (64 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t RING_OFFSET = 7168;
 constexpr uint32_t MAX_OFFSET = 121856;
@@ -58,19 +64,19 @@ constexpr uint32_t SHARED_BYTES = 122432;
 constexpr uint32_t STAGE_BYTES = 2 * key_tile::bytes;  // K and V of one slice
 constexpr uint32_t RING_BYTES = STAGES * STAGE_BYTES;    // of one warp
 
-// At the end each warp's O lies where the rings were. Rows are 32 bytes longer than they need to be: free of bank conflicts.
+// At the end each warp's O replaces the rings. Rows are padded by 32 bytes to avoid bank conflicts.
 constexpr int OUTPUT_ROW = HEAD_DIM + 8;
 constexpr uint32_t WARP_OUTPUT_BYTES = BLOCK_M * OUTPUT_ROW * sizeof(float);
 static_assert(WARPS * WARP_OUTPUT_BYTES <= WARPS * RING_BYTES, "the rings hold every warp's O");
 
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P hold as exactly as values below 1.
+// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// What a warp carries from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
+// What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
@@ -136,8 +142,8 @@ struct interval {
     int low, high;
 };
 
-// Hides what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at once, in an
-// array, registers spill.)
+// Masks what a lane's row h * 8 + lane / 4 of 16 rows does not see: all but the columns of `seen`. (With both rows at
+// once, in an array, registers spill.)
 template <int CHUNKS>
 KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
     const int lane_column = lane_index() % 4 * 2;
@@ -151,7 +157,7 @@ KGEN_DEVICE void mask_row(float (&s)[CHUNKS][4], int h, interval seen) {
 
 // What a block's rows see of a key tile. Keys are counted from the tensor's first.
 struct view {
-    int first, end;  // the tile's first key; keys from `end` on are another split's or nobody's
+    int first, end;  // the tile's first key; keys from `end` on belong to another split or to none
 
     // The columns that row t * 16 + h * 8 sees, counted from the lane's first row.
     KGEN_DEVICE interval of_row(int, int) const { return {0, end - first}; }
@@ -166,7 +172,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
-// brings O and the sums to a new maximum where the old one has been outgrown.
+// rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
     float seen[M_TILES][2];
     bool outgrown = false;
@@ -183,13 +189,13 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             outgrown |= seen[t][h] > state.max[t][h] + threshold;
         }
     }
-    // The first tile always comes here: the maximum starts at -infinity.
+    // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
-                // Before the first visible key O and the sum are 0, and -infinity - -infinity must not be taken.
+                // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
@@ -206,7 +212,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
-            // A row that has seen no key keeps -infinity; 0 in its place makes every exponential exp2(-infinity) = 0.
+            // A row that has seen no key keeps -infinity; 0 instead makes every exponential exp2(-infinity) = 0.
             const float shift = state.max[t][h] == -infinity() ? 0.0f : -log2_scale * state.max[t][h];
             KGEN_UNROLL
             for (int j = 0; j < key_tile::rows / 8; ++j) {
@@ -218,14 +224,14 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
     }
 }
 
-// The sum of a row, from the parts of it that the four lanes of a quad have.
+// The sum of a row, from the partial sums of the four lanes of a quad.
 KGEN_DEVICE float sum_of_row(float part) {
     part += shuffle_xor(part, 1);
     part += shuffle_xor(part, 2);
     return part;
 }
 
-// What O must be multiplied by: 0 for a row that has seen no key.
+// The factor for O: 0 for a row that has seen no key.
 KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : reciprocal(sum); }
 
 // The log-sum-exp of a row, -infinity for one that has seen no key.
@@ -233,8 +239,8 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-// A block's share of the work: blocks are ordered by split, batch, key head, then row tile. The heads of a split run
-// side by side, since their keys lie side by side; splits that a short sequence does not have come late and cost little.
+// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
+// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
 struct assignment {
     int first_row, head_k, batch, split;
 };
@@ -247,17 +253,17 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
 }
 
-// The workspace's row of a row of the block's tile.
+// The row of the workspace for a row of the block's tile.
 KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, sequence queries, int row) {
     const int group = p.num_heads / p.num_heads_k;
     const int packed = work.first_row + row;
     return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
 }
 
-// Brings the block's rows of Q into shared memory; rows from `rows` on are zeros.
+// Loads the block's rows of Q into shared memory; rows from `rows` on are zeros.
 template <bool VECTOR>
 KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignment work, sequence queries, int rows) {
-    constexpr int chunks = HEAD_DIM_PADDED / 8;  // pieces of 16 bytes a row
+    constexpr int chunks = HEAD_DIM_PADDED / 8;  // 16-byte pieces per row
     const int group = p.num_heads / p.num_heads_k;
     const uint16_t* q = static_cast<const uint16_t*>(p.q) +
                         sequence_offset(queries, work.batch, work.head_k * group, p.q_batch_stride, p.q_row_stride, p.q_head_stride);
@@ -281,7 +287,7 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
     }
 }
 
-// Merges the warps' states and writes the block's partial O and LSE. Every warp has left its ring for good.
+// Merges the warps' states and writes the block's partial O and LSE. No warp uses its ring any more.
 KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
@@ -298,9 +304,9 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
             }
         }
     }
-    block_sync();  // maxima and sums are there for all, and no warp still reads Q or its ring
+    block_sync();  // maxima and sums are visible to all threads, and no warp still reads Q or its ring
 
-    // The factor that brings a warp's O and sums from its own maximum to the largest.
+    // The factor that rescales a warp's O and sums from its own maximum to the largest.
     const auto factor = [&](uint32_t of_warp, int row, float largest) {
         const float own = load_shared_float(max_address(of_warp, row));
         return own == -infinity() ? 0.0f : exp2_fast(log2_scale * (own - largest));
@@ -339,7 +345,7 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
             store_global(split_lse(p, partial_row(p, work, queries, row)), log_sum_exp(sum, largest, log2_scale));
         }
     }
-    block_sync();  // every warp's O is there for all
+    block_sync();  // every warp's O is visible to all threads
 
     constexpr int pieces = HEAD_DIM / 4;
     KGEN_ROLLED
@@ -399,7 +405,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         }
     }
 
-    // K and V of a slice are two groups of copies. A slice behind the split's end leaves its groups empty, so that the
+    // K and V of a slice are two groups of copies. A slice beyond the split's end leaves its groups empty, so that the
     // number of groups in flight is always the same.
     const auto copy_k = [&](int first, uint32_t stage) {
         if (first < range.end) copy_warp_tile<key_tile, HEAD_DIM, VECTOR>(stage, opaque(k), p.k_row_stride, first, range.end);
@@ -419,13 +425,13 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         copy_v(slice + s * BLOCK_N, ring + s * STAGE_BYTES);
     }
 
-    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
     const float threshold = RESCALE_THRESHOLD / log2_scale;
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
 
-    cp_async_wait<2 * STAGES>();  // Q has landed; K and V are still on their way
+    cp_async_wait<2 * STAGES>();  // Q has arrived; K and V are still in flight
     block_sync();
     query_fragments q_fragments;
     KGEN_UNROLL
@@ -438,7 +444,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
     KGEN_ROLLED
     for (; slice < range.end; slice += BLOCK_N) {
         cp_async_wait<2 * STAGES - 1>();
-        warp_sync();  // K of the slice is there for the whole warp
+        warp_sync();  // K of the slice is visible to the whole warp
         scores s;
         multiply_q_k(s, q_fragments, stage, chunk_lanes);
         warp_sync();  // no lane still reads K of the slice
@@ -446,7 +452,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         if ((clear_first > 0 && slice < clear_first) || slice + SLICE > clear_end) mask(s, {slice, range.end});
         softmax(s, state, log2_scale, threshold);
         cp_async_wait<2 * STAGES - 1>();
-        warp_sync();  // V of the slice is there for the whole warp
+        warp_sync();  // V of the slice is visible to the whole warp
         multiply_p_v(state, s, stage + key_tile::bytes, row_lanes);
         warp_sync();  // no lane still reads V of the slice
         copy_v(slice + STAGES * BLOCK_N, stage);

@@ -1,19 +1,19 @@
 // flash_prepare_scheduler_sm80
 //
-// Split-KV, before the first half: chooses on the device how many splits the keys of each sequence are shared out over,
-// so that a batch of unequal lengths keeps the whole GPU busy. Compute capability 8.0 and newer.
+// Split-KV, before the first half: chooses on the device into how many splits the keys of each sequence are divided, so
+// that a batch of unequal lengths keeps the whole GPU busy. Compute capability 8.0 and newer.
 //
-// The rule. A sequence is `tiles` row tiles (16 rows: queries x heads of a key head) for each key head, and `units` pieces
-// of 16 keys; without rows or keys it is nothing and gets 0 splits. Splits of T units make ceil(units / T) of them, and
-// tiles x ceil(units / T) blocks. With B blocks at once (concurrent_blocks, or two a multiprocessor) and an average load of
-// A = (sum of tiles x units) / B units a block,
+// The rule. A sequence is `tiles` row tiles (16 rows: queries x heads of a key head) for each key head, and `units`
+// pieces of 16 keys; without rows or keys it is empty and gets 0 splits. Splits of T units make ceil(units / T) of
+// them, and tiles x ceil(units / T) blocks. With B blocks at once (concurrent_blocks, or two per multiprocessor) and an
+// average load of A = (sum of tiles x units) / B units per block,
 //
-//   T = the least that makes at most B blocks of all, so that they run at once, if there is such a T and 2 T <= 3 A;
-//       otherwise the balance is better when blocks come in turns: half the average, floor(A / 2);
+//   T = the smallest that makes at most B blocks in total, so that all run at once, if one exists with 2 T <= 3 A;
+//       otherwise the balance is better when blocks run in waves: half the average, floor(A / 2);
 //
 // but never less than 8 units. A sequence then gets ceil(units / T) splits, at most num_splits.
 //
-// One block of 256 threads; each warp tries a T of its own, so the search takes few rounds.
+// One block of 256 threads; each warp tests a T of its own, so the search takes few rounds.
 // Made by kgen 0.1.0 from templates/attention/prepare_scheduler.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_prepare_scheduler_sm80.cu
 
@@ -32,7 +32,7 @@ using namespace kgen;
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
-constexpr uint32_t SHARED_BYTES = 64;  // a flag a warp, for two rounds
+constexpr uint32_t SHARED_BYTES = 64;  // one flag per warp, for two rounds
 static_assert(SHARED_BYTES == 2 * WARPS * sizeof(float), "a flag a warp, for two rounds");
 
 struct work {
@@ -64,17 +64,17 @@ KGEN_DEVICE int64_t block_count(const kgen_fwd_params& p, int32_t units_a_split)
     return sum_over_batch(p, [&](work w) { return w.tiles * divide_up(w.units, units_a_split); });
 }
 
-// The least T of [1, most] that makes at most `limit` blocks, where `most` does. All threads come here.
+// The smallest T in [1, most] that makes at most `limit` blocks; `most` does. Called by all threads.
 KGEN_DEVICE int32_t least_units_a_split(const kgen_fwd_params& p, int32_t most, int64_t limit) {
     const int32_t warp = warp_index();
-    int32_t low = 1, high = most;  // `high` makes few enough, what lies below `low` too many
+    int32_t low = 1, high = most;  // `high` makes few enough, anything below `low` too many
     uint32_t flags = shared_base();
     while (low < high) {
         const int32_t step = divide_up(high - low, WARPS);
         const auto tried = [&](int32_t by_warp) { return min(high, low + by_warp * step); };
         const bool too_many = block_count(p, tried(warp)) > limit;
         if (lane_index() == 0) store_shared(flags + warp * 4, too_many ? 1.0f : 0.0f);
-        block_sync();  // every warp has judged its T
+        block_sync();  // every warp has tested its T
         int32_t failed = 0;  // a larger T makes fewer blocks, so the first `failed` of them made too many
         for (int32_t w = 0; w < WARPS; ++w) failed += load_shared_float(flags + w * 4) != 0.0f ? 1 : 0;
         const int32_t next_low = failed > 0 ? tried(failed - 1) + 1 : low;

@@ -1,4 +1,4 @@
-// The dispatcher of libkgen: which variants the library holds, and which of them answers a request.
+// The dispatcher of libkgen: the variants that the library holds, and which of them serves a request.
 // Made by kgen 0.1.0 from templates/bindings/kgen_dispatch.cpp.tera; edit that, not this.
 //
 // For the host compiler or nvcc. Define KGEN_NO_PTX when the kernels' objects were built with machine code alone.
@@ -14,13 +14,15 @@
 #include "kgen/path_cost.cuh"
 #include "kgen/split_plan.cuh"
 
-// Every kernel of this library, sorted by name. CMake's KGEN_KERNELS leaves some out: KGEN_TABLE then names a file with the others.
+// Every kernel of this library, sorted by name. CMake's KGEN_KERNELS omits some: KGEN_TABLE then names a file with the
+// others.
 #ifdef KGEN_TABLE
 #include KGEN_TABLE
 #else
-// name, structure of its parameters, whether <name>_workspace comes with it; kind, head dim, dtype, features; compute capability it was
-// made for, the newest for its machine code, and with its PTX; shared memory of a block, and what a block may have on the GPUs that the
-// plan was made for; tiles of 16 rows that a multiprocessor runs at once (split-KV only); what a prediction of its time takes: `origin`.
+// name, structure of its parameters, whether it has <name>_workspace; kind, head dim, dtype, features; compute
+// capability it was made for, the newest for its machine code, and with its PTX; shared memory per block, and what a
+// block may have on the GPUs that the plan was made for; tiles of 16 rows that a multiprocessor runs at once (split-KV
+// only); the inputs of the prediction of its time: `origin`.
 #define KGEN_KERNELS(KERNEL) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
     KERNEL(flash_bwd_hdim128_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
@@ -150,7 +152,7 @@
     KERNEL(flash_bwd_hdim96_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
     KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
     KERNEL(flash_bwd_hdim96_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 1800, 1400, 500, 0) \
+    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 2090, 1860, 660, 0) \
     KERNEL(flash_fwd_hdim128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2773, 2173) \
     KERNEL(flash_fwd_hdim128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
     KERNEL(flash_fwd_hdim128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3175, 2575) \
@@ -421,74 +423,74 @@
     KERNEL(flash_fwd_hdim96_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
     KERNEL(flash_fwd_hdim96_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2935, 2335) \
     KERNEL(flash_fwd_hdim96_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2280, 3124, 2399, 2181) \
-    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
-    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
-    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
-    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 1760, 3584, 1471, 1162) \
-    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
-    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
-    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
-    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 1760, 4480, 1647, 1336) \
-    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
-    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
-    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
-    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 1760, 5376, 1823, 1510) \
-    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
-    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
-    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
-    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 1760, 6272, 1499, 1263) \
-    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
-    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
-    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
-    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 1760, 7168, 1631, 1394) \
-    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
-    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
-    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
-    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 1760, 896, 943, 640) \
-    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
-    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
-    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
-    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 1760, 1792, 1119, 814) \
-    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
-    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
-    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
-    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 1760, 2240, 1207, 901) \
-    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
-    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
-    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
-    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 1760, 2688, 1295, 988) \
-    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
-    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
-    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
-    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3000, 1400, 973, 593) \
-    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
-    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
-    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
-    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1317, 721) \
-    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
-    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
-    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
-    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1460, 849) \
-    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
-    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
-    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
-    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1604, 977) \
-    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
-    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
-    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
-    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3000, 1400, 1747, 1105) \
-    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
-    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
-    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
-    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3000, 1400, 687, 417) \
-    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
-    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
-    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
-    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3000, 1400, 887, 337) \
-    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
-    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
-    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
-    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3000, 1400, 830, 465) \
+    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 960, 4678, 1638, 1582) \
+    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 960, 4678, 1638, 1582) \
+    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 960, 4678, 1638, 1582) \
+    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 960, 4678, 1638, 1582) \
+    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 960, 5510, 1790, 1802) \
+    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 960, 5510, 1790, 1802) \
+    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 960, 5510, 1790, 1802) \
+    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 960, 5510, 1790, 1802) \
+    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 960, 6342, 1942, 2022) \
+    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 960, 6342, 1942, 2022) \
+    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 960, 6342, 1942, 2022) \
+    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 960, 6342, 1942, 2022) \
+    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 960, 7174, 1571, 1682) \
+    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 960, 7174, 1571, 1682) \
+    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 960, 7174, 1571, 1682) \
+    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 960, 7174, 1571, 1682) \
+    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 960, 8006, 1685, 1847) \
+    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 960, 8006, 1685, 1847) \
+    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 960, 8006, 1685, 1847) \
+    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 960, 8006, 1685, 1847) \
+    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 960, 2182, 1182, 922) \
+    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 960, 2182, 1182, 922) \
+    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 960, 2182, 1182, 922) \
+    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 960, 2182, 1182, 922) \
+    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 960, 3014, 1334, 1142) \
+    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 960, 3014, 1334, 1142) \
+    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 960, 3014, 1334, 1142) \
+    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 960, 3014, 1334, 1142) \
+    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 960, 3430, 1410, 1252) \
+    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 960, 3430, 1410, 1252) \
+    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 960, 3430, 1410, 1252) \
+    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 960, 3430, 1410, 1252) \
+    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 960, 3846, 1486, 1362) \
+    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 960, 3846, 1486, 1362) \
+    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 960, 3846, 1486, 1362) \
+    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 960, 3846, 1486, 1362) \
+    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3350, 2400, 841, 740) \
+    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3350, 2400, 841, 740) \
+    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3350, 2400, 841, 740) \
+    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 3350, 2400, 841, 740) \
+    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1135, 904) \
+    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1135, 904) \
+    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1135, 904) \
+    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1135, 904) \
+    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1262, 1067) \
+    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1262, 1067) \
+    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1262, 1067) \
+    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1262, 1067) \
+    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1389, 1230) \
+    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1389, 1230) \
+    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1389, 1230) \
+    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1389, 1230) \
+    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1516, 1393) \
+    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1516, 1393) \
+    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1516, 1393) \
+    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 3350, 2400, 1516, 1393) \
+    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3350, 2400, 587, 502) \
+    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3350, 2400, 587, 502) \
+    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3350, 2400, 587, 502) \
+    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 3350, 2400, 587, 502) \
+    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3350, 2400, 754, 414) \
+    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3350, 2400, 754, 414) \
+    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3350, 2400, 754, 414) \
+    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 3350, 2400, 754, 414) \
+    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3350, 2400, 714, 577) \
+    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3350, 2400, 714, 577) \
+    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3350, 2400, 714, 577) \
+    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 3350, 2400, 714, 577) \
     KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 32, 32, 0, 1, 5800, 700, 0, 0) \
     KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
     KERNEL(reduce_logsumexp_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
@@ -534,7 +536,7 @@ namespace {
 
 using namespace kgen;
 
-// An object runs on GPUs up to the newest its machine code knows; with PTX, where its target can carry it, on all
+// An object runs on GPUs up to the newest its machine code supports; with PTX, where its target can carry it, on all
 // newer ones, which EVERY_NEWER_GPU stands for.
 constexpr int32_t EVERY_NEWER_GPU = 999;
 #ifdef KGEN_NO_PTX
@@ -543,7 +545,7 @@ constexpr int32_t newest(int32_t for_machine_code, int32_t) { return for_machine
 constexpr int32_t newest(int32_t, int32_t with_ptx) { return with_ptx; }
 #endif
 
-// `function` where it is of type `Wanted`, else NULL.
+// `function` if it is of type `Wanted`, else NULL.
 template <class Wanted, class Function>
 constexpr Wanted only_as(Function function) {
     if constexpr (std::is_same_v<Wanted, Function>) return function;
@@ -554,13 +556,13 @@ constexpr Wanted only_as(Function function) {
     {#name, kind, head_dim, dtype, features, target, newest(machine_code, ptx), only_as<kgen_fwd_launcher>(name), only_as<kgen_bwd_launcher>(name)},
 constexpr kgen_variant VARIANTS[] = {KGEN_KERNELS(KGEN_ROW)};
 
-// What choosing among variants needs to know of each beside its row above, at the same place.
+// What choosing among variants needs to know of each in addition to its row above, at the same index.
 struct origin {
     int32_t newest_for_machine_code;  // compute capability; newer GPUs run what the driver compiles from PTX
-    int32_t shared_bytes;             // shared memory of a block
-    int32_t made_for_shared_bytes;    // what a block may have on the GPUs that the plan was made for
+    int32_t shared_bytes;             // shared memory per block
+    int32_t made_for_shared_bytes;    // available to a block on the GPUs that the plan was made for
     int32_t split_tiles_per_sm;       // tiles of 16 rows that one multiprocessor runs at once; split-KV only
-    kernel_cost cost;                 // by its plan; `resident`, shared memory aside. Zeros but for kernels of the forward pass
+    kernel_cost cost;                 // from its plan; `resident`, shared memory aside. Zeros except for kernels of the forward pass
     size_t (*bwd_workspace)(const kgen_bwd_params*);  // NULL for other kinds
 };
 #define KGEN_WORKSPACE_OF_0(name) nullptr
@@ -588,12 +590,12 @@ const origin& origin_of(const kgen_variant& v) { return ORIGINS[&v - VARIANTS]; 
 
 bool runs_on(const kgen_variant& v, int capability) { return v.target <= capability && capability <= v.target_max; }
 
-// Whether `a` serves a device better than `b`, where both run on it:
+// Whether `a` suits a device better than `b`, where both run on it:
 //   1. machine code before PTX: it is what was tuned, and it loads at once;
 //   2. machine code made for the newer GPU;
 //   3. PTX made for the newer generation (the major of its compute capability), which has the better instructions;
-//   4. of one generation, PTX whose plan was made for as much shared memory a block as the device has, or the most
-//      below that; if all were made for more, for the least. So sm80's plans serve 9.x and 10.x, and sm89's 12.x.
+//   4. of one generation, PTX whose plan was made for as much shared memory per block as the device has, or the most
+//      below that; if all were made for more, the least. So sm80's plans serve 9.x and 10.x, and sm89's 12.x.
 bool is_better(const kgen_variant& a, const kgen_variant& b, int capability, int32_t shared_bytes) {
     const bool native_a = capability <= origin_of(a).newest_for_machine_code;
     const bool native_b = capability <= origin_of(b).newest_for_machine_code;
@@ -615,7 +617,7 @@ const char* dtype_name(int32_t dtype) {
     }
 }
 
-// Says what was asked for and the nearest thing the library holds.
+// Reports what was asked for and the nearest match in the library.
 int no_variant(const char* caller, const wanted& p, int capability) {
     const char* dtype = dtype_name(p.dtype);
     const char* mask = (p.features & KGEN_FEATURE_CAUSAL) != 0 ? "causal" : "not causal";
@@ -655,13 +657,13 @@ int no_variant(const char* caller, const wanted& p, int capability) {
                 caller, dtype, mask, capability / 10, capability % 10);
 }
 
-// The variants that answer a request on a device.
+// The variants that serve a request on a device.
 struct answer {
-    const kgen_variant* best;       // the one that serves it best (`is_better`); NULL if none runs there
-    const kgen_variant* too_large;  // one whose blocks the device has not enough shared memory for
+    const kgen_variant* best;       // the one that suits it best (`is_better`); NULL if none runs there
+    const kgen_variant* too_large;  // one whose blocks need more shared memory than the device has
 };
 
-// `refused`: only variants that serve the device less well than this one, unless it is NULL.
+// `refused`: only variants that suit the device less well than this one, unless it is NULL.
 answer find(const wanted& w, int capability, const kgen_variant* refused = nullptr) {
     const int32_t shared_bytes = device_shared_memory();
     answer found = {};
@@ -677,7 +679,7 @@ answer find(const wanted& w, int capability, const kgen_variant* refused = nullp
     return found;
 }
 
-// The variant that serves the current device best; NULL, with a reason, if none runs there.
+// The variant that suits the current device best; NULL, with a reason, if none runs there.
 const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
     const int capability = device_capability();
     if (capability == 0) {
@@ -696,23 +698,23 @@ const kgen_variant* choose(const char* caller, const wanted& w, int& code) {
     return found.best;
 }
 
-// What the model knows of each GPU, by compute capability: clock, rated bandwidth of device memory where the driver does not tell, and
-// bandwidth and size of L2.
+// The model's data for each GPU, by compute capability: clock, rated bandwidth of device memory where the driver does
+// not report it, and bandwidth and size of L2.
 struct device_row {
     int32_t capability, clock_mhz, dram_gbs, l2_gbs, l2_mb;
 };
 constexpr device_row DEVICES[] = {
-    {75, 1590, 320, 1700, 4},
-    {80, 1410, 2039, 4100, 40},
-    {86, 1695, 600, 3300, 6},
-    {87, 1300, 205, 560, 4},
-    {89, 2520, 864, 9600, 96},
-    {90, 1755, 3350, 6300, 50},
-    {100, 1850, 8000, 7400, 126},
-    {103, 1850, 8000, 7400, 126},
-    {110, 1570, 273, 850, 32},
-    {120, 2400, 1792, 12200, 128},
-    {121, 2400, 273, 3100, 24},
+    {75, 1590, 320, 2600, 4},
+    {80, 1410, 2039, 6200, 40},
+    {86, 1695, 600, 5000, 6},
+    {87, 1300, 205, 850, 4},
+    {89, 2520, 864, 14700, 96},
+    {90, 1755, 3350, 9500, 50},
+    {100, 1850, 8000, 11200, 126},
+    {103, 1850, 8000, 11200, 126},
+    {110, 1570, 273, 1300, 32},
+    {120, 2400, 1792, 18500, 128},
+    {121, 2400, 273, 4700, 24},
 };
 constexpr double DRAM_PER_MILLE = 910;  // of the rated bandwidth that a kernel reaches
 
@@ -727,7 +729,7 @@ device_cost cost_of_device(int capability, int32_t multiprocessors) {
 }
 
 kernel_cost cost_of(const kgen_variant& v, int32_t shared_bytes) {
-    constexpr int32_t RESERVED = 1024;  // of shared memory, a block
+    constexpr int32_t RESERVED = 1024;  // bytes of shared memory per block
     kernel_cost cost = origin_of(v).cost;
     const int32_t fit = (shared_bytes + RESERVED) / (origin_of(v).shared_bytes + RESERVED);
     if (fit < cost.resident) cost.resident = fit;
@@ -739,21 +741,21 @@ kernel_cost cost_of(const kgen_variant& v, int32_t shared_bytes) {
 constexpr uint32_t SPLIT_PATHS = KGEN_FLAG_PATH_SPLIT | KGEN_FLAG_PATH_SCHEDULED;
 constexpr uint32_t PATHS = KGEN_FLAG_PATH_DENSE | KGEN_FLAG_PATH_SHORT | SPLIT_PATHS;
 
-// What is asked of kgen_fwd and its companions, read and found to be no nonsense.
+// A request of kgen_fwd or its companions, read and validated.
 struct request {
     kgen_fwd_params params;  // without the flags that only choose a path
     uint32_t paths;          // KGEN_FLAG_PATH_*; 0: all
     uint64_t room;           // bytes of workspace
 };
 
-// A path, and the kernels it takes besides the one that computes attention.
+// A path, and its kernels other than the one that computes attention.
 struct candidate {
     kgen_candidate told;
     const kgen_variant* attention;  // NULL: the library holds none for this device
     const kgen_variant* combine;
     const kgen_variant* prepare;
-    size_t counts_offset;       // of split_counts in the workspace, where `prepare` is to write them
-    int32_t concurrent_blocks;  // what `prepare` is told
+    size_t counts_offset;       // of split_counts in the workspace, where `prepare` writes them
+    int32_t concurrent_blocks;  // passed to `prepare`
 };
 
 constexpr int MOST_CANDIDATES = 3 + MOST_SPLIT_COUNTS;
@@ -778,7 +780,7 @@ struct candidates {
         return c;
     }
 
-    // The first of those that are predicted to be the fastest; NULL if no path can be taken.
+    // The one predicted to be the fastest, the first of equals; NULL if no path can be taken.
     candidate* fastest() {
         candidate* best = nullptr;
         for (int i = 0; i < count; ++i) {
@@ -788,7 +790,7 @@ struct candidates {
     }
 };
 
-// What the host knows of a request, whose sizes make sense.
+// What the host knows of a request, whose sizes are valid.
 request_cost cost_of_request(const kgen_fwd_params& p) {
     const bool unequal_q = p.cu_seqlens_q != nullptr || p.seqused_q != nullptr, unequal_k = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     request_cost r = {};
@@ -801,6 +803,9 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
     r.element_bytes = p.dtype == KGEN_DTYPE_FP8_E4M3 ? 1 : 2;
     r.causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     r.unequal = unequal_q || unequal_k;
+    r.unequal_queries = unequal_q && p.batch > 1;
+    const bool to_themselves = unequal_q && unequal_k && p.seqlen_q == p.seqlen_k && p.total_q == p.total_k;
+    r.keys_to_mean = to_themselves ? self_keys_to_mean(r.longest_keys, r.keys) : 1;
     return r;
 }
 
@@ -812,7 +817,8 @@ struct path_time {
     double total() const { return attention.total() + combine + scheduler; }
 };
 
-// Enters the time that `predict` gives of a request; where the number of keys is unknown, the mean of two guesses, with the first one's parts.
+// Stores the time that `predict` gives for a request; if the number of keys is unknown, the mean of two guesses, with
+// the first one's parts.
 template <class Predict>
 void tell_times(kgen_candidate& told, const request_cost& r, Predict predict) {
     const path_time time = predict(r);
@@ -822,7 +828,7 @@ void tell_times(kgen_candidate& told, const request_cost& r, Predict predict) {
     told.predicted_ns = r.keys_unknown ? (time.total() + predict(with_one_long_sequence(r)).total()) / 2 : time.total();
 }
 
-// Enters the kernel of a path that does not split, and its time.
+// Adds the kernel of a path that does not split, and its time.
 void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, const kgen_variant* variant) {
     c.attention = variant;
     c.told.variant = variant != nullptr ? variant->name : nullptr;
@@ -830,10 +836,10 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
     if (variant == nullptr || all.multiprocessors == 0) return;
     const kernel_cost kernel = cost_of(*variant, device_shared_memory());
     const device_cost device = cost_of_device(all.capability, all.multiprocessors);
-    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{time_of(r, kernel, device, {false, 1, false}), 0, 0}; });
+    tell_times(c.told, cost_of_request(p), [&](const request_cost& r) { return path_time{time_of(r, kernel, device, {false, 1, false, 1}), 0, 0}; });
 }
 
-// Weighs splits: as many for each sequence, and, where lengths differ, those that prepare_scheduler chooses.
+// Considers splits: the same number for each sequence, and, where lengths differ, those chosen by prepare_scheduler.
 void weigh_splits(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
     const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.dtype, features_of(p)}, all.capability).best;
@@ -867,7 +873,7 @@ void weigh_splits(const request& asked, candidates& all) {
         c.told.variant = split->name;
         tell_times(c.told, r, [&](const request_cost& guess) {
             const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
-            return path_time{time_of(guess, split_cost, device, {true, average, is_balanced}), combine_ns(guess, combine_cost, device, average),
+            return path_time{time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}), combine_ns(guess, combine_cost, device, average),
                              c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
         });
         kgen_fwd_params with = p;
@@ -897,7 +903,7 @@ void weigh_splits(const request& asked, candidates& all) {
     else if (p.split_counts != nullptr) scheduled = "the caller has the counts";
 }
 
-// Every path of a request and its time. Looks at no tensor and at nothing in device memory.
+// Every path of a request and its time. Uses no pointer to a tensor and reads nothing in device memory.
 void weigh(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
     all.count = 0;
@@ -918,14 +924,14 @@ void weigh(const request& asked, candidates& all) {
         if (asked.paths != 0 && (asked.paths & KGEN_FLAG_PATH_DENSE << told.path) == 0) told.excluded = "the flags name other paths";
         splits = splits || (told.path >= KGEN_PATH_SPLIT && told.excluded == nullptr);
     }
-    // Who asks for splits and brings the room gets them.
+    // A caller that asks for splits and provides the workspace gets them.
     for (int i = 0; i < all.count && p.num_splits > 1 && splits; ++i) {
         kgen_candidate& told = all.list[i].told;
         if (told.path < KGEN_PATH_SPLIT && told.excluded == nullptr) told.excluded = "num_splits asks for splits";
     }
 }
 
-// Says why no path can be taken.
+// Reports why no path can be taken.
 int no_path(const char* caller, const request& asked, const candidates& all) {
     if (all.capability == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
     if (asked.paths == 0) {
@@ -956,7 +962,8 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
     return c.combine->launch(&p, stream);
 }
 
-// After a kernel could not read the tensors: another of the same path, where the library holds one that reads them otherwise, or none.
+// After a kernel could not read the tensors: another of the same path, if the library holds one that reads them
+// otherwise, or none.
 void refuse(const request& asked, const candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
     const kgen_variant* next = c.told.path == KGEN_PATH_DENSE ? find({KGEN_KIND_FWD, p.head_dim, p.dtype, features_of(p)}, all.capability, c.attention).best : nullptr;
@@ -1033,7 +1040,7 @@ extern "C" int kgen_explain_choice(const kgen_fwd_params* given, kgen_choice* ch
     const candidate* best = all.fastest();
     for (int i = 0; i < all.count && i < own.capacity; ++i) {
         char* row = reinterpret_cast<char*>(own.candidates) + i * static_cast<size_t>(own.candidate_size);
-        memset(row, 0, own.candidate_size);  // what a newer caller's has besides
+        memset(row, 0, own.candidate_size);  // fields of a newer caller's row
         memcpy(row, &all.list[i].told, sizeof(kgen_candidate));
     }
     choice->count = all.count;

@@ -1,7 +1,7 @@
 /* Runs one attention through libkgen and checks a row of it. C99.
  *
- *   cc -std=c99 -Iinclude -I$CUDA_HOME/include examples/attention.c -L. -lkgen -L$CUDA_HOME/lib64 -lcudart -lm -o attention
- *   ./attention [variant name]
+ *   cc -std=c99 -Iinclude -I$CUDA_HOME/include examples/attention.c -L. -lkgen -L$CUDA_HOME/lib64 -lcudart -lm -o
+ *   attention ./attention [variant name]
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static void require(cudaError_t error, const char* what) {
     exit(1);
 }
 
-/* 16-bit patterns of the few values used here: multiples of 1/64 in [-1, 1], exact in fp16 and bf16 alike. */
+/* 16-bit patterns of the few values used here: multiples of 1/64 in [-1, 1], exact in both fp16 and bf16. */
 static uint16_t encode(float value, int dtype) {
     if (dtype == KGEN_DTYPE_BF16) {
         uint32_t bits;

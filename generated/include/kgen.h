@@ -18,9 +18,10 @@ extern "C" {
 typedef struct CUstream_st* cudaStream_t;
 #endif
 
-/* Version of this interface. A structure of parameters only ever grows at its end, and `struct_size` says how much of it the
- * caller knows: what an older caller's lacks is zero. What a newer caller's has beyond the library's must be zero: anything else
- * asks for what this library does not know, and is refused, as unknown flags are (KGEN_ERROR_UNSUPPORTED). */
+/* Version of this interface. A structure of parameters only ever grows at its end, and `struct_size` is the size
+ * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
+ * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
+ * (KGEN_ERROR_UNSUPPORTED). */
 #define KGEN_ABI_VERSION 3
 
 /* Results of every call. */
@@ -29,9 +30,9 @@ enum {
     KGEN_ERROR_INVALID_VALUE = 1,  /* a parameter is outside its documented range */
     KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
     KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
-    KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its words */
-    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors that lie so in memory, another one may; or the request asks
-                                    * for something that this version of the library does not know */
+    KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its message */
+    KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors with this memory layout, another one may; or the
+                                    * request asks for something that this version of the library does not know */
 };
 
 /* Element types of inputs. */
@@ -43,11 +44,11 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
  * Shapes: Q, O (batch, seqlen_q, num_heads, head_dim); K, V (batch, seqlen_k, num_heads_k, head_dim);
- * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q, bf16 where that is FP8. The head_dim axis is contiguous; every other
- * stride is free, in elements, and may be negative. Tensors whose pointers and strides are multiples of 16 bytes are
- * moved in 16-byte pieces; any others element by element, correct but slower.
+ * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q, or bf16 if that is FP8. The head_dim axis is
+ * contiguous; every other stride is free, in elements, and may be negative. Tensors whose pointers and strides are
+ * multiples of 16 bytes are moved in 16-byte pieces; any others element by element, correct but slower.
  *
- * With KGEN_DTYPE_FP8_E4M3, Q, K and V are E4M3 and O is bf16; the numbers attended to are q * q_descale and so on.
+ * With KGEN_DTYPE_FP8_E4M3, Q, K and V are E4M3 and O is bf16; attention is computed on q * q_descale and so on.
  *
  * Query head h reads key head h / (num_heads / num_heads_k). Causal masks are aligned to the bottom right: row i of
  * a sequence sees key j when j <= i + seqlen_k - seqlen_q. A row that sees no key gives O = 0 and LSE = -infinity.
@@ -69,10 +70,10 @@ typedef struct kgen_fwd_params {
     int64_t o_batch_stride, o_row_stride, o_head_stride;
     int64_t lse_batch_stride, lse_head_stride; /* rows of LSE are contiguous */
 
-    /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences lie
-     * one behind the other along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then
-     * (num_heads, total_q), sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows
-     * of sequence b take part; O and LSE rows beyond are left untouched. Device pointers. */
+    /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences are
+     * packed along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then (num_heads, total_q),
+     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used;
+     * O and LSE rows beyond are left untouched. Device pointers. */
     const int32_t* cu_seqlens_q;
     const int32_t* cu_seqlens_k;
     const int32_t* seqused_q;
@@ -89,8 +90,8 @@ typedef struct kgen_fwd_params {
 
     /* From version 2 on; zeros for a caller that knows version 1. */
 
-    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. Finite, those
-     * of Q and K above 0. Strides in floats; 0 repeats one. */
+    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. Finite,
+     * those of Q and K above 0. Strides in floats; 0 repeats one. */
     const float* q_descale;
     const float* k_descale;
     const float* v_descale;
@@ -98,33 +99,32 @@ typedef struct kgen_fwd_params {
     int64_t k_descale_batch_stride, k_descale_head_stride;
     int64_t v_descale_batch_stride, v_descale_head_stride;
 
-    /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch], where the caller knows
-     * them; 0 where not. Kernels that copy by TMA, the split path's workspace and the choice of a path look at them; with seqused_k alone
-     * total_k may hold its sum, for the choice; with cu_seqlens_q,
-     * seqused_q and total_q = 0 nothing is split, as the rows between the sequences cannot be counted. */
+    /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch] if the caller knows them,
+     * otherwise 0. Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With
+     * seqused_k alone total_k may hold its sum, for the choice; with cu_seqlens_q, seqused_q and total_q = 0 nothing is
+     * split, as the rows between the sequences cannot be counted. */
     int32_t total_q;
     int32_t total_k;
 
-    /* Split-KV: the keys of a sequence are shared out over up to this many blocks, whose partial results a second
-     * kernel merges. 0: the library chooses (1 without a workspace); 1: not split (one split where flags name the split
-     * path); more: that many, where the library can split the
-     * request and the workspace has room. At most 256. */
+    /* Split-KV: the keys of a sequence are divided among up to this many blocks, whose partial results a second kernel
+     * merges. 0: the library chooses (1 without a workspace); 1: not split (one split if flags name the split path);
+     * more: that many, if the library can split the request and the workspace has room. At most 256. */
     int32_t num_splits;
-    int32_t concurrent_blocks; /* prepare_scheduler only: blocks of fwd_split that run at once; 0: two a multiprocessor */
+    int32_t concurrent_blocks; /* prepare_scheduler only: concurrent blocks of fwd_split; 0: two per multiprocessor */
     int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
                               * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all, but
                               * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
                               * one prepare_scheduler serves all layers of a model */
     void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
-    size_t workspace_bytes;  /* kgen_fwd_workspace(), for the path that is predicted to be the fastest; with less, kgen_fwd() picks
-                              * among the paths that need no more */
+    size_t workspace_bytes;  /* kgen_fwd_workspace(), for the path that is predicted to be the fastest; with less,
+                              * kgen_fwd() picks among the paths that need no more */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
-/* Backward only: the same inputs give the same bits. Without it the parts of dQ are added in whatever order they come. */
+/* Backward only: the same inputs give the same bits. Without it the parts of dQ are added in no fixed order. */
 #define KGEN_FLAG_DETERMINISTIC 2u
-/* For kgen_fwd(), kgen_fwd_workspace() and kgen_explain_choice(): the paths that they may take; none: all of them. A request that none
- * of the named ones can serve is refused. Launchers do not know these flags. */
+/* For kgen_fwd(), kgen_fwd_workspace() and kgen_explain_choice(): the paths that they may take; none: all of them. A
+ * request that none of the named ones can serve is refused. Launchers do not know these flags. */
 #define KGEN_FLAG_PATH_DENSE 0x100u
 #define KGEN_FLAG_PATH_SHORT 0x200u
 #define KGEN_FLAG_PATH_SPLIT 0x400u
@@ -134,15 +134,15 @@ typedef struct kgen_fwd_params {
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
 typedef int (*kgen_fwd_launcher)(const kgen_fwd_params* params, cudaStream_t stream);
 
-/* Backward attention: dQ, dK and dV from dO = `dout` and from what the forward pass read and gave.
+/* Backward attention: dQ, dK and dV from dO = `dout` and from the forward pass's inputs and results.
  *
- * Shapes, strides, lengths and masks are those of kgen_fwd_params; dO has the shape of O, dQ of Q, dK of K, dV of V, and
- * all have the dtype of Q. dK and dV are sums over the query heads that read the key head. A row that sees no key has
- * dQ = 0, a key that no row sees has dK = dV = 0. Rows beyond seqused are left untouched.
+ * Shapes, strides, lengths and masks are those of kgen_fwd_params; dO has the shape of O, dQ of Q, dK of K, dV of V,
+ * and all have the dtype of Q. dK and dV are sums over the query heads that read the key head. A row that sees no key
+ * has dQ = 0, a key that no row sees has dK = dV = 0. Rows beyond seqused are left untouched.
  *
  * Every variant comes with `size_t <name>_workspace(const kgen_bwd_params*)`: the bytes of device memory that it needs
- * at `workspace` during the launch, from the fields behind `workspace_bytes` and the flags; pointers to tensors are not
- * looked at, but whether cu_seqlens_q is NULL counts. 0 if the parameters are wrong (kgen_last_error() says how).
+ * at `workspace` during the launch, from the fields after `workspace_bytes` and the flags; pointers to tensors are not
+ * used, except whether cu_seqlens_q is NULL. 0 if the parameters are wrong (kgen_last_error() says how).
  */
 typedef struct kgen_bwd_params {
     uint32_t struct_size; /* sizeof(kgen_bwd_params) */
@@ -157,7 +157,7 @@ typedef struct kgen_bwd_params {
     void* dq;
     void* dk;
     void* dv;
-    void* workspace; /* 16-byte aligned; its contents are neither read nor preserved */
+    void* workspace; /* 16-byte aligned; its contents are neither used nor preserved */
     size_t workspace_bytes;
 
     /* Element strides. With cu_seqlens the batch stride of that side is not read. */
@@ -277,29 +277,29 @@ int kgen_reduce(const kgen_reduce_params* params, cudaStream_t stream);
 /* Bytes of workspace that kgen_reduce() needs for this request on the current device; 0 if it would fail. */
 size_t kgen_reduce_workspace(const kgen_reduce_params* params);
 
-/* What a variant does beyond its kind, head dim and dtype. A request is answered by variants of exactly its features. */
+/* Features of a variant beyond kind, head dim and dtype. A request is served by variants with exactly its features. */
 #define KGEN_FEATURE_CAUSAL 1u
 
-/* One row of the table of what a library holds. Read it where kgen_abi_version() is KGEN_ABI_VERSION. */
+/* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
     int32_t kind;       /* KGEN_KIND_* */
     int32_t head_dim;
     int32_t dtype;      /* KGEN_DTYPE_* */
-    uint32_t features;  /* KGEN_FEATURE_*: all that it does, and a request must ask for; version 2 called bit 0 `causal` */
+    uint32_t features;  /* KGEN_FEATURE_*: exactly those that a request must ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
     kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */
-    kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; a kernel of another family is launched by its name */
+    kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; other families launch by name */
 } kgen_variant;
 
-/* Picks the path that is predicted to be the fastest on the current device, of those that the workspace permits, and launches its
- * kernels. Nothing in device memory is looked at. Where a kernel cannot read the tensors (KGEN_ERROR_UNSUPPORTED), the next path is
- * taken. */
+/* Picks the path that is predicted to be the fastest on the current device, of those that the workspace permits, and
+ * launches its kernels. Reads nothing in device memory. If a kernel cannot read the tensors (KGEN_ERROR_UNSUPPORTED),
+ * the next path is taken. */
 int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream);
 
-/* Bytes of workspace of the path that kgen_fwd() would pick if it had all it could ask for; 0 where that path needs none, and where the
- * request would fail. Pointers to tensors are not looked at. */
+/* Bytes of workspace of the path that kgen_fwd() would pick with an unlimited workspace; 0 if that path needs none, and
+ * if the request would fail. Pointers to tensors are not used. */
 size_t kgen_fwd_workspace(const kgen_fwd_params* params);
 
 /* Paths of kgen_fwd(). */
@@ -307,43 +307,45 @@ enum {
     KGEN_PATH_DENSE = 0,    /* fwd */
     KGEN_PATH_SHORT = 1,    /* fwd_short */
     KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine */
-    KGEN_PATH_SCHEDULED = 3 /* prepare_scheduler, fwd_split, fwd_combine: lengths differ, and so do the numbers of splits */
+    KGEN_PATH_SCHEDULED = 3 /* prepare_scheduler, fwd_split, fwd_combine: splits differ with lengths */
 };
 
-/* A path that kgen_fwd() weighs, and the time it is predicted to take: launch + tile + max(chain, step, memory) of the kernel that
- * computes attention, and what its helpers take. Times are 0 where the library holds no kernel, or nothing can be predicted. */
+/* A path that kgen_fwd() considers, and its predicted time: launch + tile + max(chain, step, memory) of the kernel that
+ * computes attention, and the time of its helpers. Times are 0 if the library holds no kernel, or nothing can be
+ * predicted. */
 typedef struct kgen_candidate {
     int32_t path;           /* KGEN_PATH_* */
     int32_t num_splits;     /* of each sequence, at most; 1: not split */
     const char* variant;    /* the kernel that computes attention; NULL: the library holds none for this device */
     const char* excluded;   /* why the path cannot be taken; NULL where it can */
-    size_t workspace_bytes; /* what it needs */
+    size_t workspace_bytes; /* required by the path */
     double predicted_ns;    /* all kernels of the path */
     double launch_ns;       /* launching the kernel that computes attention */
-    double tile_ns;         /* its query tiles besides their steps over the keys */
-    double chain_ns;        /* the steps of a block's place, one after another */
-    double step_ns;         /* a multiprocessor's units with the steps of all its blocks */
-    double memory_ns;       /* device memory or L2 with all bytes */
+    double tile_ns;         /* its query tiles, without their steps over the keys */
+    double chain_ns;        /* latency bound: the steps of one resident block slot, in sequence */
+    double step_ns;         /* throughput bound: a multiprocessor's units, with the steps of all its blocks */
+    double memory_ns;       /* bandwidth bound: device memory or L2, with all bytes */
     double combine_ns;      /* fwd_combine */
     double scheduler_ns;    /* prepare_scheduler */
 } kgen_candidate;
 
-/* Enough room for every candidate of this version. */
+/* Large enough for every candidate of this version. */
 #define KGEN_MOST_CANDIDATES 32
 
-/* What kgen_fwd() would choose, and among what. The caller fills in the first four. */
+/* What kgen_fwd() would choose, and from which candidates. The caller fills in the first four fields. */
 typedef struct kgen_choice {
     uint32_t struct_size;       /* sizeof(kgen_choice) */
     uint32_t candidate_size;    /* sizeof(kgen_candidate) */
-    kgen_candidate* candidates; /* receives the candidates; may be NULL where there is no room */
-    int32_t capacity;           /* how many there is room for */
+    kgen_candidate* candidates; /* receives the candidates; may be NULL if `capacity` is 0 */
+    int32_t capacity;           /* how many fit there */
     int32_t count;              /* out: how many there are; those beyond `capacity` were not written */
-    int32_t chosen;             /* out: the place of the one that kgen_fwd() takes, -1 where it fails */
-    int32_t multiprocessors;    /* out: of the current device, as the prediction has it; 0 where the device does not say */
+    int32_t chosen;             /* out: the index of the one that kgen_fwd() takes, -1 if it fails */
+    int32_t multiprocessors;    /* out: of the current device, as used for the prediction; 0 if unknown */
 } kgen_choice;
 
-/* Says what kgen_fwd(params) would choose with the workspace that `params` names, and launches nothing. What a kernel cannot read is only
- * found out by its launch. Returns the code that kgen_fwd() would fail with before any launch. */
+/* Writes to `choice` what kgen_fwd(params) would choose with the workspace given in `params`, and launches nothing.
+ * Only a launch finds out that a kernel cannot read the tensors. Returns the code that kgen_fwd() would fail with
+ * before any launch. */
 int kgen_explain_choice(const kgen_fwd_params* params, kgen_choice* choice);
 
 /* Picks the best backward variant for the current device and the request, and launches its kernels. */

@@ -1,9 +1,10 @@
-// Device memory that blocks of one launch share: atomics, and flags that say that something is there. (PTX ISA, "Memory consistency model":
-// all are strong operations of scope .gpu; sm_70 and newer.)
+// Device memory shared by blocks of one launch: atomics, and flags that signal that data is complete. (PTX ISA, "Memory
+// consistency model": all are strong operations of scope .gpu; sm_70 and newer.)
 //
-// One thread makes what it and others have written known: all of them, a barrier among them, then one store_release(), or an atomic of
-// order release. Who reads that value by load_acquire(), or by an atomic of order acquire, and those behind a barrier with it, see what was
-// written before. Reads of it must be load_written() or cp.async: load_global() may give what the multiprocessor has kept of old.
+// One thread publishes what it and others have written: all of them write, a barrier follows, then one store_release(),
+// or an atomic with order release. A thread that reads that value by load_acquire(), or by an atomic with order
+// acquire, and threads after a barrier with it, see what was written before. They must read it by load_written() or
+// cp.async: load_global() may return stale data from L1.
 #pragma once
 
 #include "kgen/floats.cuh"
@@ -12,10 +13,10 @@
 
 namespace kgen {
 
-// What an atomic orders besides itself.
+// The memory order of an atomic.
 enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release };
 
-// Runs MAKE(word, ...) with PTX's word for ORDER.
+// Expands MAKE(word, ...) with the PTX qualifier for ORDER.
 #define KGEN_BY_ORDER(MAKE, ...)                             \
     if constexpr (ORDER == memory_order::relaxed) {          \
         MAKE("relaxed", __VA_ARGS__);                        \
@@ -27,7 +28,7 @@ enum class memory_order : uint8_t { relaxed, acquire, release, acquire_release }
         MAKE("acq_rel", __VA_ARGS__);                        \
     }
 
-// Each gives what was there before. `letter` is the type as asm knows it.
+// Each returns the old value. `letter` is the type as asm knows it.
 #define KGEN_ATOM(order, instruction, letter) \
     asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2;" : "=" letter(old) : "l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_ATOMIC(name, type, letter, instruction)     \
@@ -49,7 +50,7 @@ KGEN_DEFINE_ATOMIC(atomic_exchange, uint64_t, "l", "exch.b64")
 #undef KGEN_DEFINE_ATOMIC
 #undef KGEN_ATOM
 
-// Puts `value` where `expected` is; gives what was there before.
+// Stores `value` if the old value equals `expected`; returns the old value.
 #define KGEN_CAS(order, instruction, letter)                                           \
     asm volatile("atom." order ".gpu.global." instruction " %0, [%1], %2, %3;"         \
                  : "=" letter(old)                                                     \
@@ -68,7 +69,7 @@ KGEN_DEFINE_CAS(uint64_t, "l", "cas.b64")
 #undef KGEN_CAS
 #undef KGEN_BY_ORDER
 
-// The same where nobody wants to know what was there before: nothing waits for it. (PTX ISA, "red"; add_global() is that of floats.)
+// The same without a result: nothing waits for it. (PTX ISA, "red"; for floats see add_global().)
 #define KGEN_RED(order, instruction, letter) \
     asm volatile("red." order ".gpu.global." instruction " [%0], %1;" ::"l"(pointer), letter(value) : "memory")
 #define KGEN_DEFINE_REDUCTION(name, type, letter, instruction)                                                                     \
@@ -90,7 +91,7 @@ KGEN_DEFINE_REDUCTION(reduce_or, uint64_t, "l", "or.b64")
 #undef KGEN_DEFINE_REDUCTION
 #undef KGEN_RED
 
-// A flag. The value that an acquiring load finds brings what came before the releasing store of it.
+// A flag. An acquire load that reads the value also makes visible what preceded its release store.
 KGEN_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
@@ -111,7 +112,7 @@ KGEN_DEVICE void store_release(uint64_t* pointer, uint64_t value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
 }
 
-// The same without an order of other accesses: atomic, and no more.
+// The same without ordering other accesses: merely atomic.
 KGEN_DEVICE uint32_t load_relaxed(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");
@@ -132,7 +133,7 @@ KGEN_DEVICE void store_relaxed(uint64_t* pointer, uint64_t value) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(value) : "memory");
 }
 
-// What another block of the same launch has written, once it is known to be there.
+// Data written by another block of the same launch, once it is known to be complete.
 KGEN_DEVICE uint32_t load_written(const uint32_t* pointer) {
     uint32_t value;
     asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(pointer) : "memory");

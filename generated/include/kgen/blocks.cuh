@@ -1,5 +1,5 @@
-// How many blocks a launch has, counted without wrapping, and the refusal of more than a grid takes. For the host compiler as well
-// as nvcc.
+// The number of blocks of a launch, computed without overflow, and the refusal of more than a grid allows. For the host
+// compiler as well as nvcc.
 #pragma once
 
 #include "kgen.h"
@@ -7,10 +7,11 @@
 
 namespace kgen {
 
-// Blocks that a grid takes along x (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// Blocks allowed along a grid's x dimension (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability").
 constexpr uint64_t MOST_BLOCKS = INT32_MAX;
 
-// The product of counts; where it does not fit, the largest number. Sizes that a caller may give make products of up to 89 bits.
+// The product of counts, saturated. Sizes that a caller may pass make products of up to 89 bits.
 inline uint64_t product(uint64_t a, uint64_t b) {
     uint64_t result;
     return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
@@ -21,10 +22,10 @@ uint64_t product(uint64_t a, uint64_t b, Counts... others) {
     return product(product(a, b), others...);
 }
 
-// Tiles of `rows` rows that `seqlen` rows make. The lengths of a request have been checked to be >= 0.
+// Tiles of `rows` rows that cover `seqlen` rows. The lengths of a request have been checked to be >= 0.
 inline uint64_t tiles_of(uint64_t seqlen, uint64_t rows) { return (seqlen + rows - 1) / rows; }
 
-// Refuses more blocks than a grid takes.
+// Refuses more blocks than a grid allows.
 template <class Params>
 int check_blocks(const char* name, uint64_t blocks, const Params& p) {
     if (blocks <= MOST_BLOCKS) return KGEN_SUCCESS;

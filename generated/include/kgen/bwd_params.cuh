@@ -1,4 +1,4 @@
-// What every backward kernel does with its parameters: the launcher's checks, and what lies where in the workspace.
+// Parameter handling common to all backward kernels: the launcher's checks, and the layout of the workspace.
 #pragma once
 
 #include "kgen.h"
@@ -8,28 +8,28 @@
 namespace kgen {
 
 // What the kernels of one backward pass are given. Query rows are cut into tiles; every tile of every head has its
-// place in the workspace, those of one head one behind the other.
+// place in the workspace, those of one head consecutively.
 struct bwd_arguments : kgen_bwd_params {
     float* dq_sums;       // dQ / scale in fp32, tile after tile; NULL: a deterministic pass, which sums in registers
     float* row_shifts;    // two floats for each row of a tile: first all shifts, then all deltas of the tile
     int32_t query_tiles;  // of one head, over all sequences
-    float log2_scale;     // softmax_scale in powers of two; here, where kernels take it from constant memory each time
+    float log2_scale;     // softmax_scale in powers of two; stored here, so that kernels read it from constant memory each time
 };
 
 // The first tile of a sequence and head. Tiles of packed sequences start where the sequence would if every earlier one
-// had been given a whole tile more.
+// had one whole tile more.
 template <int BLOCK_M>
 KGEN_DEVICE int first_tile_of(const bwd_arguments& p, sequence queries, int batch, int head) {
     return head * p.query_tiles + (queries.packed ? queries.first_row / BLOCK_M + batch : batch * ((p.seqlen_q + BLOCK_M - 1) / BLOCK_M));
 }
 
-// How a variant's tiles are kept.
+// The layout of a variant's tiles.
 struct bwd_tiling {
     int block_m;
     size_t dq_floats;  // of a tile's sums
 };
 
-// Fills in the places in the workspace; gives its size in bytes, or 0 when that does not fit a tile count of 32 bits.
+// Fills in the offsets in the workspace; returns its size in bytes, or 0 if the tile count does not fit 32 bits.
 inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
     const int64_t packed_rows = p.total_q > 0 ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
     const int64_t tiles = p.cu_seqlens_q != nullptr ? packed_rows / tiling.block_m + p.batch
@@ -54,7 +54,7 @@ inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& s
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
     }
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
-    // A scale of 0 becomes one that changes no exponential, so that a hidden key's -infinity stays what it is.
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = p.softmax_scale * 1.44269504088896341f;
     p.log2_scale = log2_scale > 1e-30f ? log2_scale : 1e-30f;
     bytes = place_workspace(p, tiling);
@@ -69,7 +69,7 @@ inline size_t bwd_workspace(const kgen_bwd_params* given, const fwd_identity& se
     return check_bwd_numbers(given, self, tiling, p, bytes) == KGEN_SUCCESS ? bytes : 0;
 }
 
-// Copies the caller's structure, of whatever version, into `p`, checks every documented range, and lays out the workspace.
+// Copies the caller's structure, of any version, into `p`, checks every documented range, and lays out the workspace.
 inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p) {
     size_t bytes = 0;
     if (const int code = check_bwd_numbers(given, self, tiling, p, bytes)) return code;

@@ -1,7 +1,7 @@
-// A tile of 1-byte elements in shared memory: where each element lies, and how a tile gets there.
+// A tile of 1-byte elements in shared memory: the location of each element, and how a tile is loaded.
 //
-// It lies there as the tile of 16-bit elements half as wide (tile.cuh): panels of 128, 64 or 32 bytes a row with the same
-// swizzles. So fragment_address() serves it too, a step being 32 columns.
+// Its layout is that of the tile of 16-bit elements half as wide (tile.cuh): panels of 128, 64 or 32 bytes per row with
+// the same swizzles. So fragment_address() works for it too, a step being 32 columns.
 #pragma once
 
 #include "kgen/cp_async.cuh"
@@ -19,7 +19,7 @@ struct byte_tile : shared_tile<ROWS, COLUMNS / 2> {
     static constexpr int element_bytes = 1;
 };
 
-// Lanes of 32 rows, one each, at the first chunk.
+// Lane offsets for 32 rows, one per lane, at the first chunk.
 KGEN_DEVICE lane_offsets lanes_by_key() { return make_lane_offsets(lane_index(), 0); }
 
 // ldmatrix address for 32 rows of `Tile` from row `row` (a multiple of 8) on, 16 columns from column 16 * `chunk` on.
@@ -32,8 +32,8 @@ KGEN_DEVICE uint32_t chunk_address(uint32_t tile, lane_offsets lanes, int row, i
     return tile + (lane ^ flip) + (Tile::panel_offset(start) + row * width * 2);
 }
 
-// The order in which rows are stored. Of each 16 rows, P's layout wants rows 2t, 2t + 1, 2t + 8 and 2t + 9 side by side
-// (see the kernel), and a transposing load of bytes gives a lane four rows that lie side by side.
+// The order in which rows are stored. Of each 16 rows, P's layout needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 adjacent
+// (see the kernel), and a transposing load of bytes gives a lane four adjacent rows.
 enum class row_order { natural, as_p };
 
 // Where row `row` of the tensor's tile is stored: bit 3 moves below bits 2 and 1.
@@ -43,9 +43,9 @@ KGEN_DEVICE int stored_row(int row) {
     return (row & ~14) | (row << 1 & 12) | (row >> 2 & 2);
 }
 
-// Brings the tile of `Tile::rows` rows of HEAD_DIM bytes that starts at row `first_row` of `source` (row stride in
-// bytes) into shared memory. Rows from `rows` on, and columns from HEAD_DIM up to the tile's width, are filled with zeros
-// and not read.
+// Loads the tile of `Tile::rows` rows of HEAD_DIM bytes that starts at row `first_row` of `source` (row stride in
+// bytes) into shared memory. Rows from `rows` on, and columns from HEAD_DIM up to the tile's width, are zero-filled and
+// not read.
 // VECTOR: 16-byte asynchronous copies; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER, int START = 0>
 KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_stride, int first_row, int rows) {

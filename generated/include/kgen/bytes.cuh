@@ -1,11 +1,11 @@
-// Bytes in 32-bit registers: rounding to E4M3, and choosing bytes.
+// Bytes in 32-bit registers: rounding to E4M3, and selecting bytes.
 #pragma once
 
 #include "kgen/platform.cuh"
 
 namespace kgen {
 
-// Four fp32 values rounded to E4M3, to nearest even; the first in the lowest byte. What lies beyond 448 becomes 448.
+// Four fp32 values rounded to E4M3, to nearest even; the first in the lowest byte. Saturates at 448.
 KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
     uint32_t packed;
     asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high};}"
@@ -14,7 +14,8 @@ KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fou
     return packed;
 }
 
-// Byte i of the result is the byte that hexadecimal digit i of `SELECTOR` names: 0 to 3 of `low`, 4 to 7 of `high`.
+// Byte i of the result is the byte selected by hexadecimal digit i of `SELECTOR`: 0 to 3 from `low`, 4 to 7 from
+// `high`.
 template <uint32_t SELECTOR>
 KGEN_DEVICE uint32_t choose_bytes(uint32_t low, uint32_t high) {
     uint32_t chosen;

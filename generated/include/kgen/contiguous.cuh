@@ -54,7 +54,8 @@ inline uint64_t elements_to_piece(const void* pointer, size_t element_bytes, uin
     return elements < count ? elements : count;
 }
 
-// Refuses more blocks than a grid takes along x (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// Refuses more blocks than a grid takes along x (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability").
 inline int check_grid(uint64_t blocks, const char* name) {
     if (blocks <= INT32_MAX) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: this takes %llu blocks, more than a grid has, 2^31 - 1", name, static_cast<unsigned long long>(blocks));

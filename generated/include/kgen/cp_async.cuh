@@ -1,6 +1,6 @@
 // Asynchronous copies from device to shared memory (PTX ISA, "cp.async"; sm_80 and newer).
-// A copy has landed only when the thread that issued it has waited for its group, and other threads may read it only
-// after a barrier behind that wait.
+// A copy is complete only when the thread that issued it has waited for its group, and other threads may read it only
+// after a barrier that follows that wait.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -14,7 +14,7 @@ KGEN_DEVICE void cp_async(uint32_t destination, const void* source, bool valid) 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
 }
 
-// Copies the first `bytes` bytes (0 to 16) and writes zeros for the rest of 16, which are not read. Both 16-byte aligned.
+// Copies the first `bytes` bytes (0 to 16) and zero-fills the rest of the 16, which are not read. Both 16-byte aligned.
 KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint32_t bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
 }
@@ -22,7 +22,7 @@ KGEN_DEVICE void cp_async_partial(uint32_t destination, const void* source, uint
 // Closes the group of the copies issued since the last commit.
 KGEN_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `PENDING` of this thread's groups have not landed.
+// Waits until at most `PENDING` of this thread's groups are incomplete.
 template <int PENDING>
 KGEN_DEVICE void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

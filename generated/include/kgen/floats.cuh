@@ -1,4 +1,4 @@
-// fp32 values in shared and device memory: what partial results are kept in.
+// fp32 values in shared and device memory: the type of partial results.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -37,7 +37,7 @@ KGEN_DEVICE floats4 load_shared_floats(uint32_t address) {
     return value;
 }
 
-// 16 bytes; `pointer` must be 16-byte aligned. Not for what the same launch writes.
+// 16 bytes; `pointer` must be 16-byte aligned. Not for data that the same launch writes.
 KGEN_DEVICE floats4 load_global(const floats4* pointer) {
     floats4 value;
     asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(pointer));

@@ -1,4 +1,4 @@
-// What every forward kernel does with its parameters: the launcher's checks, and where a sequence lies.
+// Parameter handling common to all forward kernels: the launcher's checks, and where a sequence is stored.
 #pragma once
 
 #include "kgen.h"
@@ -13,7 +13,7 @@ namespace kgen {
 struct sequence {
     int32_t first_row;  // with cu_seqlens, its first row; otherwise 0 (the batch stride leads there)
     int32_t rows;
-    bool packed;  // cu_seqlens in use: the batch stride takes no part
+    bool packed;  // cu_seqlens in use: the batch stride is ignored
 };
 
 KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int32_t* seqused, int32_t seqlen) {
@@ -31,12 +31,12 @@ KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t bat
     return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
 }
 
-// One of an FP8 tensor's factors: that of a batch entry and key head; 1 where the caller gave none.
+// A factor of an FP8 tensor, for a batch entry and key head; 1 if the caller gave none.
 KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_t batch_stride, int64_t head_stride) {
     return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
 }
 
-// What a variant was built for, as its launcher compares it with a request.
+// What a variant was built for, which its launcher compares with a request.
 struct fwd_identity {
     const char* name;
     int32_t head_dim;
@@ -44,7 +44,7 @@ struct fwd_identity {
     bool causal;
 };
 
-// Checks the documented ranges of the numbers that the structures of every pass have. Pointers are left to the caller.
+// Checks the documented ranges of the numeric fields common to all passes. Pointers are left to the caller.
 template <class Params>
 int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
     if (const int code = check_flags(params.flags, known_flags, name)) return code;
@@ -64,7 +64,7 @@ int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// The same, and that they are what a variant was built for.
+// The same, and that they match what a variant was built for.
 template <class Params>
 int check_numbers(const Params& params, uint32_t known_flags, const fwd_identity& self) {
     if (params.head_dim != self.head_dim) {
@@ -93,7 +93,7 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     return KGEN_SUCCESS;
 }
 
-// Whether pointer and strides (elements of `bytes` bytes) let every row be moved in 16-byte pieces.
+// Whether pointer and strides (elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
 inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
     return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * bytes)) & 15) == 0;
 }

@@ -6,8 +6,8 @@
 
 namespace kgen {
 
-// A packed tensor is one long batch entry. Where its rows have not been counted the map knows no end; kernels fetch only
-// tiles that lie inside a sequence, so none is needed.
+// A packed tensor is one long batch entry. If the number of its rows is not known, the map has no end; kernels fetch
+// only tiles inside a sequence, so none is needed.
 inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
     attention_tensor tensor = {};
     tensor.base = base;

@@ -9,7 +9,7 @@
 
 namespace kgen {
 
-// What kgen_last_error() returns; one a thread, shared by every launcher of a program.
+// What kgen_last_error() returns; one per thread, shared by every launcher of a program.
 inline thread_local char last_error[256] = "";
 
 // Records a formatted message and returns `code`.
@@ -21,13 +21,13 @@ __attribute__((format(printf, 2, 3))) inline int fail(int code, const char* form
     return code;
 }
 
-// What a launch may ask for beyond a grid.
+// Launch attributes other than the grid.
 struct launch_options {
     bool early;        // launch_early()
-    uint32_t cluster;  // blocks
+    uint32_t cluster;  // blocks per cluster
 };
 
-// What launch() and launch_early() share.
+// Common code of launch() and launch_early().
 template <class Params>
 int launch_with(launch_options options, void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
                 const Params& params, cudaStream_t stream) {
@@ -56,13 +56,13 @@ int launch_with(launch_options options, void (*kernel)(Params), const char* name
         error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments);
     }
     if (error == cudaSuccess) return KGEN_SUCCESS;
-    cudaGetLastError();  // the caller learns of it here; it must not surface in an unrelated later call
+    cudaGetLastError();  // reported to the caller here; it must not surface in an unrelated later call
     return fail(KGEN_ERROR_LAUNCH, "%s: %s (%s)", name, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks, of which `blocks` is a multiple. Raising
-// the shared-memory limit is idempotent and cheap, is allowed during graph capture, and must be done once a device: doing it at every
-// launch needs no memory of which were done.
+// Starts `kernel(params)` on `blocks` blocks, in clusters (kgen/cluster.cuh) of `cluster` blocks, of which `blocks` is
+// a multiple. Raising the shared-memory limit is idempotent and cheap, is allowed during graph capture, and must be
+// done once per device: doing it at every launch avoids remembering on which it was done.
 template <class Params>
 int launch(void (*kernel)(Params), const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, const Params& params,
            cudaStream_t stream, uint32_t cluster = 1) {
@@ -78,7 +78,7 @@ int launch_early(void (*kernel)(Params), const char* name, uint32_t blocks, uint
 
 }  // namespace kgen
 
-// Every object brings the interface's two questions, so that a kernel alone links too; one of them answers for all.
+// Every object defines the interface's two query functions, so that a single kernel links too; one definition is used.
 extern "C" {
 __attribute__((weak)) const char* kgen_last_error(void) { return kgen::last_error; }
 __attribute__((weak)) uint32_t kgen_abi_version(void) { return KGEN_ABI_VERSION; }

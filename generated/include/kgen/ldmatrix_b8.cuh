@@ -1,7 +1,7 @@
 // Transposed matrices of bytes from shared memory (PTX ISA, "ldmatrix ... .m16n16.b8"; sm_100 and sm_120 families).
 // Two 16x16 matrices of 1-byte elements: lanes 16i .. 16i + 15 give the addresses of the sixteen 16-byte rows of matrix
-// i. Lane l receives rows 4 (l % 4) .. 4 (l % 4) + 3 of column l / 4 of matrix i in fragment[2i], and the same rows of column
-// l / 4 + 8 in fragment[2i + 1].
+// i. Lane l receives rows 4 (l % 4) .. 4 (l % 4) + 3 of column l / 4 of matrix i in fragment[2i], and the same rows of
+// column l / 4 + 8 in fragment[2i + 1].
 #pragma once
 
 #include "kgen/platform.cuh"

@@ -48,7 +48,7 @@ KGEN_DEVICE uint32_t pack<bf16>(float low, float high) {
 template <>
 KGEN_DEVICE uint32_t pack<fp16>(float low, float high) {
     uint32_t packed;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800  // Turing converts one value an instruction
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800  // Turing converts one value per instruction
     asm("{ .reg .b16 l, h; cvt.rn.f16.f32 l, %1; cvt.rn.f16.f32 h, %2; mov.b32 %0, {l, h}; }" : "=r"(packed) : "f"(low), "f"(high));
 #else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

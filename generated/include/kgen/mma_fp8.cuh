@@ -18,7 +18,7 @@ KGEN_DEVICE void mma_m16n8k32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// D in fp16, twice as fast on GeForce: d[0] holds row g, d[1] row g + 8, two columns each. Sums end at 65504.
+// D in fp16, twice as fast on GeForce: d[0] holds row g, d[1] row g + 8, two columns each. Sums saturate at 65504.
 KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(d[0]), "+r"(d[1])
@@ -28,9 +28,10 @@ KGEN_DEVICE void mma_m16n8k32_fp16(uint32_t (&d)[2], const uint32_t (&a)[4], uin
 // Scale of a row of A or a column of B, a power of two in a byte (UE8M0: 2^(byte - 127); 255 is NaN): here 1.
 constexpr uint32_t UNIT_SCALE = 127;
 
-// D in fp32 += (A * a power of two a row) * (B * a power of two a column), the microscaling form (sm_120 family only).
-// Byte BYTE_A of `scale_a` counts, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first gives the scale of row g, the
-// second that of row g + 8. Byte BYTE_B of `scale_b` counts, in lane LANE_B of each four, which gives that of column g.
+// D in fp32 += (A * a power of two per row) * (B * a power of two per column), the microscaling form (sm_120 family
+// only). Byte BYTE_A of `scale_a` is used, in lanes 2 PAIR_A and 2 PAIR_A + 1 of each four: the first gives the scale
+// of row g, the second that of row g + 8. Byte BYTE_B of `scale_b` is used, in lane LANE_B of each four, which gives
+// that of column g.
 template <int BYTE_A = 0, int PAIR_A = 0, int BYTE_B = 0, int LANE_B = 0>
 KGEN_DEVICE void mma_m16n8k32_block_scaled(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint32_t scale_a,
                                            uint32_t scale_b) {

@@ -1,4 +1,5 @@
-// The tensor-core instruction of Turing (PTX ISA, "mma.sync.aligned.m16n8k8"; sm_75 and newer): half the depth of m16n8k16.
+// The tensor-core instruction of Turing (PTX ISA, "mma.sync.aligned.m16n8k8"; sm_75 and newer): half the depth of
+// m16n8k16.
 //
 // D (16x8, fp32) += A (16x8, row) * B (8x8, column), A and B fp16. With g = lane / 4 and t = lane % 4:
 //   A: a0 = (g, 2t..), a1 = (g + 8, 2t..), two elements each

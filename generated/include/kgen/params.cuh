@@ -1,4 +1,4 @@
-// Reading a caller's parameters, of whatever version of the interface. For the host compiler as well as nvcc.
+// Reading a caller's parameters, of any version of the interface. For the host compiler as well as nvcc.
 #pragma once
 
 #include <stddef.h>
@@ -9,14 +9,14 @@
 
 namespace kgen {
 
-// Bytes of the structure's first version; what a caller's version lacks is zero.
+// Size in bytes of the structure's first version; fields missing from a caller's version are zero.
 constexpr size_t FWD_PARAMS_VERSION_1 = offsetof(kgen_fwd_params, q_descale);
 
-// More than any version will have: a size beyond is a structure that nobody has filled in.
+// More than any version will have: a larger size means an uninitialised structure.
 constexpr size_t LARGEST_PARAMS = 4096;
 
-// Copies a structure of `size` bytes, at least `least` (those of `version`, the oldest that is read), into `params`, of this library's
-// version. What a newer caller's has beyond it must be zero.
+// Copies a structure of `size` bytes, at least `least` (the size of `version`, the oldest supported), into `params`, of
+// this library's version. Fields of a newer caller beyond it must be zero.
 template <class Params>
 int copy_structure(const Params* given, size_t least, int version, const char* structure, const char* name, Params& params) {
     if (given == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: params is NULL", name);
@@ -34,7 +34,7 @@ int copy_structure(const Params* given, size_t least, int version, const char* s
     }
     params = {};
     memcpy(static_cast<void*>(&params), given, size < sizeof(Params) ? size : sizeof(Params));
-    params.struct_size = sizeof(Params);  // what the copy has, for launchers that are given it
+    params.struct_size = sizeof(Params);  // the size of the copy, for launchers that receive it
     return KGEN_SUCCESS;
 }
 

@@ -1,8 +1,8 @@
-// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also has the numbers'
-// sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
+// How long a path of kgen_fwd() takes, by the plans' numbers: the arithmetic of src/family/attention/cost, which also
+// has the numbers' sources. docs/dispatch.md explains it. For the host compiler as well as nvcc.
 //
-// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds, bandwidths bytes
-// per nanosecond.
+// Nothing here knows a kernel or a device by name: what differs among them comes in as numbers. Times are nanoseconds,
+// bandwidths bytes per nanosecond.
 #pragma once
 
 #include <math.h>
@@ -16,11 +16,11 @@ namespace kgen {
 // A kernel, as its plan has it.
 struct kernel_cost {
     double rows;          // of a block's query tile
-    double group_rows;    // of those that multiply together: where a tile has no such rows, nobody multiplies
+    double group_rows;    // of those multiplied together: where a tile has no such rows, no warp multiplies
     double keys;          // a block takes at a step
     double resident;      // blocks that a multiprocessor holds at once
     double launch_ns;     // from the launch to the first product, and from the last store to the end
-    double tile_cycles;   // a query tile besides its steps
+    double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
     double step_cycles;   // a step where as many blocks share a multiprocessor as it takes to keep its units busy
 };
@@ -29,37 +29,46 @@ struct device_cost {
     double multiprocessors;
     double cycles_per_ns;
     double dram_bytes_per_ns, l2_bytes_per_ns;
-    double kept_bytes;  // of a request that L2 still holds from whatever wrote them
+    double kept_bytes;  // of a request that L2 still holds from the kernel that wrote them
 };
 
 // What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
 struct request_cost {
     double batch, heads, heads_k;
-    double queries, keys;  // a sequence, on the average
+    double queries, keys;  // per sequence, on average
     double longest_keys;   // of the longest sequence
     double head_dim, element_bytes;
+    double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
-    bool keys_unknown;  // lengths of K differ, and nobody says how many rows they have together
+    bool unequal_queries;  // of more than one sequence
+    bool keys_unknown;  // lengths of K differ, and their sum is not known
 };
 
-// The mean length of `batch` sequences. Where nobody says how many rows they have together: about half of the longest.
+// The mean length of `batch` sequences. Where the number of rows is not known: about half of the longest.
 inline double mean_length(double longest, double batch, double total, bool unequal) {
     if (!unequal || batch <= 1) return longest;
     if (total <= 0) return (longest + 1) / 2;
     return fmin(longest, fmax(1, total / batch));
 }
 
+// Sequences that attend to themselves: how many more keys a query has than a sequence, on the average. The long ones
+// have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
+// given mean.
+inline double self_keys_to_mean(double longest, double mean) { return longest * longest / (mean * (2 * longest - mean)); }
+
 // The other guess where the number of keys is unknown: one long sequence among short ones.
 inline request_cost with_one_long_sequence(request_cost r) {
     r.keys = fmax(1, floor(r.longest_keys / 16));
+    r.keys_to_mean = 1;
     return r;
 }
 
-// How the keys of a sequence are shared out over blocks.
+// How the keys of a sequence are divided among blocks.
 struct sharing {
-    bool packed;      // a tile's rows are those of all heads that read one key head
-    double splits;    // of each sequence, on the average
-    bool balanced;    // longer sequences have more of them
+    bool packed;         // a tile's rows are those of all heads that read one key head
+    double splits;       // of each sequence, on average
+    bool balanced;       // longer sequences have more of them
+    double most_splits;  // of the longest sequence
 };
 
 // The times of one kernel; see kgen_candidate.
@@ -73,34 +82,52 @@ struct kernel_time {
     }
 };
 
+// Query tiles of a sequence, which has `rows` rows. With unequal lengths the last tile is half full on average.
+inline double tile_count(const request_cost& r, double rows, double tile_rows) {
+    const double tiles = rows / tile_rows;
+    return r.unequal_queries ? fmax(tiles + 0.5, 1) : ceil(tiles);
+}
+
+// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for.
+constexpr double WITHOUT_KEYS = 1.0 / 3;
+
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
-    const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * ceil(r.queries * group / k.rows) * s.splits;
-    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on the average.
+    const double tiles_of_sequence = tile_count(r, r.queries * group, k.rows);
+    const double blocks = r.batch * (s.packed ? r.heads_k : r.heads) * tiles_of_sequence * s.splits;
+    // Under a causal mask the tiles of a sequence see more keys from one to the next: half of the difference less on
+    // the average.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
-    const double keys = diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys;
+    const double keys = fmin(r.longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
     const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
-    const double longest = s.balanced ? average : most;
+    const double longest = s.balanced ? fmax(average, ceil(r.longest_keys / s.most_splits / k.keys)) : most;
 
-    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have ended.
+    // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
+    // ended.
     const double tail = r.unequal ? (longest - average) / 2 : 0;
+
+    // Rows before the first key: their tiles are written and no more. Where rows are packed, Q is read first.
+    const double without_keys = r.causal && r.queries > seen && !s.packed ? r.queries - seen : 0;
+    const double with_keys = fmin(1, ceil(seen / k.rows) / tiles_of_sequence);
+    const double full_tiles = without_keys > 0 ? with_keys + WITHOUT_KEYS * (1 - with_keys) : 1;
 
     const double slots = d.multiprocessors * k.resident;
     double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
     if (diagonal || r.unequal) {
-        tiles = fmax(1, blocks / slots);
+        tiles = fmax(1, blocks * full_tiles / slots + (blocks > slots ? 1 : 0));
         in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 + tail : 0));
         in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 + tail : 0));
     } else {
-        tiles = ceil(blocks / slots);
-        in_slot = tiles * longest;
+        const double turns = ceil(blocks / slots);
+        tiles = fmax(1, turns * full_tiles);
+        in_slot = turns * longest;
         in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
     }
     const double busy_rows = fmin(k.rows, ceil(r.queries * group / k.group_rows) * k.group_rows);
     const double row_bytes = r.head_dim * r.element_bytes;
-    const double from_dram = 2 * row_bytes * r.batch * (r.queries * r.heads + r.keys * r.heads_k);
+    const double from_dram = 2 * row_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + r.keys * r.heads_k);
     const double partial = s.packed ? r.batch * r.queries * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
     const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
     return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,
@@ -108,10 +135,10 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
             fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 
-// The merge of partial results, a block a row; a block reads `keys` pieces of 8 columns at once.
+// The merge of partial results, one block per row; a block reads `keys` pieces of 8 columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
     const double rows = r.batch * r.queries * r.heads;
-    double pieces = 1;  // threads a split's row
+    double pieces = 1;  // threads per row of a split
     while (pieces * 8 < r.head_dim) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
     const double busy = ceil(rows / (d.multiprocessors * k.resident)) * (k.tile_cycles + rounds * k.chain_cycles) / d.cycles_per_ns;
@@ -119,20 +146,21 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
-// The choice of split counts: one block, whose warps walk over the batch `rows` sequences at a time.
+// The choice of split counts: one block, whose warps iterate over the batch `rows` sequences at a time.
 inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const device_cost& d) {
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;
 }
 
-// Splits that prepare_scheduler gives a sequence on the average, where it is told of `blocks` at once: all run at once, or in two turns.
+// Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once, or in two
+// turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
     const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
     return fmax(1, fmin(splits, most));
 }
 
-// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none whose splits are
-// shorter than what pays.
+// Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none
+// whose splits are shorter than what pays.
 constexpr int MOST_SPLIT_COUNTS = 18;
 
 inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {

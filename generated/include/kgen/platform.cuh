@@ -1,6 +1,6 @@
-// What a kernel needs to know about where it runs: the words for functions, and who a thread is.
-// The emulator has its own file of this name; everything that differs between a GPU and the emulator at the level of
-// the language itself is in these two files.
+// What a kernel needs to know about its platform: function qualifiers and thread indices. The emulator has its own file
+// of this name; all differences between a GPU and the emulator at the level of the language itself are in these two
+// files.
 #pragma once
 
 #include <stdint.h>
@@ -15,18 +15,19 @@
 namespace kgen {
 
 KGEN_DEVICE uint32_t thread_index() { return threadIdx.x; }
-// Read anew at each call (`volatile`): what a kernel needs again at its end is then recomputed, not held in registers.
+// Read again at each call (`volatile`): what a kernel needs once more at its end is then recomputed, not kept in
+// registers.
 KGEN_DEVICE uint32_t block_index() {
     uint32_t index;
     asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
     return index;
 }
 KGEN_DEVICE uint32_t lane_index() { return threadIdx.x % 32; }
-// Uniform over a warp; the shuffle tells the compiler so, which keeps what follows from it in uniform registers.
+// Uniform over a warp; the shuffle tells the compiler so, which then keeps what depends on it in uniform registers.
 KGEN_DEVICE uint32_t warp_index() { return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); }
 
-// Hides from the compiler how `value` was computed. Without it every multiple of a stride in an unrolled loop is hoisted
-// into registers of its own, and a kernel that holds its accumulators in registers spills.
+// Hides from the compiler how `value` was computed. Without it every multiple of a stride in an unrolled loop is
+// hoisted into a register of its own, and a kernel that keeps its accumulators in registers spills.
 template <class T>
 KGEN_DEVICE T* opaque(T* value) {
     asm volatile("" : "+l"(value));

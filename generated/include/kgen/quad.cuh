@@ -1,5 +1,5 @@
-// Rows of accumulators to device memory. The four lanes of a quad hold a row of 16-bit pairs: of every eight columns, lane q has
-// columns 2q and 2q + 1.
+// Rows of accumulators to device memory. The four lanes of a quad hold a row of 16-bit pairs: of every eight columns,
+// lane q has columns 2q and 2q + 1.
 #pragma once
 
 #include "kgen/global.cuh"
@@ -7,7 +7,8 @@
 
 namespace kgen {
 
-// Writes a row of CHUNKS * 8 columns. All lanes of the warp come here; rows for which `valid` is false are not written.
+// Writes a row of CHUNKS * 8 columns. All lanes of the warp must call it; rows for which `valid` is false are not
+// written.
 // `vector`: the row starts at a multiple of 8 bytes.
 template <int CHUNKS>
 KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool valid, bool vector) {
@@ -21,8 +22,9 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         }
         return;
     }
-    // Of two neighbours the even lane takes both words of the first eight columns and the odd lane those of the next eight: each then
-    // has 8 bytes side by side, and a quad a sector of 32. (To have 16 bytes takes twice the exchanges, and more time.)
+    // Of two neighbouring lanes the even one gets both 32-bit words of the first eight columns and the odd one those of
+    // the next eight: each then has 8 contiguous bytes, and a quad a sector of 32. (Getting 16 bytes takes twice the
+    // exchanges, and is slower.)
     const bool odd = lane % 2 != 0;
     KGEN_UNROLL
     for (int j = 0; j + 2 <= CHUNKS; j += 2) {
@@ -33,7 +35,7 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
     if (CHUNKS % 2 != 0 && valid) store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2), static_cast<int32_t>(words[CHUNKS - 1]));
 }
 
-// Writes four columns that a lane holds side by side. `vector`: they start at a multiple of 8 bytes.
+// Writes four adjacent columns held by a lane. `vector`: they start at a multiple of 8 bytes.
 KGEN_DEVICE void store_four(uint16_t* to, uint32_t low, uint32_t high, bool vector) {
     if (vector) {
         store_global(static_cast<void*>(to), words2{low, high});

@@ -1,5 +1,5 @@
-// Split-KV on the device: how the keys of a sequence are shared out over blocks, and where partial results lie in the
-// workspace (kgen/split_plan.cuh).
+// Split-KV on the device: how the keys of a sequence are divided among blocks, and where partial results are stored in
+// the workspace (kgen/split_plan.cuh).
 #pragma once
 
 #include "kgen.h"
@@ -8,7 +8,7 @@
 
 namespace kgen {
 
-// The workspace's row of a split, a query of a sequence, and a head.
+// The row of the workspace for a split, a query of a sequence, and a head.
 KGEN_DEVICE int64_t split_workspace_row(const kgen_fwd_params& p, int split, sequence queries, int batch, int query, int head) {
     const int64_t first = queries.packed ? queries.first_row : static_cast<int64_t>(batch) * p.seqlen_q;
     return (split * split_total_rows(p) + first + query) * p.num_heads + head;
@@ -18,12 +18,13 @@ KGEN_DEVICE float* split_output(const kgen_fwd_params& p, int64_t row) { return 
 
 KGEN_DEVICE float* split_lse(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + split_workspace_rows(p) * p.head_dim + row; }
 
-// How many splits the keys of a sequence are shared out over.
+// The number of splits of a sequence's keys.
 KGEN_DEVICE int split_count(const kgen_fwd_params& p, int batch) {
     return p.split_counts == nullptr ? p.num_splits : min(load_global(p.split_counts + batch), p.num_splits);
 }
 
-// Keys [first, end) of a split, of `keys` keys shared out over `splits`: whole units of SPLIT_KEYS, as evenly as they go.
+// Keys [first, end) of a split, with `keys` keys divided among `splits`: whole units of SPLIT_KEYS, as evenly as
+// possible.
 struct key_range {
     int first, end;
 };

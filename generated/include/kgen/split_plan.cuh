@@ -1,5 +1,5 @@
-// Split-KV on the host: the workspace, the launchers' checks, and the most splits a request is worth. For the host
-// compiler as well as nvcc.
+// Split-KV on the host: the workspace, the launchers' checks, and the maximum number of splits worthwhile for a
+// request. For the host compiler as well as nvcc.
 //
 // The workspace, for total_q query rows (cu_seqlens_q: params.total_q, or batch * seqlen_q where that is 0; otherwise
 // batch * seqlen_q), row i of sequence b being row cu_seqlens_q[b] + i or b * seqlen_q + i:
@@ -24,13 +24,13 @@ namespace kgen {
 
 constexpr int MOST_SPLITS = 256;
 
-// Splits are cut between multiples of this many keys.
+// Split boundaries are multiples of this many keys.
 constexpr int SPLIT_KEYS = 16;
 
-// A split of fewer of them (128 keys) would take longer to start and to merge than to read.
+// The fewest units of a split: one with fewer (128 keys) would take longer to start and to merge than to read.
 constexpr int SPLIT_LEAST = 8;
 
-// Rows of the tiles that the scheduler counts: query rows of all heads that read one key head.
+// Rows of the tiles counted by the scheduler: query rows of all heads that read one key head.
 constexpr int SPLIT_TILE_ROWS = 16;
 
 KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
@@ -40,12 +40,12 @@ KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
 // Rows of the workspace: a row for each query row, head and split.
 KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) { return split_total_rows(p) * p.num_heads * p.num_splits; }
 
-// 2^64 - 1 where it is no number of 64 bits. The sizes are at least 0, and batch * seqlen_q always fits.
+// Saturates at 2^64 - 1. The sizes are at least 0, and batch * seqlen_q always fits.
 inline uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
     return product(split_total_rows(p), p.num_heads, p.num_splits, p.head_dim + 1, sizeof(float));
 }
 
-// Checks what the split-KV kernels need beyond the shapes.
+// Checks what the split-KV kernels require beyond the shapes.
 inline int check_split_params(const kgen_fwd_params& p, const char* name) {
     if (p.num_splits < 1 || p.num_splits > MOST_SPLITS) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 1 .. %d", name, p.num_splits, MOST_SPLITS);
@@ -73,8 +73,8 @@ inline int64_t split_tiles(const kgen_fwd_params& p) {
     return static_cast<int64_t>(tiles_of(rows, SPLIT_TILE_ROWS) * p.num_heads_k);
 }
 
-// The most splits that any sequence of a batch of unequal lengths can be worth: by itself it should not take the GPU more
-// than once.
+// The maximum number of splits worthwhile for any sequence of a batch of unequal lengths: by itself it should not fill
+// the GPU more than once.
 inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
     const int64_t tiles = split_tiles(p);
     const int64_t at_once = tiles < blocks ? blocks / tiles : 1;

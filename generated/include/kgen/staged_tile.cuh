@@ -1,5 +1,6 @@
-// Tiles on their way to shared memory through registers, for GPUs without cp.async: a thread fetches its 16-byte pieces
-// of the next tile while the block works on this one, and puts them down once a barrier says that the place is free.
+// Tiles staged through registers on their way to shared memory, for GPUs without cp.async: a thread fetches its 16-byte
+// pieces of the next tile while the block works on this one, and stores them once a barrier shows that the buffer is
+// free.
 #pragma once
 
 #include "kgen/global.cuh"
@@ -9,13 +10,13 @@
 
 namespace kgen {
 
-// How THREADS threads share the panel of `Tile` that starts at column START: in passes over its rows, one 16-byte piece
-// a thread and pass.
+// How THREADS threads divide the panel of `Tile` that starts at column START: in passes over its rows, one 16-byte
+// piece per thread and pass.
 template <class Tile, int THREADS, int START>
 struct panel_passes {
     static constexpr int width = Tile::panel_columns(START);
     static constexpr int chunks = width / 8;
-    static constexpr int rows = THREADS / chunks;  // of one pass
+    static constexpr int rows = THREADS / chunks;  // per pass
     static constexpr int count = (Tile::rows + rows - 1) / rows;
     static_assert(rows % 8 == 0, "the swizzle of a thread's chunk is the same in every pass");
 };
@@ -37,8 +38,9 @@ struct staged_tile {
     words4 pieces[staged_pieces<Tile, THREADS>()];
 };
 
-// Starts loading the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row stride
-// in elements, rows aligned to 16 bytes). Rows from `rows` on, and columns from HEAD_DIM on, become zeros and are not read.
+// Starts loading the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row
+// stride in elements, rows aligned to 16 bytes). Rows from `rows` on, and columns from HEAD_DIM on, become zeros and
+// are not read.
 template <class Tile, int HEAD_DIM, int START = 0, int PIECE = 0, int THREADS>
 KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
@@ -61,7 +63,7 @@ KGEN_DEVICE void stage_tile(staged_tile<Tile, THREADS>& staged, const uint16_t* 
     }
 }
 
-// Puts a fetched tile into shared memory.
+// Stores a fetched tile to shared memory.
 template <int START = 0, int PIECE = 0, class Tile, int THREADS>
 KGEN_DEVICE void put_tile(uint32_t tile, const staged_tile<Tile, THREADS>& staged) {
     if constexpr (START < Tile::columns) {

@@ -1,4 +1,4 @@
-// Where threads meet.
+// Thread synchronisation.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -11,13 +11,14 @@ KGEN_DEVICE void block_sync() { __syncthreads(); }
 // All lanes of the warp; orders their shared-memory accesses.
 KGEN_DEVICE void warp_sync() { __syncwarp(); }
 
-// All lanes of the warp come here before any goes on; orders no memory accesses. (PTX ISA, "elect.sync"; sm_90 and newer. After a wait in a
-// loop, ptxas keeps values of a __syncwarp() in registers over all of the kernel, and spills others.)
+// All lanes of the warp arrive before any continues; orders no memory accesses. (PTX ISA, "elect.sync"; sm_90 and
+// newer. After a wait in a loop, ptxas keeps values of a __syncwarp() in registers over the whole kernel, and spills
+// others.)
 KGEN_DEVICE void warp_meet() { asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\n}" ::: "memory"); }
 
-// A hand-over between warps without the rest of the block: `threads` threads (whole warps) take part in barrier number
-// `barrier`, 1 to 15. Those that arrive go on at once; those that wait do so until all have arrived or wait, and then see
-// what the others had written. All lanes of a warp must come here together.
+// Synchronisation between warps without the rest of the block: `threads` threads (whole warps) take part in barrier
+// number `barrier`, 1 to 15. Those that arrive continue at once; those that wait do so until all have arrived or wait,
+// and then see what the others had written. All lanes of a warp must call it together.
 KGEN_DEVICE void barrier_arrive(int barrier, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 
 KGEN_DEVICE void barrier_wait(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
@@ -29,7 +30,7 @@ KGEN_DEVICE uint32_t shuffle_xor(uint32_t value, int mask) { return __shfl_xor_s
 
 KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask) { return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask); }
 
-// True in every lane when it is true in one.
+// True in every lane if it is true in any.
 KGEN_DEVICE bool warp_any(bool value) { return __any_sync(0xffffffffu, value); }
 
 }  // namespace kgen

@@ -1,5 +1,5 @@
-// Tensor maps: what TMA knows about a tensor (CUDA driver API, "Tensor Map Object Management"). A launcher makes them and
-// passes them by value among the kernel's parameters.
+// Tensor maps: TMA's descriptors of tensors (CUDA driver API, "Tensor Map Object Management"). A launcher makes them
+// and passes them by value among the kernel's parameters.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace kgen {
 
-// CUtensorMap of cuda.h, a header that costs a kernel's compilation more than these two lines.
+// CUtensorMap of cuda.h, a header that costs more compile time per kernel than these two lines.
 struct alignas(64) tensor_map {
     uint64_t opaque[16];
 };
@@ -18,7 +18,8 @@ struct alignas(64) tensor_map {
 using tensor_map_encoder = int (*)(tensor_map* map, int data_type, uint32_t rank, void* base, const uint64_t* extents, const uint64_t* outer_strides,
                                    const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle, int l2_promotion, int fill);
 
-// Asks the driver that the process has loaded already: kgen links with no libcuda. NULL if it is older than CUDA 12.0.
+// Looked up in the driver that the process has already loaded: kgen does not link with libcuda. NULL if it is older
+// than CUDA 12.0.
 inline tensor_map_encoder find_tensor_map_encoder() {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -27,17 +28,17 @@ inline tensor_map_encoder find_tensor_map_encoder() {
 #else
     const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
 #endif
-    if (error != cudaSuccess) cudaGetLastError();  // the caller reports it; it must not surface in an unrelated later call
+    if (error != cudaSuccess) cudaGetLastError();  // reported by the caller; it must not surface in an unrelated later call
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<tensor_map_encoder>(function) : nullptr;
 }
 
-// Makes the map of a tensor that tma_takes(). `name` is the launcher, `tensor` what it calls the tensor.
+// Makes the map of a tensor accepted by tma_takes(). `name` is the launcher, `tensor` its name for the tensor.
 inline int make_tensor_map(tensor_map& map, const tensor_view& view, const char* name, const char* tensor) {
     static const tensor_map_encoder encode = find_tensor_map_encoder();
     if (encode == nullptr) {
         return fail(KGEN_ERROR_LAUNCH, "%s: the CUDA driver has no cuTensorMapEncodeTiled; copying by TMA needs the driver of CUDA 12.0 or newer", name);
     }
-    // Elements are moved, not computed with: an integer type of their size will do.
+    // Elements are moved, not computed with: any integer type of their size will do.
     const int data_type = view.element_bytes == 4 ? 2 : view.element_bytes == 2 ? 1 : 0;
     const int no_interleave = 0, l2_lines_of_256_bytes = 3, fill_with_zeros = 0;
     const uint32_t every_element[TMA_MAX_RANK] = {1, 1, 1, 1, 1};

@@ -1,4 +1,4 @@
-// A tensor in device memory as TMA sees it, and what it asks of one. Host code, the same on a GPU and on the emulator.
+// A tensor in device memory as TMA sees it, and TMA's requirements. Host code, the same on a GPU and on the emulator.
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,8 @@
 
 namespace kgen {
 
-// The permutation of 16-byte chunks in shared memory, by its span; the values are the CUDA driver's. kgen/tma.cuh has the formula.
+// The permutation of 16-byte chunks in shared memory, by its span; the values are the CUDA driver's. kgen/tma.cuh has
+// the formula.
 enum class tma_swizzle : int { none = 0, span_32 = 1, span_64 = 2, span_128 = 3 };
 
 constexpr uint32_t TMA_MAX_RANK = 5;
@@ -22,7 +23,7 @@ struct tensor_view {
     uint32_t rank;                          // 2 .. 5
     uint64_t extents[TMA_MAX_RANK];         // elements
     int64_t strides[TMA_MAX_RANK];          // bytes; not read for the innermost dimension and for those of extent 1
-    uint32_t box[TMA_MAX_RANK];             // elements that one copy brings
+    uint32_t box[TMA_MAX_RANK];             // elements per copy
     tma_swizzle swizzle;
 };
 
@@ -33,9 +34,10 @@ struct attention_tensor {
     int64_t row_stride, head_stride, batch_stride;
 };
 
-// True if TMA can copy boxes of the tensor. Otherwise `why` receives the first rule it breaks, with the number.
-// (CUDA driver API, cuTensorMapEncodeTiled; two rules are kgen's own: a swizzled box is as wide as the swizzle's span, so
-// that its layout is the one kgen/tma.cuh describes, and no stride is 0, which the driver's text leaves open.)
+// True if TMA can copy boxes of the tensor. Otherwise `why` receives the first rule it violates, with the number. (CUDA
+// driver API, cuTensorMapEncodeTiled; two rules are kgen's own: a swizzled box is as wide as the swizzle's span, so
+// that its layout is the one described in kgen/tma.cuh, and no stride is 0, which the driver's documentation leaves
+// open.)
 inline bool tma_takes(const tensor_view& view, char* why, size_t why_bytes) {
     const auto refuse = [&](const char* what, uint32_t dimension, long long value, const char* rule) {
         snprintf(why, why_bytes, "the %s of dimension %u is %lld; TMA takes %s", what, dimension, value, rule);
@@ -66,7 +68,7 @@ inline bool tma_takes(const tensor_view& view, char* why, size_t why_bytes) {
     return true;
 }
 
-// The strides to encode: those that nobody reads become ones that every rule allows.
+// The strides to encode: unused ones are replaced by values that every rule allows.
 inline void tma_strides(const tensor_view& view, uint64_t (&strides)[TMA_MAX_RANK]) {
     for (uint32_t i = 1; i < view.rank; ++i) strides[i] = view.extents[i] == 1 ? 16 : static_cast<uint64_t>(view.strides[i]);
 }

@@ -1,9 +1,9 @@
-// A tile of 16-bit elements in shared memory: where each element lies, and how a tile gets there and back.
+// A tile of 16-bit elements in shared memory: the location of each element, and how a tile is loaded and stored.
 //
 // A row is cut into panels of 64 columns, then at most one of 32 and one of 16, so that every head dim has an exact
-// tile. A panel is stored row after row (128, 64 or 32 bytes each). Its 16-byte chunks are permuted by an XOR with
-// bits of the row, so that the same chunk of eight consecutive rows covers all 32 banks: ldmatrix, cp.async and the
-// epilogue then run free of bank conflicts. (The layouts are the 128-, 64- and 32-byte swizzles of the PTX ISA.)
+// tile. A panel is stored row by row (128, 64 or 32 bytes each). Its 16-byte chunks are permuted by an XOR with bits of
+// the row, so that the same chunk of eight consecutive rows covers all 32 banks: ldmatrix, cp.async and the epilogue
+// are then free of bank conflicts. (The layouts are the 128-, 64- and 32-byte swizzles of the PTX ISA.)
 #pragma once
 
 #include "kgen/cp_async.cuh"
@@ -44,7 +44,7 @@ struct shared_tile {
 // Byte offset, within a panel `WIDTH` columns wide, of 16-byte chunk `chunk` of row `row`.
 template <int WIDTH>
 KGEN_DEVICE uint32_t swizzled(uint32_t row, uint32_t chunk) {
-    constexpr uint32_t chunks = WIDTH / 8;           // 8, 4 or 2 a row
+    constexpr uint32_t chunks = WIDTH / 8;           // 8, 4 or 2 per row
     constexpr uint32_t rows_per_line = 8 / chunks;  // rows that share a 128-byte line
     return row * (WIDTH * 2) + ((chunk ^ (row / rows_per_line % chunks)) * 16);
 }
@@ -59,8 +59,8 @@ KGEN_DEVICE uint32_t chunk_offset(uint32_t row, int column) {
     return Tile::panel_offset(start) + in_panel;
 }
 
-// The lane's share of every ldmatrix address into tiles that start at multiples of 128 bytes: its row and its chunk
-// (0 or 1) inside a 16-column step, for each panel width. What the compiler finds unused costs nothing.
+// The lane's part of every ldmatrix address into tiles that start at multiples of 128 bytes: its row and its chunk (0
+// or 1) inside a 16-column step, for each panel width. What the compiler finds unused costs nothing.
 struct lane_offsets {
     uint32_t in_64, in_32, in_16;
 };
@@ -69,14 +69,14 @@ KGEN_DEVICE lane_offsets make_lane_offsets(uint32_t row, uint32_t chunk) {
     return {swizzled<64>(row, chunk), swizzled<32>(row, chunk), swizzled<16>(row, chunk)};
 }
 
-// The same lanes `step` 16-column steps further, for addresses whose own step has none of the bits of `step`. A panel
+// The same lanes, `step` 16-column steps further, for addresses whose own step has none of the bits of `step`. A panel
 // of 16 columns has only step 0.
 KGEN_DEVICE lane_offsets lanes_at_step(lane_offsets lanes, uint32_t step) {
     return {lanes.in_64 ^ step * 32, lanes.in_32 ^ step * 32, lanes.in_16};
 }
 
-// The overloads that take a lane are for kernels that hide it from the compiler. (With the lane as a default argument of
-// one function the forward kernel at head dim 128 spills: ptxas is that sensitive.)
+// The overloads that take a lane are for kernels that hide it from the compiler. (With the lane as a default argument
+// of one function the forward kernel at head dim 128 spills: ptxas is that sensitive.)
 
 // Lanes of the A operand and of a transposed B operand: 16 rows from `first_row` (a multiple of 8) on, then the same
 // rows for the second chunk.
@@ -102,9 +102,9 @@ KGEN_DEVICE uint32_t fragment_address(uint32_t tile, lane_offsets lanes, int row
     return tile + (lane ^ flip) + (Tile::panel_offset(start) + row * width * 2);
 }
 
-// Brings the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row stride in
-// elements) into shared memory. Rows from `rows` on, and columns from HEAD_DIM up to the tile's width, are filled with
-// zeros and not read.
+// Loads the tile of `Tile::rows` rows of HEAD_DIM elements that starts at row `first_row` of `source` (row stride in
+// elements) into shared memory. Rows from `rows` on, and columns from HEAD_DIM up to the tile's width, are zero-filled
+// and not read.
 // VECTOR: 16-byte asynchronous copies; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, int START = 0>
 KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_stride, int first_row, int rows) {
@@ -150,8 +150,8 @@ KGEN_DEVICE void copy_tile(uint32_t tile, const uint16_t* source, int64_t row_st
     }
 }
 
-// Writes rows `first_row` .. `first_row + ROWS` of a tile, which one warp has filled, to `destination` (the tensor's
-// row of the tile's row 0). Rows from `valid_rows` on and columns from HEAD_DIM on are not written.
+// Writes rows `first_row` .. `first_row + ROWS` of a tile, filled by one warp, to `destination` (the tensor's row of
+// the tile's row 0). Rows from `valid_rows` on and columns from HEAD_DIM on are not written.
 template <class Tile, int HEAD_DIM, int ROWS, bool VECTOR, int START = 0>
 KGEN_DEVICE void store_warp_rows(uint16_t* destination, int64_t row_stride, uint32_t tile, int first_row, int valid_rows) {
     if constexpr (START < Tile::columns) {

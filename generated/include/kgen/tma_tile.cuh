@@ -1,4 +1,4 @@
-// Tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile) that TMA brings: each panel is one box, whose swizzle is
+// Tiles (`Tile`: a shared_tile of kgen/tile.cuh, or a byte_tile) moved by TMA: each panel is one box, whose swizzle is
 // the panel's. Columns of the tile that the tensor does not have arrive as zeros, and are not stored.
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace kgen {
 
-// What tiles must start at a multiple of, so that TMA's swizzle, which goes by addresses, is that of kgen/tile.cuh.
+// Required alignment of tiles, so that TMA's swizzle, which depends on addresses, is that of kgen/tile.cuh.
 constexpr uint32_t TMA_TILE_ALIGNMENT = 1024;
 
-// The maps of a tensor (batch, row, head, column): one for each panel width that `Tile` has.
+// The maps of a tensor (batch, row, head, column): one for each panel width of `Tile`.
 template <class Tile>
 struct tile_maps {
     static constexpr bool has_64 = Tile::columns >= 64;
@@ -31,13 +31,13 @@ inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, 
             {columns, rows, 1, 1}, swizzle};
 }
 
-// True if TMA can bring tiles of the tensor; otherwise `why` receives the reason.
+// True if TMA can load tiles of the tensor; otherwise `why` receives the reason.
 template <class Tile>
 bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes) {
     return tma_takes(panels_of(tensor, Tile::element_bytes, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
 }
 
-// Makes the maps of a tensor that tma_takes(). `name` is the launcher, `called` what it calls the tensor.
+// Makes the maps of a tensor accepted by tma_takes(). `name` is the launcher, `called` its name for the tensor.
 template <class Tile>
 int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
     for (int width = 64; width >= 16; width /= 2) {
@@ -47,7 +47,7 @@ int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const 
     return KGEN_SUCCESS;
 }
 
-// The same for kernels that have no other way: says what it is about the tensor that TMA does not take.
+// The same for kernels without another path: reports why TMA cannot read the tensor.
 template <class Tile>
 int require_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
     char why[160];
@@ -64,8 +64,8 @@ KGEN_DEVICE void fetch_panels(uint32_t tile, const tile_maps<Tile>& maps, uint32
     }
 }
 
-// Starts copying the tile whose first row is `row` of a head and batch entry, and arrives at `barrier`, whose phase ends
-// no sooner than the tile is there. For one thread.
+// Starts copying the tile whose first row is `row` of a head and batch entry, and arrives at `barrier`, whose phase
+// completes only when the tile has arrived. Called by one thread.
 template <class Tile>
 KGEN_DEVICE void fetch_tile(uint32_t tile, const tile_maps<Tile>& maps, uint32_t barrier, int row, int head, int batch) {
     mbarrier_arrive_expect_tx(barrier, Tile::bytes);
@@ -83,9 +83,10 @@ KGEN_DEVICE void fetch_half_panels(uint32_t tile, const tile_maps<Half>& maps, u
     }
 }
 
-// Half of a tile, for both blocks of a cluster: the tile's first row is `row`, and this block's half (0: the upper, 1: the lower one)
-// goes to both. Each block calls it with another half, and arrives at its own barrier, whose phase ends no sooner than the whole tile is
-// there. The maps are those of a tile half as high, `Half`. For one thread of each block.
+// Half of a tile, for both blocks of a cluster: the tile's first row is `row`, and this block's half (0: the upper, 1:
+// the lower one) goes to both. Each block calls it with another half, and arrives at its own barrier, whose phase
+// completes only when the whole tile has arrived. The maps are those of a tile half as high, `Half`. Called by one
+// thread of each block.
 template <class Tile, class Half>
 KGEN_DEVICE void fetch_half_tile(uint32_t tile, const tile_maps<Half>& maps, uint32_t barrier, int half, int row, int head, int batch) {
     static_assert(Half::rows * 2 == Tile::rows && Half::columns == Tile::columns && Half::element_bytes == Tile::element_bytes, "a half has half the rows");
@@ -94,8 +95,8 @@ KGEN_DEVICE void fetch_half_tile(uint32_t tile, const tile_maps<Half>& maps, uin
     fetch_half_panels<Tile>(tile, maps, barrier, half, row, head, batch);
 }
 
-// Starts storing the tile whose first row is `row` of a head and batch entry, as part of the thread's open group. Rows and columns that
-// the tensor does not have are not written. For one thread.
+// Starts storing the tile whose first row is `row` of a head and batch entry, as part of the thread's open group. Rows
+// and columns that the tensor does not have are not written. Called by one thread.
 template <class Tile, int START = 0>
 KGEN_DEVICE void store_panels(uint32_t tile, const tile_maps<Tile>& maps, int row, int head, int batch) {
     if constexpr (START < Tile::columns) {

@@ -1,6 +1,5 @@
-// The element types, as bit patterns with a name. CUDA's own half and bfloat16 headers cost half a CPU second
-// of compile time a file, and nothing here does arithmetic on 8- and 16-bit values: the tensor cores do, and everything
-// else is fp32.
+// The element types, as named bit patterns. CUDA's own half and bfloat16 headers cost half a CPU second of compile time
+// per file, and nothing here does arithmetic on 8- and 16-bit values: the tensor cores do, and everything else is fp32.
 #pragma once
 
 #include <stdint.h>
@@ -15,8 +14,8 @@ struct bf16 {
     uint16_t bits;
 };
 
-// FP8: sign, 4 bits of exponent, 3 of mantissa. No infinity; 0x7f and 0xff are NaN; the largest number is 448, the least
-// above 0 is 2^-9.
+// FP8: sign, 4 bits of exponent, 3 of mantissa. No infinity; 0x7f and 0xff are NaN; the largest number is 448, the
+// smallest above 0 is 2^-9.
 struct e4m3 {
     uint8_t bits;
 };

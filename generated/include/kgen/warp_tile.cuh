@@ -1,12 +1,12 @@
-// A tile that one warp brings and uses by itself: no other warp waits for it, so its copies need no block barrier.
+// A tile that one warp loads and uses by itself: no other warp waits for it, so its copies need no block barrier.
 #pragma once
 
 #include "kgen/tile.cuh"
 
 namespace kgen {
 
-// Brings rows `first_row` .. `first_row + Tile::rows` of `source` (row stride in elements) into shared memory. Rows from
-// `rows` on, and columns from HEAD_DIM up to the tile's width, are filled with zeros and not read.
+// Loads rows `first_row` .. `first_row + Tile::rows` of `source` (row stride in elements) into shared memory. Rows from
+// `rows` on, and columns from HEAD_DIM up to the tile's width, are zero-filled and not read.
 // VECTOR: 16-byte asynchronous copies; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <class Tile, int HEAD_DIM, bool VECTOR, int START = 0>
 KGEN_DEVICE void copy_warp_tile(uint32_t tile, const uint16_t* source, int64_t row_stride, int first_row, int rows) {

@@ -1,17 +1,20 @@
-// Matrix products of a warpgroup from shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; sm_90a).
+// Matrix products of a warpgroup from shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions";
+// sm_90a).
 //
-// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N), in fp32.
-// K is 32 bytes of elements: 16 of fp16 or bf16, 32 of E4M3. A lies in shared memory or in registers, B in shared memory, D in
-// registers: lane l of warp w has d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4 * 2 + e % 2, which is the
-// accumulator layout of mma.m16n8k16 and m16n8k32; A in registers has those instructions' layout too (kgen/mma.cuh, kgen/mma_fp8.cuh).
+// Four warps, the first of which has a number divisible by four, multiply together: D (64 x N) += A (64 x K) B (K x N),
+// in fp32. K is 32 bytes of elements: 16 of fp16 or bf16, 32 of E4M3. A is in shared memory or in registers, B in
+// shared memory, D in registers: lane l of warp w has d[j][e], row w % 4 * 16 + e / 2 * 8 + l / 4, column j * 8 + l % 4
+// * 2 + e % 2, which is the accumulator layout of mma.m16n8k16 and m16n8k32; A in registers has those instructions'
+// layout too (kgen/mma.cuh, kgen/mma_fp8.cuh).
 //
-// Products run by themselves. wgmma_fence() stands before the first one that uses registers which others have written,
-// wgmma_commit() closes a group of them, and wgmma_wait() waits for groups: until then nobody may touch their D and A, nor
-// overwrite what they read from shared memory. They read it in the asynchronous proxy: what ordinary words have written there
-// needs fence_proxy_async() (kgen/tma.cuh) by the writers and a barrier first; what TMA brings needs neither.
+// Products are asynchronous. wgmma_fence() precedes the first one that uses registers written by other instructions,
+// wgmma_commit() closes a group of them, and wgmma_wait() waits for groups: until then their D and A must not be
+// accessed, nor what they read from shared memory overwritten. They read it through the asynchronous proxy: what
+// ordinary stores have written there needs fence_proxy_async() (kgen/tma.cuh) by the writers and a barrier first; what
+// TMA loads needs neither.
 //
-// A kernel names the widths N it uses with KGEN_WGMMA_WIDTH(N) for 16-bit elements and KGEN_WGMMA_WIDTH_FP8(N) for E4M3, once each,
-// outside all namespaces.
+// A kernel declares the widths N it uses with KGEN_WGMMA_WIDTH(N) for 16-bit elements and KGEN_WGMMA_WIDTH_FP8(N) for
+// E4M3, once each, outside all namespaces.
 #pragma once
 
 #include "kgen/platform.cuh"
@@ -19,18 +22,20 @@
 
 namespace kgen {
 
-// Where an operand lies: bits 0-13 its address, 16-29 `leading`, 32-45 `stride` (all in units of 16 bytes), 62-63 the swizzle, for
-// panels of kgen/tile.cuh or kgen/byte_tile.cuh whose rows are ROW_BYTES long. Panels start at multiples of 1024, 512 or 256 bytes.
+// The descriptor of an operand: bits 0-13 its address, 16-29 `leading`, 32-45 `stride` (all in units of 16 bytes),
+// 62-63 the swizzle, for panels of kgen/tile.cuh or kgen/byte_tile.cuh whose rows are ROW_BYTES long. Panels start at
+// multiples of 1024, 512 or 256 bytes.
 //
-// Rows of A or columns of B along the panel's rows ("K-major": Q and K): `stride` is from eight panel rows to the next, `leading`
-// is not used. A further step of K is 32 bytes further.
-// B transposed ("N-major": V, of 16-bit elements only): `leading` is from one panel to the next, `stride` from eight panel rows to
-// the next. A further step of 16 is 16 panel rows further.
+// Rows of A or columns of B along the panel's rows ("K-major": Q and K): `stride` is from eight panel rows to the next,
+// `leading` is not used. The next step of K is 32 bytes further.
+// B transposed ("N-major": V, of 16-bit elements only): `leading` is from one panel to the next, `stride` from eight
+// panel rows to the next. The next step of 16 is 16 panel rows further.
 template <int ROW_BYTES>
 KGEN_DEVICE uint64_t matrix_descriptor_by_bytes(uint32_t address, uint32_t leading, uint32_t stride) {
     static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "the widths of panels");
     constexpr uint64_t swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
-    // In a cluster the addresses of all blocks but the first have bits above the field's. Where `leading` is used they must not fall into it.
+    // In a cluster the addresses of all blocks but the first have bits above the field's. Where `leading` is used they
+    // must not spill into it.
     const uint32_t start = leading == 0 ? address / 16 : address / 16 % (1u << 14);
     return swizzle << 62 | static_cast<uint64_t>(stride / 16) << 32 | ((leading / 16 << 16) + start);
 }
@@ -41,26 +46,27 @@ KGEN_DEVICE uint64_t matrix_descriptor(uint32_t address, uint32_t leading, uint3
     return matrix_descriptor_by_bytes<WIDTH * 2>(address, leading, stride);
 }
 
-// The same operand `bytes` (a multiple of 16) further. Shared memory ends (228 KB) before the 14 bits of an address do, so nothing
-// is carried into the other fields: of a constant distance, one addition is left.
+// The same operand, advanced by `bytes` (a multiple of 16). Shared memory (228 KB) is smaller than what the 14 bits of
+// an address can hold, so nothing is carried into the other fields: with a constant distance, one addition remains.
 KGEN_DEVICE uint64_t advance(uint64_t descriptor, uint32_t bytes) {
     return (descriptor & 0xffffffff00000000u) | (static_cast<uint32_t>(descriptor) + bytes / 16);
 }
 
-// Orders the warp's accesses to registers with the products behind.
+// Orders the warp's register accesses with the products that follow.
 KGEN_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Closes a group: all products of the warpgroup since the last one.
+// Closes a group: all products of the warpgroup since the last commit.
 KGEN_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Tells the compiler that D, from here on, is what products have made of it.
+// Tells the compiler that from here on D holds what products have made of it.
 template <int TILES>
 KGEN_DEVICE void hold(float (&d)[TILES][4]) {
     KGEN_UNROLL
     for (int j = 0; j < TILES; ++j) asm volatile("" : "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])::"memory");
 }
 
-// Waits until at most PENDING groups, the last ones, are unfinished. `d` is what the finished ones have written.
+// Waits until at most PENDING groups, the most recent ones, are incomplete. `d` then holds the results of the completed
+// ones.
 template <int PENDING, int TILES>
 KGEN_DEVICE void wgmma_wait(float (&d)[TILES][4]) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -75,13 +81,14 @@ KGEN_DEVICE void wgmma(float (&d)[TILES][4], uint64_t a, uint64_t b, bool accumu
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_transposed(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
-// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no transposed form.
+// d[FIRST ..] += A B, or = A B unless `accumulate`, where A is in registers and B is K-major: E4M3, which has no
+// transposed form.
 template <class Element, int N, int FIRST = 0, int TILES>
 KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate);
 
 }  // namespace kgen
 
-// The registers of D: %0 to %(N / 2 - 1), and what they are of d.
+// The registers of D: %0 to %(N / 2 - 1), and which elements of d they are.
 #define KGEN_WGMMA_NAMES_8 "%0, %1, %2, %3"
 #define KGEN_WGMMA_NAMES_16 KGEN_WGMMA_NAMES_8 ", %4, %5, %6, %7"
 #define KGEN_WGMMA_NAMES_24 KGEN_WGMMA_NAMES_16 ", %8, %9, %10, %11"
@@ -147,7 +154,7 @@ KGEN_DEVICE void wgmma_registers(float (&d)[TILES][4], const uint32_t (&a)[4], u
 #define KGEN_WGMMA_TILES_240 KGEN_WGMMA_TILES_232, KGEN_WGMMA_TILE(29)
 #define KGEN_WGMMA_TILES_248 KGEN_WGMMA_TILES_240, KGEN_WGMMA_TILE(30)
 #define KGEN_WGMMA_TILES_256 KGEN_WGMMA_TILES_248, KGEN_WGMMA_TILE(31)
-// The names of the inputs behind them.
+// The names of the inputs after them.
 #define KGEN_WGMMA_INPUTS_8(USE) USE("%4", "%5", "%6", "%7", "%8", "%9")
 #define KGEN_WGMMA_INPUTS_16(USE) USE("%8", "%9", "%10", "%11", "%12", "%13")
 #define KGEN_WGMMA_INPUTS_24(USE) USE("%12", "%13", "%14", "%15", "%16", "%17")

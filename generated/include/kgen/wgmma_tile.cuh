@@ -7,7 +7,8 @@
 
 namespace kgen {
 
-// An operand in a panel of WIDTH columns: eight of its rows lie behind the eight before, `leading` is for transposed ones.
+// An operand in a panel of WIDTH columns: each group of eight rows follows the previous eight; `leading` is for
+// transposed ones.
 template <int WIDTH>
 KGEN_DEVICE uint64_t panel_descriptor(uint32_t address, uint32_t leading = 16) {
     return matrix_descriptor<WIDTH>(address, leading, 8 * WIDTH * 2);
@@ -28,7 +29,7 @@ KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, u
     }
 }
 
-// O += W X for one step of 16 rows of X: a product for each run of panels of one width.
+// O += W X for one step of 16 rows of X: one product for each run of panels of one width.
 template <class Element, class X, int COLUMNS, int START = 0>
 KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile, int row) {
     if constexpr (START < COLUMNS) {
@@ -48,8 +49,8 @@ KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t 
     for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
 }
 
-// D = W X, or D += W X where ADD says so, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements, with W
-// (64 rows) in registers.
+// D = W X, or D += W X with ADD, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements,
+// with W (64 rows) in registers.
 template <class Element, class X, int START, int COLUMNS, bool ADD = false, int STEP = 0, int TILES>
 KGEN_DEVICE void multiply_by_keys(float (&d)[TILES][4], const uint32_t (&w)[X::columns / 16][4], uint32_t x_tile) {
     if constexpr (STEP < X::columns / 16) {
@@ -70,7 +71,7 @@ KGEN_DEVICE void clear(float (&values)[TILES][4]) {
     }
 }
 
-// Zeros in the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
+// Zeroes the rows before `rows` of a tile, by `threads` threads of which this one is number `thread`.
 template <class Tile, int START = 0>
 KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
     if constexpr (START < Tile::columns) {

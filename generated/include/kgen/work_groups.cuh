@@ -1,32 +1,33 @@
-// How heads are grouped whose work is dealt out together. Host code.
+// How heads are grouped for distributing their work. Host code.
 #pragma once
 
 #include "kgen.h"
 
 namespace kgen {
 
-// Bytes of K and V that a group of short sequences may have: what L2 (50 MB on Hopper, in two halves that may hold copies of the
-// same lines) keeps beside the Q and O that stream through it. Measured on an H100: 33 MB cost a seventh at 16 MB's speed.
+// Bytes of K and V per group of short sequences: what L2 (50 MB on Hopper, in two halves that may hold copies of the
+// same lines) keeps next to the Q and O that stream through it. Measured on an H100: 33 MB lost a seventh of 16 MB's
+// speed.
 constexpr uint64_t L2_FOR_KEYS = 17u << 20;
 
-// By how much a group of `heads` heads leaves some blocks with more than others, in the longest piece's 1024ths. Its pieces, the
-// longest first, are dealt out there and back, so two rounds cancel out; what is left is a last round without a fellow, or one
-// that ends early.
+// The imbalance between blocks caused by a group of `heads` heads, in 1024ths of the longest item. Its items, the
+// longest first, are dealt out forwards and backwards alternately, so two rounds cancel out; what remains is a last
+// round without a counterpart, or one that ends early.
 inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t blocks) {
     const uint64_t pieces = heads * pieces_a_head;
     const uint64_t rounds = (pieces + blocks - 1) / blocks;
     const uint64_t in_last = pieces - (rounds - 1) * blocks;
-    if (rounds % 2 != 0) return in_last * 1024 / heads + 1024;  // who has no piece also saves what each piece costs besides
+    if (rounds % 2 != 0) return in_last * 1024 / heads + 1024;  // a block without an item also saves the fixed cost of one
     if (in_last == blocks) return 0;
     const uint64_t longer = (blocks - in_last) * 1024 / heads;
     return longer > 1024 ? longer - 1024 : 1024 - longer;
 }
 
-// Query heads (of all batch entries) a group.
+// Query heads (of all batch entries) per group.
 //
-// Short sequences: as many as make two rounds, one there and one back, or, where L2 does not hold so many keys, one; the next
-// group's then goes the other way. Long ones, whose blocks walk over the keys of a head together and so share what L2 need not
-// keep for long: the number that leaves the least imbalance, while each head still has eight blocks.
+// Short sequences: as many as make two rounds, one forwards and one backwards, or, where L2 does not hold so many keys,
+// one; the next group's then goes the other way. Long ones, whose blocks iterate over the keys of a head together and
+// so share what L2 need not keep for long: the number with the least imbalance, while each head still has eight blocks.
 inline uint32_t heads_a_group(const kgen_fwd_params& p, uint32_t blocks, uint32_t pieces_a_head) {
     const uint64_t heads = static_cast<uint64_t>(p.num_heads) * p.batch;
     if (pieces_a_head < blocks / 4) {
