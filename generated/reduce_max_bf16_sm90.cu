@@ -2,11 +2,12 @@
 //
 // Maximum of each row of a matrix of bf16, in fp32, for compute capability 9.0.
 //
-// A block of 256 threads reads a row of up to 65536 elements, or a chunk of 32768 elements of a longer one: each thread takes
-// every 256th piece of 16 bytes, 4 of them in a round, and folds each piece as a tree while the next round is on its way. Then lanes
-// fold by butterflies, and so do warps. Where rows have several chunks, a second kernel folds the chunks' results; it is
-// started early, so that only its own work comes on top. Rows of up to 4096 elements take a warp each, or so few of its lanes that each
-// has 4 pieces in flight. All of that depends on the length of a row alone, so its result has the same bits in every run.
+// A block of 256 threads reads a row of up to 65536 elements, or a chunk of 32768 elements of a longer one: each thread
+// takes every 256th piece of 16 bytes, 4 of them in a round, and folds each piece as a tree while the next round is
+// on its way. Then lanes fold by butterflies, and so do warps. Where rows have several chunks, a second kernel folds
+// the chunks' results; it is started early, so that only its own work comes on top. Rows of up to 4096 elements take a
+// warp each, or so few of its lanes that each has 4 pieces in flight. All of that depends on the length of a row
+// alone, so its result has the same bits in every run.
 //
 // Made by kgen 0.1.0 from templates/reduce/reduce.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c reduce_max_bf16_sm90.cu
@@ -111,8 +112,8 @@ KGEN_DEVICE void read_round(const element* row, uint32_t at, uint32_t end, uint3
     for (int i = 0; i < PIECES; ++i) pieces[i] = read<ROW>(row, at + i * PIECE_ELEMENTS * stride, end);
 }
 
-// What of a row is read at a time: all there is in one round; a round; or two, the later of which is on its way while the
-// earlier one is folded.
+// What of a row is read at a time: all there is in one round; a round; or two, the later of which is on its way while
+// the earlier one is folded.
 enum class rounds { one, each, ahead };
 
 // Folds the first `end` elements of a row: every `stride`-th piece, from piece `first` on.

@@ -2,11 +2,11 @@
 //
 // Transposition of a matrix of 32-bit elements, out of place or in place, for compute capability 8.0 and newer.
 //
-// A block of 256 threads moves a tile of 64 x 64 elements through shared memory, so that rows are read and written in
-// runs of 256 bytes. Shared memory holds 32-bit words of 1 element of one column. The 16-byte chunks of a column are permuted (`place`), so that neither the
-// words of a store nor the pieces of a load share a bank. Blocks go down 16 tiles before they go on to the next column of tiles: those
-// that run at the same time cover a region that is about square, and so make long runs of device memory both where they read and where
-// they write.
+// A block of 256 threads moves a tile of 64 x 64 elements through shared memory, so that rows are read and written
+// in runs of 256 bytes. Shared memory holds 32-bit words of 1 element of one column. The 16-byte chunks of a column are permuted
+// (`place`), so that neither the words of a store nor the pieces of a load share a bank. Blocks go down 16 tiles
+// before they go on to the next column of tiles: those that run at the same time cover a region that is about square,
+// and so make long runs of device memory both where they read and where they write.
 //
 // A matrix whose rows or columns are no multiples of 16 bytes is moved element by element, of which a warp takes 32
 // side by side both ways.
@@ -126,8 +126,8 @@ KGEN_DEVICE void write_pieces(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by its
-// number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
+// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by
+// its number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
 // WORD_ELEMENTS-th column.
 KGEN_DEVICE uint32_t place_turned(uint32_t column, uint32_t group) {
     const uint32_t turned = (group + column / WORD_ELEMENTS + column % WORD_ELEMENTS * (32 / WORD_ELEMENTS)) % 32;

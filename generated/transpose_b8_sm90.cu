@@ -2,16 +2,17 @@
 //
 // Transposition of a matrix of 8-bit elements, out of place or in place, for compute capability 9.0.
 //
-// A block of 256 threads moves a tile of 128 x 128 elements through shared memory, so that rows are read and written in
-// runs of 128 bytes. Shared memory holds 32-bit words of 4 elements of one column: each thread reads 4 rows and transposes
-// blocks of 4 x 4 elements in its registers. The 16-byte chunks of a column are permuted (`place`), so that neither the
-// words of a store nor the pieces of a load share a bank. Blocks go down 16 tiles before they go on to the next column of tiles: those
-// that run at the same time cover a region that is about square, and so make long runs of device memory both where they read and where
-// they write.
+// A block of 256 threads moves a tile of 128 x 128 elements through shared memory, so that rows are read and written
+// in runs of 128 bytes. Shared memory holds 32-bit words of 4 elements of one column: each thread reads 4 rows
+// and transposes blocks of 4 x 4 elements in its registers. The 16-byte chunks of a column are permuted
+// (`place`), so that neither the words of a store nor the pieces of a load share a bank. Blocks go down 16 tiles
+// before they go on to the next column of tiles: those that run at the same time cover a region that is about square,
+// and so make long runs of device memory both where they read and where they write.
 //
-// A matrix whose rows or columns are no multiples of 16 bytes is moved in aligned words, whatever row they begin in: a warp
-// takes 128 bytes of a row and shifts them into place in its registers. Elements at the ends of such a part, which share a
-// word with what belongs to others, are moved one by one, those of 8.0 rows at once; so are tiles that the matrix does not fill.
+// A matrix whose rows or columns are no multiples of 16 bytes is moved in aligned words, whatever row they begin in: a
+// warp takes 128 bytes of a row and shifts them into place in its registers. Elements at the ends of such a part, which
+// share a word with what belongs to others, are moved one by one, those of 8.0 rows at once; so are tiles that the
+// matrix does not fill.
 //
 // In place a block takes two tiles that change places, or one on the diagonal.
 //
@@ -135,8 +136,8 @@ KGEN_DEVICE void write_pieces(const work& w, tile t, uint32_t shared) {
     }
 }
 
-// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by its
-// number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
+// Byte offset of the same words where a warp moves 32 words or elements of a row: 32 words of a column are turned by
+// its number, so that neither words of a column share a bank, nor those of 32 columns side by side, nor those of every
 // WORD_ELEMENTS-th column.
 KGEN_DEVICE uint32_t place_turned(uint32_t column, uint32_t group) {
     const uint32_t turned = (group + column / WORD_ELEMENTS + column % WORD_ELEMENTS * (32 / WORD_ELEMENTS)) % 32;
@@ -195,9 +196,9 @@ constexpr int END_ROUNDS = UNIT_ROWS / END_ROWS;
 constexpr uint32_t UNITS_OF_WORDS = PARTS * (SIDE / UNIT_ROWS);  // of a tile
 static_assert(PARTS * PART_ELEMENTS == SIDE && UNITS_OF_WORDS * UNIT_ROWS == PARTS * SIDE, "units fill a tile");
 
-// A part of a row begins `skip` elements after a multiple of 4 bytes. 31 aligned words lie wholly in it. Of the word before
-// them its first elements are the rest, and its last `skip` elements begin the word after them: WORD_ELEMENTS together, its
-// ends. They are numbered as they would stand in a word 0 that follows on word 31.
+// A part of a row begins `skip` elements after a multiple of 4 bytes. 31 aligned words lie wholly in it. Of the word
+// before them its first elements are the rest, and its last `skip` elements begin the word after them: WORD_ELEMENTS
+// together, its ends. They are numbered as they would stand in a word 0 that follows on word 31.
 KGEN_DEVICE uint32_t elements_skipped(const element* part) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(part) % 4 / sizeof(element)); }
 
 // The place in the part of its end number `end`.
@@ -210,8 +211,8 @@ KGEN_DEVICE uint32_t word_between(uint32_t low, uint32_t high, uint32_t elements
 
 KGEN_DEVICE uint32_t from_lane(uint32_t value, uint32_t lane) { return shuffle_xor(value, static_cast<int>(lane_index() ^ lane)); }
 
-// The same as fetch_pieces(), in aligned words, of a tile whose rows end in the matrix. No byte is read that lies outside
-// the tile: in place, others write there.
+// The same as fetch_pieces(), in aligned words, of a tile whose rows end in the matrix. No byte is read that lies
+// outside the tile: in place, others write there.
 KGEN_DEVICE void fetch_words(const work& w, tile t, uint32_t shared) {
     const uint32_t lane = lane_index(), end = lane % WORD_ELEMENTS;
     for (uint32_t unit = thread_index() / 32; unit < UNITS_OF_WORDS; unit += WARPS) {

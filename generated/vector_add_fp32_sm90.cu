@@ -2,8 +2,9 @@
 //
 // Sum of two vectors of fp32, for compute capability 9.0.
 //
-// A block of 256 threads adds 2 pieces of 16 bytes per thread, side by side across the block. Each thread starts all of
-// its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide the latency of memory. Blocks get ready while those of the kernel before still run.
+// A block of 256 threads adds 2 pieces of 16 bytes per thread, side by side across the block. Each thread starts
+// all of its loads before its first sum: the kernel moves 12 bytes per addition at most, and only loads in flight hide
+// the latency of memory. Blocks get ready while those of the kernel before still run.
 // What lies before the first 16-byte boundary of `out` and after the last one is added one by one, by the first block.
 //
 // Made by kgen 0.1.0 from templates/vector_add/vector_add.cu.tera; edit that, not this. To compile this file alone:

@@ -44,8 +44,8 @@ const ROUNDS: u32 = 4;
 /// Rounds of loads in the longest row that one block reads: a second kernel costs more than they do.
 const WHOLE_ROUNDS: u32 = 8;
 
-/// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must be
-/// more of them. logsumexp looks at its elements twice and needs more registers.
+/// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must
+/// be more of them. logsumexp looks at its elements twice and needs more registers.
 const fn one_round_blocks(kind: Kind) -> u32 {
     if matches!(kind, Kind::Logsumexp) { 5 } else { 6 }
 }

@@ -26,9 +26,9 @@ pub struct Tile {
     pub min_blocks_per_sm: u32,
 }
 
-/// Two vectors of 2 pieces each are 64 bytes per thread in flight, and 1280 threads a multiprocessor 80 KB: several times
-/// what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB). More would only spread what the device reads at a
-/// time over more of its pages, and make the last wave of blocks longer.
+/// Two vectors of 2 pieces each are 64 bytes per thread in flight, and 1280 threads a multiprocessor 80 KB: several
+/// times what Little's law asks of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB). More would only spread what the device
+/// reads at a time over more of its pages, and make the last wave of blocks longer.
 const DEFAULT: Tile = Tile { warps: 8, pieces: 2, min_blocks_per_sm: 5 };
 
 /// Registers of a thread beyond the pieces: three 64-bit pointers, two counts, the index.

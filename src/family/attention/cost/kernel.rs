@@ -127,8 +127,8 @@ impl KernelCost {
         }
     }
 
-    /// A launch takes 1 µs, a tile 0.8 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6 µs
-    /// and 3 ns a column.
+    /// A launch takes 1 µs, a tile 0.8 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
+    /// µs and 3 ns a column.
     fn short(point: Point, design: &Design) -> Self {
         let (head_dim, n) = (f64::from(point.head_dim), f64::from(design.tile.n));
         let keys = design.tile.n * (design.tile.warps / 4);

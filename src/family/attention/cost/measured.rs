@@ -220,8 +220,8 @@ fn a_schedule_without_splits_gains_nothing() {
     }
 }
 
-/// `fwd` with rows that see no key: not measured since it writes them in whole pieces. Reading 17 MB of Q and writing all
-/// of O takes about 122 µs.
+/// `fwd` with rows that see no key: not measured since it writes them in whole pieces. Reading 17 MB of Q and writing
+/// all of O takes about 122 µs.
 #[test]
 fn rows_without_keys_cost_little_more_than_their_bytes() {
     let request = request(1, [64, 16], [12062, 606], 224, true);
