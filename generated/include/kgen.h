@@ -195,8 +195,8 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 
 /* Sum of two vectors: out[i] = a[i] + b[i], rounded once to the dtype. Dtypes: fp32, fp16, bf16.
  *
- * Contiguous vectors of any length, each aligned to its elements. Vectors that lie alike relative to multiples of 16 bytes are
- * moved in 16-byte pieces; any others element by element. `out` must share no memory with `a` or `b`. */
+ * Contiguous vectors of any length, each aligned to its elements. Vectors that lie alike relative to multiples of
+ * 16 bytes are moved in 16-byte pieces; any others element by element. `out` must share no memory with `a` or `b`. */
 typedef struct kgen_vector_add_params {
     uint32_t struct_size; /* sizeof(kgen_vector_add_params) */
     uint32_t flags;       /* 0 */
@@ -219,9 +219,10 @@ int kgen_vector_add(const kgen_vector_add_params* params, cudaStream_t stream);
 
 /* Transposition: out[j][i] = in[i][j], for elements of 1, 2 or 4 bytes, whatever they stand for.
  *
- * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in place, where
- * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. Where both start at multiples of 16
- * bytes and the rows of both are such multiples, they are moved in 16-byte pieces; otherwise element by element, which is slower. */
+ * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in
+ * place, where rows == columns; the two must not overlap in any other way. Each is aligned to its elements. Where
+ * both start at multiples of 16 bytes and the rows of both are such multiples, they are moved in 16-byte pieces;
+ * otherwise element by element, which is slower. */
 typedef struct kgen_transpose_params {
     uint32_t struct_size; /* sizeof(kgen_transpose_params) */
     uint32_t flags;       /* 0 */
@@ -242,14 +243,17 @@ typedef int (*kgen_transpose_launcher)(const kgen_transpose_params* params, cuda
 /* Picks the best transpose variant for the current device and the size of an element, and launches it. */
 int kgen_transpose(const kgen_transpose_params* params, cudaStream_t stream);
 
-/* Reductions of the rows of a matrix to one fp32 number each: sum, max or logsumexp. One row reduces all elements of a tensor.
+/* Reductions of the rows of a matrix to one fp32 number each: sum, max or logsumexp. One row reduces all elements
+ * of a tensor.
  *
- * `in` is a contiguous row-major matrix of rows x columns, of fp32, fp16 or bf16; `out` has `rows` numbers. The order in which a row
- * is summed depends on nothing but its length, so the same row gives the same bits in every run. A row of no element gives 0, and
- * -infinity for max and logsumexp. max passes over NaN unless there is nothing else: then it gives -infinity.
+ * `in` is a contiguous row-major matrix of rows x columns, of fp32, fp16 or bf16; `out` has `rows` numbers. The
+ * order in which a row is summed depends on nothing but its length, so the same row gives the same bits in every
+ * run. A row of no element gives 0, and -infinity for max and logsumexp. max passes over NaN unless there is
+ * nothing else: then it gives -infinity.
  *
- * Matrices whose start and whose rows are multiples of 16 bytes are read in 16-byte pieces; any others element by element. `out` must
- * share no memory with `in`. `workspace` holds kgen_reduce_workspace() bytes: partial results of rows that several blocks read. */
+ * Matrices whose start and whose rows are multiples of 16 bytes are read in 16-byte pieces; any others element by
+ * element. `out` must share no memory with `in`. `workspace` holds kgen_reduce_workspace() bytes: partial results
+ * of rows that several blocks read. */
 typedef struct kgen_reduce_params {
     uint32_t struct_size; /* sizeof(kgen_reduce_params) */
     uint32_t flags;       /* 0 */
@@ -268,7 +272,8 @@ enum { KGEN_KIND_REDUCE_SUM = 18, KGEN_KIND_REDUCE_MAX = 19, KGEN_KIND_REDUCE_LO
 enum { KGEN_REDUCE_SUM = 0, KGEN_REDUCE_MAX = 1, KGEN_REDUCE_LOGSUMEXP = 2 };
 
 /* A launcher: checks the parameters, starts its kernels on `stream`, returns one of the codes above. With it comes
- * `size_t <name>_workspace(const kgen_reduce_params*)`: the bytes that it needs at `workspace`, from rows, columns and dtype. */
+ * `size_t <name>_workspace(const kgen_reduce_params*)`: the bytes that it needs at `workspace`, from rows, columns
+ * and dtype. */
 typedef int (*kgen_reduce_launcher)(const kgen_reduce_params* params, cudaStream_t stream);
 
 /* Picks the best variant for the current device, the operation and the dtype, and launches it. */

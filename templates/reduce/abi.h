@@ -1,11 +1,14 @@
-/* Reductions of the rows of a matrix to one fp32 number each: sum, max or logsumexp. One row reduces all elements of a tensor.
+/* Reductions of the rows of a matrix to one fp32 number each: sum, max or logsumexp. One row reduces all elements
+ * of a tensor.
  *
- * `in` is a contiguous row-major matrix of rows x columns, of fp32, fp16 or bf16; `out` has `rows` numbers. The order in which a row
- * is summed depends on nothing but its length, so the same row gives the same bits in every run. A row of no element gives 0, and
- * -infinity for max and logsumexp. max passes over NaN unless there is nothing else: then it gives -infinity.
+ * `in` is a contiguous row-major matrix of rows x columns, of fp32, fp16 or bf16; `out` has `rows` numbers. The
+ * order in which a row is summed depends on nothing but its length, so the same row gives the same bits in every
+ * run. A row of no element gives 0, and -infinity for max and logsumexp. max passes over NaN unless there is
+ * nothing else: then it gives -infinity.
  *
- * Matrices whose start and whose rows are multiples of 16 bytes are read in 16-byte pieces; any others element by element. `out` must
- * share no memory with `in`. `workspace` holds kgen_reduce_workspace() bytes: partial results of rows that several blocks read. */
+ * Matrices whose start and whose rows are multiples of 16 bytes are read in 16-byte pieces; any others element by
+ * element. `out` must share no memory with `in`. `workspace` holds kgen_reduce_workspace() bytes: partial results
+ * of rows that several blocks read. */
 typedef struct kgen_reduce_params {
     uint32_t struct_size; /* sizeof(kgen_reduce_params) */
     uint32_t flags;       /* 0 */
@@ -24,7 +27,8 @@ enum { KGEN_KIND_REDUCE_SUM = 18, KGEN_KIND_REDUCE_MAX = 19, KGEN_KIND_REDUCE_LO
 enum { KGEN_REDUCE_SUM = 0, KGEN_REDUCE_MAX = 1, KGEN_REDUCE_LOGSUMEXP = 2 };
 
 /* A launcher: checks the parameters, starts its kernels on `stream`, returns one of the codes above. With it comes
- * `size_t <name>_workspace(const kgen_reduce_params*)`: the bytes that it needs at `workspace`, from rows, columns and dtype. */
+ * `size_t <name>_workspace(const kgen_reduce_params*)`: the bytes that it needs at `workspace`, from rows, columns
+ * and dtype. */
 typedef int (*kgen_reduce_launcher)(const kgen_reduce_params* params, cudaStream_t stream);
 
 /* Picks the best variant for the current device, the operation and the dtype, and launches it. */

@@ -1,8 +1,9 @@
 /* Transposition: out[j][i] = in[i][j], for elements of 1, 2 or 4 bytes, whatever they stand for.
  *
- * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in place, where
- * rows == columns; the two must not overlap in any other way. Each is aligned to its elements. Where both start at multiples of 16
- * bytes and the rows of both are such multiples, they are moved in 16-byte pieces; otherwise element by element, which is slower. */
+ * `in` is a contiguous row-major matrix of rows x columns, `out` one of columns x rows. in == out transposes in
+ * place, where rows == columns; the two must not overlap in any other way. Each is aligned to its elements. Where
+ * both start at multiples of 16 bytes and the rows of both are such multiples, they are moved in 16-byte pieces;
+ * otherwise element by element, which is slower. */
 typedef struct kgen_transpose_params {
     uint32_t struct_size; /* sizeof(kgen_transpose_params) */
     uint32_t flags;       /* 0 */

@@ -1,7 +1,7 @@
 /* Sum of two vectors: out[i] = a[i] + b[i], rounded once to the dtype. Dtypes: fp32, fp16, bf16.
  *
- * Contiguous vectors of any length, each aligned to its elements. Vectors that lie alike relative to multiples of 16 bytes are
- * moved in 16-byte pieces; any others element by element. `out` must share no memory with `a` or `b`. */
+ * Contiguous vectors of any length, each aligned to its elements. Vectors that lie alike relative to multiples of
+ * 16 bytes are moved in 16-byte pieces; any others element by element. `out` must share no memory with `a` or `b`. */
 typedef struct kgen_vector_add_params {
     uint32_t struct_size; /* sizeof(kgen_vector_add_params) */
     uint32_t flags;       /* 0 */
