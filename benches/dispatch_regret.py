@@ -297,6 +297,18 @@ def head_dims_of(library, dtype, causal_too=True):
     return [d for d in range(16, 257, 8) if any(library.holds(name(d, "", t)) and library.holds(name(d, "_causal", t)) for t in ("sm80", "sm90"))]
 
 
+def host_us(library, shape):
+    """Median time of one call on the host, of a request whose kernel the GPU has done by then."""
+    problem = Problem(shape, 1)
+    runner, times = Runner(library, problem), []
+    for _ in range(300):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        runner.once()
+        times.append(time.perf_counter() - began)
+    return 1e6 * statistics.median(times[50:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="build/lib/libkgen.so")
@@ -333,6 +345,10 @@ def main():
         torch.cuda.empty_cache()
     print(f"\n{data['gpu']}, torch {data['torch']}, seed {args.seed}, {len(data['rows'])} shapes in {time.monotonic() - started:.0f} s\n")
     print(dispatch_fit.summary(data["rows"]))
+    data["host_us"] = {name: host_us(lib, data["rows"][0]["shape"]) for name, lib in (("own", library), ("old", old)) if lib}
+    print("one call on the host, median: " + ", ".join(f"{name} {us:.1f} us" for name, us in data["host_us"].items()))
+    if args.out:
+        Path(args.out).write_text(json.dumps(data))
     if args.fit:
         print(dispatch_fit.fitted(data["rows"]))
 
