@@ -15,9 +15,9 @@ use crate::{
         Expected::{Nothing, Refused, Same},
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
-    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, FwdParams, Header, Image, Params},
+    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Params},
     family::attention::{Kind, Point},
-    grid::Dtype,
+    grid::{Dtype, Target},
 };
 use std::rc::Rc;
 
@@ -148,6 +148,13 @@ fn blocks(call: &mut Call, batch: i32, heads: i32, seqlen_q: i32) {
     (*numbers.batch, *numbers.num_heads, *numbers.num_heads_k, *numbers.seqlen_q) = (batch, heads, 1, seqlen_q);
 }
 
+/// What kernels do that read by TMA alone.
+const BY_TMA: &[Change] = &[
+    ("rows of q that TMA does not take", |c| fwd(c).strides[0].row += 1, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is")),
+    ("rows of k that TMA does not take", |c| fwd(c).strides[1].row += 1, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is")),
+    ("rows of v that lie in one place", |c| fwd(c).strides[2].row = 0, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is 0")),
+];
+
 const BACKWARD: &[Change] = &[
     ("no dout", |c| drop_tensor(c, "dout"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no lse", |c| drop_tensor(c, "lse"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
@@ -250,7 +257,10 @@ const SCHEDULER: &[Change] = &[
 pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let variant = subject.variant;
     let (base, lists): (Rc<dyn Case>, &[&[Change]]) = match variant.kind {
-        Kind::Fwd | Kind::FwdShort => (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD]),
+        Kind::Fwd | Kind::FwdShort => {
+            let by_tma = if variant.target == Target::Sm90 { BY_TMA } else { &[] };
+            (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD, by_tma])
+        }
         Kind::Bwd => {
             let asked = BackwardProblem { problem: problem(variant), deterministic: false, total_q: false };
             let number = Number::of(variant.dtype);
