@@ -7,7 +7,7 @@ use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Tiling, Verdict, run},
     device::DeviceKind,
     family::attention::{Kind, Point},
-    grid::{Dtype, Target, Variant},
+    grid::{Dtype, Features, Target, Variant},
 };
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
@@ -20,7 +20,8 @@ use std::{
 use support::copy_folder;
 use tempfile::TempDir;
 
-const POINT: Point = Point { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+const POINT: Point =
+    Point { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, features: Features::NONE, target: Target::Sm80 };
 
 const VARIANT: Variant = Variant::Attention(POINT);
 

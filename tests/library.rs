@@ -6,7 +6,7 @@ mod dispatch;
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Grid, Target, TileOverride},
+    grid::{Dtype, Features, Grid, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler,
@@ -44,7 +44,7 @@ static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 });
 
 fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Point {
-    Point { kind, head_dim, dtype, causal, target: Target::Sm80 }
+    Point { kind, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 }
 }
 
 impl Library {
@@ -220,7 +220,7 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
 
 /// An fp16 kernel of head dim 64 without a mask.
 fn plain(kind: Kind, target: Target) -> Point {
-    Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, target }
+    Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }
 }
 
 /// A library of kernels whose launchers fail with their own names and do nothing else.
@@ -400,7 +400,7 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let plan = |kind, head_dim, dtype, causal, target, cluster| {
         let tile = TileOverride { cluster, ..TileOverride::default() };
         let tile = cluster.is_some().then_some(&tile);
-        Plan::new(Point { kind, head_dim, dtype, causal, target }, tile).expect("fits")
+        Plan::new(Point { kind, head_dim, dtype, causal, features: Features::NONE, target }, tile).expect("fits")
     };
     let plans = [
         plan(Kind::Fwd, 64, Dtype::Fp16, true, Target::Sm75, None),

@@ -322,6 +322,7 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
         grid::Target,
@@ -402,7 +403,7 @@ mod tests {
             (Kind::Bwd, Dtype::Fp16, false, Target::Sm80, shape, "dq"),
             (Kind::FwdSplit, Dtype::Bf16, false, Target::Sm80, decoding, "workspace"),
         ] {
-            let variant = Point { kind, head_dim: 32, dtype, causal, target };
+            let variant = Point { kind, head_dim: 32, dtype, causal, features: Features::NONE, target };
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
             let layout = Layout { variant, shape, normals: &normals, seed: 1, splits };
@@ -428,7 +429,14 @@ mod tests {
 
     #[test]
     fn decoding_goes_round_enough_copies_to_leave_the_l2_cold_unless_they_are_tiny() {
-        let variant = Point { kind: Kind::FwdSplit, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let variant = Point {
+            kind: Kind::FwdSplit,
+            head_dim: 64,
+            dtype: Dtype::Bf16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         let normals = Normals::draw(Number::Bf16, 1);
         let layout = |seqlen_k| {
             let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k };

@@ -162,11 +162,18 @@ mod tests {
         bench::{Shape, work},
         device::RoundTimes,
         family::attention::{Kind, Point},
-        grid::{Dtype, Target},
+        grid::{Dtype, Features, Target},
     };
 
     const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000 };
-    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const POINT: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Bf16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
     const PLAN: TimingPlan = TimingPlan { warm_up_ms: 25.0, measure_ms: 100.0, rounds: 3, graph: false };
     const CEILING: Ceiling = Ceiling { tflops_16_bit: Some(1000.0), tflops_fp8: None, memory_gbs: Some(3000.0) };
 

@@ -130,7 +130,7 @@ mod tests {
     use crate::{
         bench::Shape,
         family::attention::{Kind, Point},
-        grid::{Dtype, Target},
+        grid::{Dtype, Features, Target},
     };
 
     struct Quiet;
@@ -147,7 +147,14 @@ mod tests {
     fn a_worker_that_dies_or_hangs_leaves_a_measurement_of_every_shape_and_the_next_variant_has_its_turn() {
         let folder = tempfile::tempdir().expect("a folder");
         let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
-        let variant = |head_dim| Point { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+        let variant = |head_dim| Point {
+            kind: Kind::Fwd,
+            head_dim,
+            dtype: Dtype::Fp16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned() };
         let requests = [64, 128].map(|head_dim| BenchRequest {
             variant: variant(head_dim).into(),

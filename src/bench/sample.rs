@@ -176,7 +176,7 @@ mod tests {
     use crate::{
         bench::data::Normals,
         family::attention::Kind,
-        grid::{Dtype, Target},
+        grid::{Dtype, Features, Target},
     };
     use std::collections::HashMap;
 
@@ -184,7 +184,14 @@ mod tests {
     const DIM: usize = 16;
 
     fn variant(causal: bool) -> Point {
-        Point { kind: Kind::Bwd, head_dim: DIM as u32, dtype: Dtype::Fp16, causal, target: Target::Sm80 }
+        Point {
+            kind: Kind::Bwd,
+            head_dim: DIM as u32,
+            dtype: Dtype::Fp16,
+            causal,
+            features: Features::NONE,
+            target: Target::Sm80,
+        }
     }
 
     type Tensors = HashMap<&'static str, Vec<u8>>;

@@ -22,10 +22,10 @@ pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Target};
+    use crate::grid::{Dtype, Features, Target};
 
     fn variant(kind: Kind, causal: bool) -> Point {
-        Point { kind, head_dim: 72, dtype: Dtype::Bf16, causal, target: Target::Sm80 }
+        Point { kind, head_dim: 72, dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }
     }
 
     const SQUARE: Shape = Shape { batch: 2, heads: 6, heads_k: 3, seqlen_q: 100, seqlen_k: 100 };

@@ -86,6 +86,7 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         bench::Shape,
         family::attention::{Kind, Point},
@@ -93,7 +94,15 @@ mod tests {
     };
 
     fn request() -> Request {
-        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 }.into();
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: 64,
+            dtype: Dtype::Fp16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm80,
+        }
+        .into();
         let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 }.into();
         let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
         let library = PathBuf::from("no-such-library.so");

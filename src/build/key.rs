@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Target},
+        grid::{Dtype, Features, Target},
         plan::Plan,
         toolchain::NvccOrigin,
     };
@@ -109,7 +109,14 @@ mod tests {
     }
 
     fn unit(text: &str, ptx: bool) -> Unit {
-        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: 64,
+            dtype: Dtype::Fp16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, ptx)
     }
 

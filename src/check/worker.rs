@@ -259,14 +259,22 @@ mod tests {
     use crate::{
         check::Tiling,
         family::attention::{Kind, Point},
-        grid::Dtype,
+        grid::{Dtype, Features},
     };
 
     fn request() -> Request {
         Request {
             version: PROTOCOL,
             subject: Subject {
-                variant: Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 }.into(),
+                variant: Point {
+                    kind: Kind::Fwd,
+                    head_dim: 64,
+                    dtype: Dtype::Fp16,
+                    causal: true,
+                    features: Features::NONE,
+                    target: Target::Sm80,
+                }
+                .into(),
                 tiling: Tiling {
                     m: 128,
                     n: 64,

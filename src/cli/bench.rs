@@ -442,10 +442,11 @@ mod tests {
         bench::Shape,
         device::{CardState, GpuInfo},
         family::attention::{Kind, Point},
-        grid::Dtype,
+        grid::{Dtype, Features},
     };
 
-    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const POINT: Point =
+        Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: true, features: Features::NONE, target: Target::Sm80 };
     const VARIANT: Variant = Variant::Attention(POINT);
     const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64 };
 

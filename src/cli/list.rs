@@ -7,7 +7,7 @@ use super::{
     ui,
 };
 use crate::{
-    grid::{Dtype, Kind, Target, Variant},
+    grid::{Dtype, Features, Kind, Target, Variant},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -42,6 +42,8 @@ struct Entry {
     head_dim: Option<u32>,
     dtype: Option<Dtype>,
     causal: Option<bool>,
+    /// What a call may ask for besides; null where `dtype` is.
+    features: Option<Features>,
     target: Target,
     /// Compute capabilities that run its machine code, and whether newer ones run it by compiling its PTX.
     runs_on: Vec<String>,
@@ -95,6 +97,7 @@ impl Entry {
             head_dim: at.head_dim,
             dtype: at.dtype,
             causal: at.causal,
+            features: at.features,
             target: at.target,
             runs_on: plan::capabilities_of_machine_code(at.target),
             newer_by_ptx: at.target.carries_ptx(),
@@ -155,7 +158,8 @@ mod tests {
         plan::{Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 
-    const POINT: Point = Point { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, target: Target::Sm80 };
+    const POINT: Point =
+        Point { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, features: Features::NONE, target: Target::Sm80 };
     const VARIANT: Variant = Variant::Attention(POINT);
 
     /// A plan of made-up numbers: what is tested is where they are printed.

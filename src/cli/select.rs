@@ -6,7 +6,9 @@ use super::{
     target::{TargetParser, TargetWord},
     ui,
 };
-use crate::grid::{AxisWord, Dtype, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use crate::grid::{
+    AxisWord, Dtype, Feature, Features, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word,
+};
 use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use itertools::Itertools;
@@ -15,11 +17,11 @@ use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 const FILTER_HELP: &str = "\
 Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
 
-Fields: kind, hdim, dtype, causal, full, mask, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
+Fields: kind, hdim, dtype, causal, full, mask, feature words (window, softcap, …), plain, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
 /// What narrows a selection; a name needs no narrowing.
-const FLAGS: [&str; 9] = ["kind", "head_dim", "dtype", "causal", "full", "target", "set", "filter", "all"];
+const FLAGS: [&str; 10] = ["kind", "head_dim", "dtype", "causal", "full", "features", "target", "set", "filter", "all"];
 
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
@@ -53,6 +55,11 @@ pub struct SelectionArgs {
     /// Only variants without a causal mask.
     #[arg(long)]
     full: bool,
+
+    /// Only kernels with exactly these features (`none`: plain ones). A set that is not in the grid is generated on
+    /// demand.
+    #[arg(long, value_name = "FEATURES", hide_possible_values = true, value_parser = FeaturesParser)]
+    features: Option<Features>,
 
     /// Only these GPU architectures.
     #[arg(
@@ -103,6 +110,7 @@ impl SelectionArgs {
             head_dims: self.head_dim.clone(),
             dtypes: self.dtype.clone(),
             causal,
+            features: self.features,
             targets: self.targets()?,
             set: self.set.clone(),
             filter,
@@ -182,6 +190,26 @@ impl<T: AxisWord> TypedValueParser for Words<T> {
             let words = value.words();
             words.split_first().map(|(name, aliases)| PossibleValue::new(*name).aliases(aliases.iter().copied()))
         })))
+    }
+}
+
+/// Reads a set of features: their words with commas between them, or `none`.
+#[derive(Debug, Clone, Copy)]
+struct FeaturesParser;
+
+impl TypedValueParser for FeaturesParser {
+    type Value = Features;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<Features, clap::Error> {
+        let read = |text: String| match text.trim() {
+            "none" => Ok(Features::NONE),
+            words => words.split(',').map(read_word::<Feature>).collect::<Result<Features, _>>(),
+        };
+        StringValueParser::new().try_map(read).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Feature::ALL.iter().map(|feature| PossibleValue::new(feature.name())).chain([PossibleValue::new("none")])))
     }
 }
 

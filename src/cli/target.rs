@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::Dtype,
+        grid::{Dtype, Features},
     };
 
     fn target(word: &str) -> Target {
@@ -171,7 +171,14 @@ mod tests {
 
     #[test]
     fn a_note_tells_what_a_gpu_has_no_shared_memory_for_and_who_compiles_ptx() {
-        let variant = Point { kind: Kind::Bwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+        let variant = Point {
+            kind: Kind::Bwd,
+            head_dim: 128,
+            dtype: Dtype::Bf16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         let plans = [variant, Point { head_dim: 64, ..variant }].map(|v| Plan::new(v, None).expect("has a plan"));
         let note = |word| read(word).expect(word).note(&plans);
         let ampere = note("rtx3090").expect("not a target's name");

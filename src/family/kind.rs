@@ -1,7 +1,7 @@
 //! What kernels compute, as one axis over all families.
 
 use super::TABLE;
-use crate::grid::{Dtype, Target, UnknownWord};
+use crate::grid::{Dtype, Features, Target, UnknownWord};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -14,6 +14,8 @@ pub enum Axis {
     Dtype,
     /// Full or causal.
     Mask,
+    /// A set of features.
+    Features,
 }
 
 impl Axis {
@@ -23,6 +25,7 @@ impl Axis {
             Self::HeadDim => "head_dim",
             Self::Dtype => "dtype",
             Self::Mask => "mask",
+            Self::Features => "features",
         }
     }
 }
@@ -36,6 +39,8 @@ pub struct Coordinates {
     pub dtype: Option<Dtype>,
     /// Causal mask; otherwise full attention.
     pub causal: Option<bool>,
+    /// What the kernel can do besides.
+    pub features: Option<Features>,
     /// The architecture it is generated for.
     pub target: Target,
 }

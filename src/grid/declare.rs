@@ -1,7 +1,7 @@
 //! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
 
 use super::{
-    Dtype, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
+    Dtype, Feature, Features, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
     finding::{Finding, Lines},
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
     words::{self, AxisWord},
@@ -41,6 +41,8 @@ pub(super) struct Family {
     pub dtypes: Vec<Dtype>,
     /// True is causal.
     pub masks: Vec<bool>,
+    /// Only the empty set where the family names none.
+    pub features: Vec<Features>,
     pub targets: Vec<Target>,
     /// Place of the table.
     pub span: Range<usize>,
@@ -83,8 +85,8 @@ pub struct Set {
 }
 
 impl Family {
-    /// Every variant of the family, with its own head dims or with `head_dims` instead.
-    pub fn variants(&self, head_dims: Option<&[u32]>) -> Vec<Variant> {
+    /// Every variant of the family, with its own head dims and features or with these instead.
+    pub fn variants(&self, head_dims: Option<&[u32]>, features: Option<Features>) -> Vec<Variant> {
         let mut variants = Vec::new();
         for kind in self.kinds.iter().copied() {
             let head_dims = match head_dims {
@@ -93,11 +95,16 @@ impl Family {
                 Some(others) => others,
                 None => &self.head_dims,
             };
-            let points = iproduct!(&self.targets, along(head_dims), along(&self.dtypes), along(&self.masks));
-            variants.extend(
-                points
-                    .map(|(target, head_dim, dtype, causal)| kind.at(&Coordinates { head_dim, dtype, causal, target: *target })),
-            );
+            let others = features.map(|set| [set]);
+            let sets = match &others {
+                Some(_) if !kind.has(Axis::Features) => continue,
+                Some(others) => others.as_slice(),
+                None => &self.features,
+            };
+            let points = iproduct!(&self.targets, along(head_dims), along(&self.dtypes), along(&self.masks), along(sets));
+            variants.extend(points.map(|(target, head_dim, dtype, causal, features)| {
+                kind.at(&Coordinates { head_dim, dtype, causal, features, target: *target })
+            }));
         }
         variants
     }
@@ -179,6 +186,7 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> 
         (Axis::HeadDim, axes.head_dim.as_ref().map(Spanned::span)),
         (Axis::Dtype, axes.dtype.as_ref().map(Spanned::span)),
         (Axis::Mask, axes.mask.as_ref().map(Spanned::span)),
+        (Axis::Features, axes.features.as_ref().map(Spanned::span)),
     ];
     if let Some((axis, place)) = given.into_iter().find_map(|(axis, place)| Some((axis, place.filter(|_| !kind.has(axis))?))) {
         let key = axis.key();
@@ -188,7 +196,12 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> 
     let head_dims = values(kind, Axis::HeadDim, axes.head_dim.as_ref(), &span, head_dim)?;
     let dtypes = values(kind, Axis::Dtype, axes.dtype.as_ref(), &span, axis_word)?;
     let masks = values(kind, Axis::Mask, axes.mask.as_ref(), &span, mask)?;
-    Ok(Family { kinds, head_dims, dtypes, masks, targets, span })
+    let features = match &axes.features {
+        Some(sets) => axis("features", sets, feature_set)?,
+        None if kind.has(Axis::Features) => vec![Features::NONE],
+        None => Vec::new(),
+    };
+    Ok(Family { kinds, head_dims, dtypes, masks, features, targets, span })
 }
 
 /// The values of an axis that a kind has; none of one that it has not.
@@ -253,6 +266,20 @@ fn axis_word<T: AxisWord>(word: &Word) -> Result<T, Finding> {
 fn head_dim(value: &Spanned<i64>) -> Result<u32, Finding> {
     check_head_dim(*value.get_ref())
         .map_err(|error| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
+}
+
+/// A set of features; the empty one is a plain kernel.
+fn feature_set(words: &Spanned<Vec<Word>>) -> Result<Features, Finding> {
+    let mut set = Features::NONE;
+    for word in words.get_ref() {
+        let feature: Feature = axis_word(word)?;
+        if set.has(feature) {
+            let title = format!("the feature `{feature}` is given twice in one set");
+            return Err(Finding::new(title, word.span(), "second time", "remove one of the two"));
+        }
+        set = set.with(Features::from_iter([feature]));
+    }
+    Ok(set)
 }
 
 fn mask(word: &Word) -> Result<bool, Finding> {
@@ -341,7 +368,7 @@ fn filter(word: &Word, text: &str) -> Result<Filter, Finding> {
 pub(super) fn duplicates(families: &[Family]) -> Result<BTreeSet<Variant>, Finding> {
     let mut owners: BTreeMap<Variant, &Family> = BTreeMap::new();
     for family in families {
-        for variant in family.variants(None) {
+        for variant in family.variants(None, None) {
             if let Some(first) = owners.insert(variant, family) {
                 let title = format!("`{variant}` is declared by two families");
                 let help = "take the shared values out of one of the two";

@@ -42,6 +42,7 @@ pub(super) struct FamilyEntry {
     pub head_dim: Option<Spanned<Vec<Spanned<i64>>>>,
     pub dtype: Option<Spanned<Vec<Word>>>,
     pub mask: Option<Spanned<Vec<Word>>>,
+    pub features: Option<Spanned<Vec<Spanned<Vec<Word>>>>>,
 }
 
 /// `[[exclude]]`.

@@ -1,6 +1,6 @@
 //! Selections: which variants of a grid a command is about.
 
-use super::{Dtype, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, words};
+use super::{Dtype, Features, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, words};
 use std::{collections::BTreeSet, fmt::Write};
 
 /// What a user asks for. Every field narrows; an empty selection is the whole grid.
@@ -14,6 +14,8 @@ pub struct Selection {
     pub dtypes: Vec<Dtype>,
     /// Only causal, only full, or both.
     pub causal: Option<bool>,
+    /// Only kernels with exactly these features. A set that nothing selected has extends the selected families.
+    pub features: Option<Features>,
     /// Targets; empty for all.
     pub targets: Vec<Target>,
     /// A named set of the grid.
@@ -73,22 +75,23 @@ struct Stage<'a> {
 impl Grid {
     /// The variants `selection` means, sorted and without duplicates; never empty.
     ///
-    /// Conditions intersect. A head dim asked for by number that no variant meeting the other conditions has, in the
-    /// grid or excluded from it, is made for all of them: the families that meet the other conditions are expanded with
-    /// it. Excludes hold for those variants too.
+    /// Conditions intersect. A head dim asked for by number, or a set of features, that no variant meeting the other
+    /// conditions has, in the grid or excluded from it, is made for all of them: the families that meet the other
+    /// conditions are expanded with it. Excludes hold for those variants too.
     ///
     /// # Errors
     /// [`SelectError`] where a value exists nowhere in the grid, or where nothing is left.
     pub fn select(&self, selection: &Selection) -> Result<Vec<Variant>, SelectError> {
         self.check_values(selection)?;
         let stages = self.stages(selection)?;
-        let (points, off_grid) = self.points(&selection.head_dims);
+        let (points, off_grid) = self.points(selection);
         let kept = |candidates: &BTreeSet<Variant>| -> BTreeSet<Variant> {
             candidates.iter().filter(|variant| stages.iter().all(|stage| (stage.keeps)(variant))).copied().collect()
         };
         let mut selected = kept(&points);
-        let covered: BTreeSet<u32> = selected.iter().filter_map(Variant::head_dim).collect();
-        selected.extend(kept(&off_grid).into_iter().filter(|variant| variant.head_dim().is_none_or(|d| !covered.contains(&d))));
+        let asked = |variant: &Variant| (variant.head_dim(), variant.coordinates().features);
+        let covered: BTreeSet<_> = selected.iter().map(asked).collect();
+        selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&asked(variant))));
         if selected.is_empty() {
             let made = |variant: &&Variant| self.exclusion(**variant).is_none();
             return Err(empty(selection, &stages, points.union(&off_grid).filter(made).copied().collect()));
@@ -104,15 +107,21 @@ impl Grid {
         if selected.is_empty() { Err(SelectError::Excluded(excluded)) } else { Ok(selected.into_iter().collect()) }
     }
 
-    /// The declared variants, excluded ones included, that have one of `head_dims`, and beside them the variants the
-    /// families would have if they declared those head dims.
-    fn points(&self, head_dims: &[u32]) -> (BTreeSet<Variant>, BTreeSet<Variant>) {
-        let declared = self.families().iter().flat_map(|family| family.variants(None));
-        if head_dims.is_empty() {
+    /// The declared variants, excluded ones included, that have one of the head dims and the features asked for, and
+    /// beside them the variants the families would have if they declared those.
+    fn points(&self, selection: &Selection) -> (BTreeSet<Variant>, BTreeSet<Variant>) {
+        let declared = self.families().iter().flat_map(|family| family.variants(None, None));
+        let Selection { head_dims, features, .. } = selection;
+        if head_dims.is_empty() && features.is_none() {
             return (declared.collect(), BTreeSet::new());
         }
-        let extended = self.families().iter().flat_map(|family| family.variants(Some(head_dims)));
-        (declared.filter(|variant| variant.head_dim().is_some_and(|d| head_dims.contains(&d))).collect(), extended.collect())
+        let others = (!head_dims.is_empty()).then_some(head_dims.as_slice());
+        let extended = self.families().iter().flat_map(|family| family.variants(others, *features));
+        let meets = |variant: &Variant| {
+            let head_dim = head_dims.is_empty() || variant.head_dim().is_some_and(|d| head_dims.contains(&d));
+            head_dim && features.is_none_or(|set| variant.coordinates().features == Some(set))
+        };
+        (declared.filter(meets).collect(), extended.collect())
     }
 
     /// Refuses values that can give nothing, whatever the other conditions are.
@@ -210,6 +219,9 @@ fn empty(selection: &Selection, stages: &[Stage<'_>], mut left: BTreeSet<Variant
             return SelectError::Empty { flag: head_dims, before: "the grid".to_owned(), help };
         }
         earlier.push(head_dims);
+    }
+    if let Some(features) = selection.features {
+        earlier.push(format!("`--features {features}`"));
     }
     for stage in stages {
         let before = left.len();

@@ -154,13 +154,14 @@ fn report(error: &tera::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Point},
         grid::TileOverride,
     };
 
     fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {
-        let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+        let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 };
         Plan::new(variant, None).expect("has a plan")
     }
 
@@ -173,7 +174,7 @@ mod tests {
         let renderer = renderer();
         for head_dim in (16..=256).step_by(8) {
             for (dtype, causal, stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
-                let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, target: Target::Sm80 };
+                let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 };
                 let narrow = TileOverride {
                     m: Some(64),
                     n: Some(32),
@@ -218,7 +219,14 @@ mod tests {
 
     #[test]
     fn only_first_stage_regions_become_constants() {
-        let variant = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: 64,
+            dtype: Dtype::Bf16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         let two = TileOverride { n: Some(64), stages: Some(2), ..TileOverride::default() };
         let text = renderer().kernel(&Plan::new(variant, Some(&two)).expect("fits")).expect("renders").text;
         for constant in ["Q_OFFSET", "K_OFFSET", "V_OFFSET"] {

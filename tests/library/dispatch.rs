@@ -6,7 +6,7 @@ use kgen::{
         KernelCost, Kind, Point,
         cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
-    grid::{Dtype, Target},
+    grid::{Dtype, Features, Target},
     plan::{Limits, Plan},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -30,7 +30,7 @@ const SCHEDULED: i32 = 3;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     let head_dim = if kind.has_shape() { head_dim } else { 0 };
-    Point { kind, head_dim, dtype: Dtype::Fp16, causal: causal && kind.has_shape(), target }
+    Point { kind, head_dim, dtype: Dtype::Fp16, causal: causal && kind.has_shape(), features: Features::NONE, target }
 }
 
 /// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither

@@ -2,7 +2,7 @@
 
 use crate::{
     family::{self, Axis, Coordinates, KindInfo, Variant},
-    grid::{Dtype, Target},
+    grid::{Dtype, Features, Target},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Kind {
     Bwd,
 }
 
-const SHAPE: &[Axis] = &[Axis::HeadDim, Axis::Dtype, Axis::Mask];
+const SHAPE: &[Axis] = &[Axis::HeadDim, Axis::Dtype, Axis::Mask, Axis::Features];
 
 /// A kind that takes `kgen_fwd_params`.
 const fn forward(
@@ -96,7 +96,8 @@ impl fmt::Display for Kind {
 
 impl From<Kind> for family::Kind {
     fn from(kind: Kind) -> Self {
-        let point = Point { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+        let point =
+            Point { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target: Target::Sm80 };
         Variant::from(point).kind()
     }
 }
@@ -115,6 +116,8 @@ pub struct Point {
     pub dtype: Dtype,
     /// Causal mask, aligned to the bottom right; otherwise full attention.
     pub causal: bool,
+    /// What a call may ask for besides.
+    pub features: Features,
     /// The architecture it is generated for.
     pub target: Target,
 }
@@ -127,18 +130,19 @@ impl Point {
             head_dim: at.head_dim.unwrap_or(0),
             dtype: at.dtype.unwrap_or(Dtype::Fp16),
             causal: at.causal.unwrap_or(false),
+            features: at.features.unwrap_or_default(),
             target: at.target,
         }
     }
 
     /// The one name of this kernel: file stem, launcher symbol, cache label.
-    /// `flash_<kind>_hdim<D>_<dtype>[_causal]_<target>`; kinds without a shape are `flash_<kind>_<target>`.
+    /// `flash_<kind>_hdim<D>_<dtype>[_causal][_<feature>…]_<target>`; kinds without a shape are `flash_<kind>_<target>`.
     pub fn name(&self) -> String {
         if !self.kind.has_shape() {
             return format!("flash_{}_{}", self.kind, self.target);
         }
         let mask = if self.causal { "_causal" } else { "" };
-        format!("flash_{}_hdim{}_{}{mask}_{}", self.kind, self.head_dim, self.dtype, self.target)
+        format!("flash_{}_hdim{}_{}{mask}{}_{}", self.kind, self.head_dim, self.dtype, self.features.suffix(), self.target)
     }
 }
 
@@ -159,6 +163,7 @@ impl family::Point for Point {
             head_dim: shape.then_some(self.head_dim),
             dtype: shape.then_some(self.dtype),
             causal: shape.then_some(self.causal),
+            features: shape.then_some(self.features),
             target: self.target,
         }
     }
@@ -175,7 +180,14 @@ mod tests {
 
     #[test]
     fn a_name_follows_flash_attentions_scheme() {
-        let v = Point { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
+        let v = Point {
+            kind: Kind::Fwd,
+            head_dim: 224,
+            dtype: Dtype::Fp8,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm121,
+        };
         assert_eq!(v.name(), "flash_fwd_hdim224_fp8_causal_sm121");
         assert_eq!(
             Point { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(),
@@ -189,7 +201,7 @@ mod tests {
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             let shape = kind.has_shape();
             let (head_dim, dtype) = if shape { (64, Dtype::Bf16) } else { (0, Dtype::Fp16) };
-            let point = Point { kind, head_dim, dtype, causal: shape, target: Target::Sm90 };
+            let point = Point { kind, head_dim, dtype, causal: shape, features: Features::NONE, target: Target::Sm90 };
             assert_eq!((point.place(), Point::at(place, &point.coordinates())), (place, point));
             assert_eq!(KINDS[place].axes.is_empty(), !shape, "{kind}");
         }

@@ -78,7 +78,7 @@ impl family::Point for Point {
     }
 
     fn coordinates(&self) -> Coordinates {
-        Coordinates { head_dim: None, dtype: Some(self.dtype), causal: None, target: self.target }
+        Coordinates { head_dim: None, dtype: Some(self.dtype), causal: None, features: None, target: self.target }
     }
 
     /// `reduce_<operation>_<dtype>_<target>`.

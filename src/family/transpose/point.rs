@@ -50,7 +50,7 @@ impl family::Point for Point {
     }
 
     fn coordinates(&self) -> Coordinates {
-        Coordinates { head_dim: None, dtype: Some(self.dtype), causal: None, target: self.target }
+        Coordinates { head_dim: None, dtype: Some(self.dtype), causal: None, features: None, target: self.target }
     }
 
     /// `transpose_b<bits>_<target>`.

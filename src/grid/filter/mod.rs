@@ -6,13 +6,14 @@ mod parse;
 #[cfg(test)]
 mod properties;
 
-use super::{Dtype, Kind, Target, Variant, finding::Finding};
+use super::{Dtype, Feature, Features, Kind, Target, Variant, finding::Finding};
 use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.
 ///
 /// Fields: `kind`, `hdim` (or `head_dim`), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
-/// (`causal` or `full`), `target`, `name`. Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
+/// (`causal` or `full`), `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …) and
+/// `plain`, for kernels without any. Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
 /// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
 /// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
 ///
@@ -84,6 +85,8 @@ enum Test {
     HeadDim(Check<u32>),
     Dtype(Vec<Dtype>),
     Causal(Vec<bool>),
+    Feature(Feature),
+    Plain,
     Target(Check<Target>),
     Name(Vec<String>),
     NameLike(String),
@@ -124,6 +127,8 @@ impl Test {
             Self::HeadDim(check) => at.head_dim.is_some_and(|head_dim| check.holds(head_dim)),
             Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
             Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
+            Self::Feature(feature) => at.features.is_some_and(|set| set.has(*feature)),
+            Self::Plain => at.features.is_some_and(Features::is_empty),
             Self::Target(check) => check.holds(at.target),
             Self::Name(names) => names.contains(&variant.name()),
             Self::NameLike(pattern) => glob::matches(pattern, &variant.name()),
@@ -147,11 +152,24 @@ impl<T: Copy + Ord> Check<T> {
 mod tests {
     use super::*;
     use crate::family::attention::{Kind, Point};
+    use crate::grid::Features;
 
-    const FULL: Variant =
-        Variant::Attention(Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 });
-    const CAUSAL: Variant =
-        Variant::Attention(Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 });
+    const FULL: Variant = Variant::Attention(Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Bf16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm80,
+    });
+    const CAUSAL: Variant = Variant::Attention(Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Bf16,
+        causal: true,
+        features: Features::NONE,
+        target: Target::Sm80,
+    });
 
     #[track_caller]
     fn holds(text: &str, variant: Variant) -> bool {
@@ -212,6 +230,7 @@ mod tests {
             head_dim: 0,
             dtype: Dtype::Fp16,
             causal: false,
+            features: Features::NONE,
             target: Target::Sm80,
         });
         for text in ["hdim < 64", "dtype == fp16", "full", "causal == false"] {

@@ -3,7 +3,7 @@
 //! ```text
 //! any   := all (("or" | "||") all)*
 //! all   := term (("and" | "&&") term)*
-//! term  := "(" any ")" | ("not" | "!") term | "causal" | "full" | field operator value
+//! term  := "(" any ")" | ("not" | "!") term | "causal" | "full" | "plain" | feature | field operator value
 //! value := word | 'quoted' | "quoted"; after `in` and `not in`: "(" value ("," value)* [","] ")"
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 use super::{Check, Node, Order, Test};
 use crate::grid::{
+    Feature,
     finding::Finding,
     words::{self, AxisWord},
 };
@@ -117,9 +118,12 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
         return Err(reject("a condition is missing", at, "expected a condition", EXAMPLE));
     };
     let field = field.to_ascii_lowercase();
-    if !FIELDS.contains(&field.as_str()) {
-        let known = format!("fields: {}", words::ticked(&FIELDS));
-        let help = words::suggestion(&field, &FIELDS).unwrap_or(known);
+    let alone = alone(&field);
+    if alone.is_none() && !FIELDS.contains(&field.as_str()) {
+        let all: Vec<&str> =
+            FIELDS.into_iter().chain(Feature::ALL.iter().map(|feature| feature.name())).chain(["plain"]).collect();
+        let known = format!("fields: {}", words::ticked(&all));
+        let help = words::suggestion(&field, &all).unwrap_or(known);
         return Err(reject(format!("unknown field `{field}`"), at, "no field of a variant", help));
     }
     multispace0.parse_next(i)?;
@@ -127,6 +131,13 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     let operator = opt(operator).parse_next(i)?;
     if field == "full" && operator.is_some() {
         return Err(reject("`full` stands alone", operator_at, "no operator here", "write `full`, or `mask == full`"));
+    }
+    if let Some(test) = alone {
+        if operator.is_some() {
+            let help = format!("write `{field}`, or `not {field}`");
+            return Err(reject(format!("`{field}` stands alone"), operator_at, "no operator here", help));
+        }
+        return Ok(Node::Test(test));
     }
     let Some((relation, negated)) = operator else {
         return match field.as_str() {
@@ -138,6 +149,11 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     let values = values(i, relation, &field)?;
     let test = Node::Test(test(&field, relation, &values)?);
     Ok(if negated { Node::Not(Box::new(test)) } else { test })
+}
+
+/// The test of a word that takes no operator.
+fn alone(word: &str) -> Option<Test> {
+    if word == "plain" { Some(Test::Plain) } else { word.parse().ok().map(Test::Feature) }
 }
 
 fn operator_missing(field: &str, at: Range<usize>, i: &Input<'_>) -> ErrMode<Reject> {

@@ -3,7 +3,7 @@
 use super::Filter;
 use crate::{
     family::attention::{self, Point},
-    grid::{Dtype, Target, Variant},
+    grid::{Dtype, Features, Target, Variant},
 };
 use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
@@ -80,6 +80,7 @@ fn any_variant(rng: &mut ChaCha8Rng) -> Variant {
         head_dim: rng.random_range(2..33) * 8,
         dtype: pick(rng, Dtype::ALL),
         causal: rng.random(),
+        features: pick(rng, &[Features::NONE, Features::all()]),
         target: pick(rng, Target::ALL),
     }
     .into()

@@ -225,10 +225,14 @@ fn rounded(cycles: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
 
     fn cost(kind: Kind, head_dim: u32, target: Target) -> KernelCost {
         let head_dim = if kind.has_shape() { head_dim } else { 0 };
-        KernelCost::of(&Plan::new(Point { kind, head_dim, dtype: Dtype::Fp16, causal: false, target }, None).expect("fits"))
+        KernelCost::of(
+            &Plan::new(Point { kind, head_dim, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }, None)
+                .expect("fits"),
+        )
     }
 
     #[test]

@@ -10,7 +10,14 @@ use crate::{
 
 fn held(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Held {
     let shape = kind.has_shape();
-    let point = Point { kind, head_dim: if shape { head_dim } else { 0 }, dtype: Dtype::Fp16, causal: causal && shape, target };
+    let point = Point {
+        kind,
+        head_dim: if shape { head_dim } else { 0 },
+        dtype: Dtype::Fp16,
+        causal: causal && shape,
+        features: crate::grid::Features::NONE,
+        target,
+    };
     let plan = Plan::new(point, None).expect("fits");
     let cost = KernelCost::of(&plan);
     let tile = plan.attention().tile;

@@ -367,12 +367,19 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Target},
+        grid::{Dtype, Features, Target},
     };
     use std::collections::HashSet;
 
     fn subject(device: DeviceKind) -> Subject<Point> {
-        let variant = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm90 };
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: 128,
+            dtype: Dtype::Bf16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm90,
+        };
         let tiling =
             Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, whole_tiles: true, cluster: 1, persistent: true };
         Subject { variant, tiling, device }

@@ -15,7 +15,9 @@ use crate::{
         Expected::{Nothing, Refused, Same},
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
-    device::{BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Params},
+    device::{
+        BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Params,
+    },
     family::attention::{Kind, Point},
     grid::{Dtype, Target},
 };
@@ -150,9 +152,21 @@ fn blocks(call: &mut Call, batch: i32, heads: i32, seqlen_q: i32) {
 
 /// What kernels do that read by TMA alone.
 const BY_TMA: &[Change] = &[
-    ("rows of q that TMA does not take", |c| fwd(c).strides[0].row += 1, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is")),
-    ("rows of k that TMA does not take", |c| fwd(c).strides[1].row += 1, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is")),
-    ("rows of v that lie in one place", |c| fwd(c).strides[2].row = 0, Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is 0")),
+    (
+        "rows of q that TMA does not take",
+        |c| fwd(c).strides[0].row += 1,
+        Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is"),
+    ),
+    (
+        "rows of k that TMA does not take",
+        |c| fwd(c).strides[1].row += 1,
+        Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is"),
+    ),
+    (
+        "rows of v that lie in one place",
+        |c| fwd(c).strides[2].row = 0,
+        Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is 0"),
+    ),
 ];
 
 const BACKWARD: &[Change] = &[

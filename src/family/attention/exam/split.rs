@@ -297,6 +297,7 @@ fn keys_of_a_split(keys: usize, split: usize, splits: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use std::collections::HashSet;
 
     #[test]
@@ -306,6 +307,7 @@ mod tests {
             head_dim: 64,
             dtype: crate::grid::Dtype::Fp16,
             causal: true,
+            features: Features::NONE,
             target: crate::grid::Target::Sm80,
         };
         let names = |level| -> Vec<String> { cases(variant, level).iter().map(|case| case.name()).collect() };

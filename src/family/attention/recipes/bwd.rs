@@ -188,13 +188,21 @@ impl Recipe for PortableBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
         plan::{Plan, PlanError},
     };
 
-    const D128: Point = Point { kind: Kind::Bwd, head_dim: 128, dtype: Dtype::Bf16, causal: true, target: Target::Sm80 };
+    const D128: Point = Point {
+        kind: Kind::Bwd,
+        head_dim: 128,
+        dtype: Dtype::Bf16,
+        causal: true,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
     const TARGETS: [Target; 6] = [Target::Sm80, Target::Sm89, Target::Sm90, Target::Sm100, Target::Sm120, Target::Sm121];
 
     fn plan(variant: Point, change: &TileOverride) -> Result<Plan, PlanError> {

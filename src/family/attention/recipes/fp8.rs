@@ -147,11 +147,18 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, TileOverride},
+        grid::{Dtype, Features, TileOverride},
         plan::Plan,
     };
 
-    const D224: Point = Point { kind: Kind::Fwd, head_dim: 224, dtype: Dtype::Fp8, causal: true, target: Target::Sm121 };
+    const D224: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 224,
+        dtype: Dtype::Fp8,
+        causal: true,
+        features: Features::NONE,
+        target: Target::Sm121,
+    };
     const TARGETS: [Target; 3] = [Target::Sm89, Target::Sm120, Target::Sm121];
 
     fn reason(variant: Point, change: &TileOverride) -> String {

@@ -111,6 +111,7 @@ impl Recipe for PortableForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Panel},
         grid::TileOverride,
@@ -118,7 +119,14 @@ mod tests {
     };
     use itertools::Itertools;
 
-    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm80 };
+    const D128: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Fp16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
 
     fn plan(head_dim: u32, change: &TileOverride) -> Result<Plan, PlanError> {
         Plan::new(Point { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))

@@ -86,9 +86,17 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{family::attention::Kind, grid::TileOverride, plan::Plan};
 
-    const D64: Point = Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm75 };
+    const D64: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 64,
+        dtype: Dtype::Fp16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm75,
+    };
 
     fn error(variant: Point, change: &TileOverride) -> String {
         Plan::new(variant, Some(change)).expect_err("impossible").to_string()

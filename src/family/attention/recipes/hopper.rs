@@ -240,6 +240,7 @@ pub(super) fn widths(head_dim: u32, n: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Panel},
         grid::{StorePath, TileOverride},
@@ -247,7 +248,14 @@ mod tests {
     };
     use itertools::Itertools;
 
-    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+    const D128: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Fp16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm90,
+    };
 
     /// The tile these tests compute by hand, whatever the defaults become.
     fn fixed() -> TileOverride {

@@ -224,12 +224,19 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, TileOverride},
+        grid::{Dtype, Features, TileOverride},
         plan::Plan,
     };
     use itertools::Itertools;
 
-    const D128: Point = Point { kind: Kind::Fwd, head_dim: 128, dtype: Dtype::Fp8, causal: false, target: Target::Sm90 };
+    const D128: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: 128,
+        dtype: Dtype::Fp8,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm90,
+    };
 
     fn reason(change: &TileOverride) -> String {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()

@@ -157,6 +157,7 @@ impl Recipe for HopperShort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
@@ -164,7 +165,14 @@ mod tests {
     };
     use itertools::Itertools;
 
-    const D64: Point = Point { kind: Kind::FwdShort, head_dim: 64, dtype: Dtype::Fp16, causal: false, target: Target::Sm90 };
+    const D64: Point = Point {
+        kind: Kind::FwdShort,
+        head_dim: 64,
+        dtype: Dtype::Fp16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm90,
+    };
 
     /// The tile these tests compute by hand, whatever the defaults become.
     fn fixed() -> TileOverride {

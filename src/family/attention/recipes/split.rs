@@ -153,13 +153,21 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
         plan::{Plan, PlanError},
     };
 
-    const D128: Point = Point { kind: Kind::FwdSplit, head_dim: 128, dtype: Dtype::Bf16, causal: false, target: Target::Sm80 };
+    const D128: Point = Point {
+        kind: Kind::FwdSplit,
+        head_dim: 128,
+        dtype: Dtype::Bf16,
+        causal: false,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
 
     fn reason(change: &TileOverride) -> String {
         Plan::new(D128, Some(change)).expect_err("the tile breaks a rule").to_string()

@@ -372,6 +372,7 @@ impl<'a> Words<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Features;
     use crate::{
         check::{Level, Subject, Tiling},
         device::DeviceKind,
@@ -391,7 +392,14 @@ mod tests {
 
     #[test]
     fn names_of_the_fixed_cases_are_read_too() {
-        let variant = attention::Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Fp8, causal: true, target: Target::Sm90 };
+        let variant = attention::Point {
+            kind: Kind::Fwd,
+            head_dim: 64,
+            dtype: Dtype::Fp8,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm90,
+        };
         let tiling =
             Tiling { m: 192, n: 128, stages: 2, row_groups: 3, key_groups: 1, whole_tiles: true, cluster: 1, persistent: true };
         for device in [DeviceKind::Emulator, DeviceKind::Gpu] {
