@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     check::Number,
-    device::{BwdParams, FwdParams, Params, Strides},
+    device::{AttentionFeatures, BwdParams, FwdParams, Params, Strides},
     family::attention::{Kind, Point, exam::merge_splits},
     grid::Dtype,
 };
@@ -145,6 +145,7 @@ impl Trial for Layout<'_> {
                 causal,
                 deterministic: false,
                 softmax_scale,
+                features: AttentionFeatures::default(),
             });
         }
         Params::Fwd(FwdParams {
@@ -163,6 +164,7 @@ impl Trial for Layout<'_> {
             dtype,
             causal,
             softmax_scale,
+            features: AttentionFeatures::default(),
         })
     }
 

@@ -2,8 +2,9 @@
 
 use super::{RenderError, Templates};
 use crate::{
+    family::attention,
     files::content_hash,
-    grid::{Dtype, Target, capability_text},
+    grid::{Dtype, Feature, Features, Target, capability_text},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -63,6 +64,7 @@ impl Renderer {
         context.insert("template", template.rsplit('/').next().unwrap_or(template));
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype()));
+        context.insert("features_constant", &features_constant(plan));
         let mut text = self.render(template, context)?;
         if let Some(target) = plan.run_as {
             let note = format!(
@@ -135,6 +137,18 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     }
 }
 
+/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter, so
+/// every split kernel serves them.
+pub(super) fn features_constant(plan: &Plan) -> String {
+    let at = plan.variant.coordinates();
+    let splits = plan.variant.attention().is_some_and(|point| point.kind == attention::Kind::FwdSplit);
+    let sinks = splits.then(|| Features::from_iter([Feature::Sinks]));
+    let features = at.features.unwrap_or_default().with(sinks.unwrap_or_default());
+    let causal = (at.causal == Some(true)).then_some("KGEN_FEATURE_CAUSAL");
+    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(Feature::constant)).collect();
+    if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
+}
+
 /// Lines without trailing white space, one newline at the end.
 fn tidy(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len() + 1);
@@ -154,7 +168,6 @@ fn report(error: &tera::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Point},
         grid::TileOverride,

@@ -2,7 +2,7 @@
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
-    kernel::{compile_line, dtype_constant, file_name},
+    kernel::{compile_line, dtype_constant, features_constant, file_name},
     manifest,
 };
 use crate::{
@@ -134,7 +134,7 @@ struct Row {
     head_dim: u32,
     dtype_constant: &'static str,
     /// `KGEN_FEATURE_*`, joined by `|`.
-    features: &'static str,
+    features: String,
     target: u32,
     /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
     split_tiles_per_sm: u32,
@@ -181,7 +181,7 @@ fn row(plan: &Plan) -> Row {
         workspace: kind.workspace,
         head_dim: at.head_dim.unwrap_or(0),
         dtype_constant: dtype_constant(at.dtype),
-        features: if at.causal == Some(true) { "KGEN_FEATURE_CAUSAL" } else { "0" },
+        features: features_constant(plan),
         split_tiles_per_sm: split_tiles_per_sm(plan),
         cost: attention::KernelCost::of(plan),
         target: plan.compiled_for().compute_capability(),

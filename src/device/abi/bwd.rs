@@ -1,7 +1,7 @@
 //! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
 
-use super::{Address, FLAG_CAUSAL, FLAG_DETERMINISTIC, Header, Strides};
-use std::ffi::c_void;
+use super::{Address, AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, Header, Strides, features};
+use std::{ffi::c_void, mem::offset_of};
 
 /// What a backward launcher is told besides tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,6 +32,8 @@ pub struct BwdParams {
     pub deterministic: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
+    /// Masks and scores besides.
+    pub features: AttentionFeatures,
 }
 
 impl BwdParams {
@@ -40,7 +42,7 @@ impl BwdParams {
         let flag = |set, flag| if set { flag } else { 0 };
         Structure {
             struct_size: size_of::<Structure>() as u32,
-            flags: flag(self.causal, FLAG_CAUSAL) | flag(self.deterministic, FLAG_DETERMINISTIC),
+            flags: flag(self.causal, FLAG_CAUSAL) | flag(self.deterministic, FLAG_DETERMINISTIC) | self.features.flags(),
             tensors: ["q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace"].map(address),
             workspace_bytes,
             tensor_strides: self.strides.map(|s| [s.batch, s.row, s.head]),
@@ -55,6 +57,8 @@ impl BwdParams {
             head_dim: self.head_dim,
             dtype: self.dtype,
             softmax_scale: self.softmax_scale,
+            features: self.features.structure(address),
+            dsinks: address("dsinks"),
         }
     }
 }
@@ -80,12 +84,18 @@ pub(in crate::device) struct Structure {
     head_dim: i32,
     dtype: i32,
     softmax_scale: f32,
+    features: features::Structure,
+    dsinks: *mut c_void,
 }
 
 impl Structure {
-    /// The same with another beginning. There has been one version so far.
+    /// The same with another beginning; where that is the first version's, what it does not have is garbage.
     pub(super) fn headed(mut self, header: Header) -> Self {
-        (self.struct_size, self.flags) = header.of(self.struct_size, size_of::<Self>() as u32, self.flags);
+        let first_version = offset_of!(Self, features) as u32;
+        (self.struct_size, self.flags) = header.of(self.struct_size, first_version, self.flags);
+        if header == Header::FirstVersion {
+            self.features.attention_chunk = -1;
+        }
         self
     }
 }
@@ -94,7 +104,6 @@ impl Structure {
 #[cfg(test)]
 pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     use super::tests::{each, strides};
-    use std::mem::offset_of;
     const TENSORS: [&str; 8] = ["q", "k", "v", "o", "dout", "dq", "dk", "dv"];
     let mut fields = each!(Structure: struct_size, flags, workspace_bytes, batch, num_heads, num_heads_k, seqlen_q, seqlen_k,
         total_q, head_dim, dtype, softmax_scale);
@@ -106,5 +115,7 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, tensor_strides), strides("", &TENSORS, &["batch", "row", "head"]));
     row(offset_of!(Structure, lse_strides), strides("", &["lse"], &["batch", "head"]));
     row(offset_of!(Structure, lengths), ["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"].map(str::to_owned).to_vec());
+    fields.push(("dsinks".to_owned(), offset_of!(Structure, dsinks)));
+    fields.extend(features::layout(offset_of!(Structure, features)));
     (fields, size_of::<Structure>())
 }

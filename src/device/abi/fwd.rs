@@ -1,6 +1,6 @@
 //! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
 
-use super::{Address, FLAG_CAUSAL, Header, Strides};
+use super::{Address, AttentionFeatures, FLAG_CAUSAL, Header, Strides, features};
 use std::{ffi::c_void, mem::offset_of, ptr::without_provenance_mut};
 
 /// What a forward launcher is told besides tensors.
@@ -36,6 +36,8 @@ pub struct FwdParams {
     pub causal: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
+    /// Masks and scores besides.
+    pub features: AttentionFeatures,
 }
 
 impl FwdParams {
@@ -44,7 +46,7 @@ impl FwdParams {
         let [q, k, v, o] = self.strides;
         Structure {
             struct_size: size_of::<Structure>() as u32,
-            flags: if self.causal { FLAG_CAUSAL } else { 0 },
+            flags: if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags(),
             q: address("q"),
             k: address("k"),
             v: address("v"),
@@ -72,11 +74,12 @@ impl FwdParams {
             split_counts: address("split_counts"),
             workspace: address("workspace"),
             workspace_bytes,
+            features: self.features.structure(address),
         }
     }
 }
 
-/// `kgen_fwd_params`, version 2. Twelve strides of Q, K, V, O in the order batch, row, head each.
+/// `kgen_fwd_params`. Twelve strides of Q, K, V, O in the order batch, row, head each.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::device) struct Structure {
@@ -109,6 +112,7 @@ pub(in crate::device) struct Structure {
     split_counts: *mut c_void,
     workspace: *mut c_void,
     workspace_bytes: usize,
+    features: features::Structure,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -126,6 +130,8 @@ impl Structure {
             self.total_rows = [GARBAGE; 2];
             (self.num_splits, self.concurrent_blocks) = (GARBAGE, GARBAGE);
             (self.split_counts, self.workspace, self.workspace_bytes) = (nowhere, nowhere, GARBAGE as usize);
+            (self.features.window, self.features.attention_chunk, self.features.reserved) = ([GARBAGE; 2], GARBAGE, GARBAGE);
+            (self.features.alibi_slopes, self.features.sinks) = (nowhere, nowhere);
         }
         self
     }
@@ -147,5 +153,6 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, descales), 8, ["q", "k", "v"].map(|t| format!("{t}_descale")).to_vec());
     row(offset_of!(Structure, descale_strides), 8, strides("_descale", &["q", "k", "v"], &["batch", "head"]));
     row(offset_of!(Structure, total_rows), 4, ["q", "k"].map(|t| format!("total_{t}")).to_vec());
+    fields.extend(features::layout(offset_of!(Structure, features)));
     (fields, size_of::<Structure>())
 }

@@ -2,12 +2,14 @@
 
 mod bwd;
 mod choice;
+mod features;
 mod fields;
 mod fwd;
 
 pub use bwd::BwdParams;
 pub(super) use choice::Explain;
 pub use choice::{PATH_SHORT, PATH_SPLIT, Paths};
+pub use features::AttentionFeatures;
 pub use fields::{Field, Fields};
 pub use fwd::FwdParams;
 
@@ -18,6 +20,9 @@ const FLAG_CAUSAL: u32 = 1;
 
 /// `KGEN_FLAG_DETERMINISTIC`.
 const FLAG_DETERMINISTIC: u32 = 2;
+
+/// `KGEN_FLAG_WINDOW`.
+const FLAG_WINDOW: u32 = 4;
 
 /// `KGEN_DTYPE_FP16`.
 pub const DTYPE_FP16: i32 = 0;

@@ -1,6 +1,7 @@
 //! What plans of attention kernels hold besides what all plans hold.
 
-use super::Tile;
+use super::{Kind, Point, Tile};
+use crate::grid::Feature;
 use serde::Serialize;
 
 /// Tile, and what follows from it.
@@ -14,6 +15,8 @@ pub struct Design {
     pub head_dim_padded: u32,
     /// Column panels of every tile in shared memory.
     pub panels: Vec<Panel>,
+    /// What calls may ask for, as templates ask.
+    pub features: FeatureParts,
     /// Where K and V come from.
     pub kv: Kv,
     /// FP8 kernels only.
@@ -32,6 +35,37 @@ impl crate::plan::Plan {
     pub(crate) fn attention(&self) -> &Design {
         let crate::family::Design::Attention(design) = &self.design else { panic!("an attention kernel") };
         design
+    }
+}
+
+/// Which parts of the templates a kernel's features take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FeatureParts {
+    /// Windows.
+    pub window: bool,
+    /// Chunks.
+    pub chunk: bool,
+    /// Bounded scores.
+    pub softcap: bool,
+    /// Slopes.
+    pub alibi: bool,
+    /// Sinks.
+    pub sinks: bool,
+    /// Rows know their place among the keys, and the keys that they see have two ends: what windows, chunks and slopes
+    /// take.
+    pub positions: bool,
+    /// Scores are changed before the mask.
+    pub scores: bool,
+}
+
+impl FeatureParts {
+    /// Those of a kernel. Sinks join where the splits of the keys are combined.
+    pub fn of(point: Point) -> Self {
+        let has = |feature| point.features.has(feature);
+        let (window, chunk) = (has(Feature::Window), has(Feature::Chunk));
+        let sinks = has(Feature::Sinks) && point.kind != Kind::FwdSplit;
+        let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
+        Self { window, chunk, softcap, alibi, sinks, positions: window || chunk || alibi, scores: softcap || alibi }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Which keys a query sees: the one definition that the reference, the gradients, the sample check, the count of work
 //! and the names of cases use.
 
+use super::Asked;
 use std::ops::Range;
 
 /// The mask of one head of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mask {
     causal: bool,
+    asked: Asked,
     queries: usize,
     keys: usize,
 }
@@ -14,7 +16,13 @@ pub struct Mask {
 impl Mask {
     /// Full, or causal and aligned to the bottom right: the last query sees every key.
     pub fn new(causal: bool, queries: usize, keys: usize) -> Self {
-        Self { causal, queries, keys }
+        Self { causal, asked: Asked::default(), queries, keys }
+    }
+
+    /// The same with the window and the chunks that a call asks for.
+    #[must_use]
+    pub fn with(self, asked: Asked) -> Self {
+        Self { asked, ..self }
     }
 
     /// What names of cases and variants call it.
@@ -22,16 +30,41 @@ impl Mask {
         if causal { "causal" } else { "full" }
     }
 
+    /// The place of query `row` among the keys, where the last query has the last key's; below 0 where there are more
+    /// queries than keys.
+    pub fn position(&self, row: usize) -> i64 {
+        row as i64 + self.keys as i64 - self.queries as i64
+    }
+
     /// The keys that query `row` sees; an empty range where it sees none.
     pub fn keys(&self, row: usize) -> Range<usize> {
-        let end = if self.causal { (row + 1 + self.keys).saturating_sub(self.queries).min(self.keys) } else { self.keys };
-        0..end
+        let position = self.position(row);
+        let (mut first, mut end) = (0, self.keys as i64);
+        if self.causal {
+            end = end.min(position + 1);
+        }
+        if let Some([left, right]) = self.asked.window {
+            if left >= 0 {
+                first = first.max(position - i64::from(left));
+            }
+            if right >= 0 {
+                end = end.min(position + i64::from(right) + 1);
+            }
+        }
+        if self.asked.chunk > 0 {
+            let chunk = i64::from(self.asked.chunk);
+            let start = position.div_euclid(chunk) * chunk;
+            first = first.max(start);
+            end = end.min(start + chunk);
+        }
+        let first = first.min(self.keys as i64);
+        first as usize..end.max(first) as usize
     }
 
     /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides
-    /// are equally long; elsewhere those that it leaves are counted.
+    /// are equally long and nothing else is masked; elsewhere those that it leaves are counted.
     pub fn pairs(&self) -> f64 {
-        if self.causal && self.queries == self.keys {
+        if self.causal && self.queries == self.keys && self.asked.window.is_none() && self.asked.chunk == 0 {
             return self.queries as f64 * self.keys as f64 / 2.0;
         }
         (0..self.queries).map(|row| self.keys(row).len() as f64).sum()
@@ -57,5 +90,32 @@ mod tests {
         assert!((Mask::new(true, 3, 5).pairs() - 12.0).abs() < f64::EPSILON);
         assert!((Mask::new(true, 5, 2).pairs() - 3.0).abs() < f64::EPSILON);
         assert!((Mask::new(false, 5, 2).pairs() - 10.0).abs() < f64::EPSILON);
+    }
+
+    /// The definition of each mask, key by key.
+    fn sees(causal: bool, asked: Asked, position: i64, key: i64) -> bool {
+        let window = asked.window.is_none_or(|[left, right]| {
+            (left < 0 || position - i64::from(left) <= key) && (right < 0 || key <= position + i64::from(right))
+        });
+        let chunk = i64::from(asked.chunk);
+        let chunked = chunk == 0 || position.div_euclid(chunk) == key.div_euclid(chunk);
+        (!causal || key <= position) && window && chunked
+    }
+
+    #[test]
+    fn windows_and_chunks_are_what_their_definitions_say() {
+        let windows = itertools::iproduct!([-1, 0, 1, 3, 9], [-1, 0, 2, 9]).map(|(left, right)| Some([left, right]));
+        let asked = itertools::iproduct!(windows.chain([None]), [0, 1, 3, 100]).map(|(window, chunk)| Asked {
+            window,
+            chunk,
+            ..Asked::default()
+        });
+        for (asked, causal, (queries, keys)) in itertools::iproduct!(asked, [false, true], [(4, 4), (3, 8), (9, 4), (2, 0)]) {
+            let mask = Mask::new(causal, queries, keys).with(asked);
+            for row in 0..queries {
+                let expected: Vec<_> = (0..keys).filter(|&key| sees(causal, asked, mask.position(row), key as i64)).collect();
+                assert_eq!(mask.keys(row).collect::<Vec<_>>(), expected, "{mask:?}, row {row}");
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
+mod asked;
 pub mod cost;
 mod design;
 pub(crate) mod exam;
@@ -8,6 +9,7 @@ mod point;
 mod recipes;
 mod score;
 
+pub use asked::{Asked, SinkType, Slopes};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
 pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use exam::fuzz;

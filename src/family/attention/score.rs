@@ -1,36 +1,74 @@
 //! What a product of a query and a key becomes before the softmax: the one definition that the reference, the gradients
 //! and the sample check use.
 
-/// The score of one head of one sequence.
+/// The score of one head of one sequence: the product times a scale, capped, and less by the distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     scale: f64,
+    /// 0: no bound.
+    softcap: f64,
+    slope: f64,
+    /// What position query row 0 has among the keys.
+    first_position: i64,
 }
 
 impl Score {
     /// The product times `scale`, which holds the factors of FP8 too.
     pub fn scaled(scale: f64) -> Self {
-        Self { scale }
+        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0 }
+    }
+
+    /// The same, bounded by `softcap` where that is not 0.
+    #[must_use]
+    pub fn capped(self, softcap: f64) -> Self {
+        Self { softcap, ..self }
+    }
+
+    /// The same, less `slope` times the distance of query and key, query row 0 being at `first_position`.
+    #[must_use]
+    pub fn sloped(self, slope: f64, first_position: i64) -> Self {
+        Self { slope, first_position, ..self }
+    }
+
+    fn distance(&self, row: usize, key: usize) -> f64 {
+        (self.first_position + row as i64 - key as i64).abs() as f64
     }
 
     /// Of product `s` of query `row` and key `key`.
-    pub fn of(&self, s: f64, _row: usize, _key: usize) -> f64 {
-        self.scale * s
+    pub fn of(&self, s: f64, row: usize, key: usize) -> f64 {
+        let scaled = self.scale * s;
+        let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
+        if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) }
     }
 
     /// The same in fp32, as a kernel that fuses nothing computes it.
-    pub fn naive(&self, s: f32, _row: usize, _key: usize) -> f32 {
-        self.scale as f32 * s
+    pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
+        let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
+        let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };
+        if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 }
     }
 
-    /// How fast the score grows with product `s` of query `row` and key `key`.
-    pub fn slope(&self, _s: f64, _row: usize, _key: usize) -> f64 {
+    /// How fast the score grows with product `s`.
+    pub fn slope(&self, s: f64, _row: usize, _key: usize) -> f64 {
+        if self.softcap > 0.0 { self.scale * (1.0 - (self.scale * s / self.softcap).tanh().powi(2)) } else { self.scale }
+    }
+
+    /// The largest slope that it has anywhere.
+    pub fn steepest(&self) -> f64 {
         self.scale
     }
 
-    /// The largest magnitude that a score may have whose product is no larger than `product`.
-    pub fn bound(&self, product: f64) -> f64 {
-        self.scale * product
+    /// What the GPU's `tanh` may change a score by whose product is no larger than `product`: a relative error of
+    /// 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`).
+    pub fn error(&self, product: f64) -> f64 {
+        if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 }
+    }
+
+    /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys.
+    pub fn bound(&self, product: f64, keys: usize) -> f64 {
+        let scaled = self.scale * product;
+        let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
+        capped + self.slope * (keys as f64).max(self.first_position.abs() as f64)
     }
 }
 
@@ -40,10 +78,20 @@ mod tests {
 
     #[test]
     fn the_slope_is_that_of_the_score() {
-        let score = Score::scaled(0.125);
-        let (s, step) = (3.0, 1e-3);
-        let slope = (score.of(s + step, 1, 2) - score.of(s - step, 1, 2)) / (2.0 * step);
-        assert!((slope - score.slope(s, 1, 2)).abs() < 1e-9);
-        assert!(score.of(-s, 0, 0).abs() <= score.bound(s));
+        for score in [Score::scaled(0.125), Score::scaled(0.5).capped(2.0), Score::scaled(0.5).capped(2.0).sloped(0.25, 4)] {
+            let (s, step) = (3.0, 1e-3);
+            let slope = (score.of(s + step, 1, 2) - score.of(s - step, 1, 2)) / (2.0 * step);
+            assert!((slope - score.slope(s, 1, 2)).abs() < 1e-6);
+            assert!(score.of(-s, 0, 0).abs() <= score.bound(s, 3));
+        }
+    }
+
+    #[test]
+    fn scores_are_scaled_then_capped_then_less_by_distance() {
+        let score = Score::scaled(0.5).capped(2.0).sloped(0.25, 3);
+        // Row 1 is at position 4: key 6 is 2 away, and so is key 2.
+        let expected = 2.0 * (0.5 * 8.0 / 2.0_f64).tanh() - 0.5;
+        assert!((score.of(8.0, 1, 6) - expected).abs() < 1e-12 && (score.of(8.0, 1, 2) - expected).abs() < 1e-12);
+        assert!((f64::from(score.naive(8.0, 1, 6)) - expected).abs() < 1e-6);
     }
 }

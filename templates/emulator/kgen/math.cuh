@@ -67,6 +67,19 @@ KGEN_DEVICE float log2_fast(float x) { return __builtin_log2f(emulator::flush_to
 // 1 / x; of 0, infinity.
 KGEN_DEVICE float reciprocal(float x) { return emulator::flush_to_zero(1.0f / emulator::flush_to_zero(x)); }
 
+// The hyperbolic tangent, with as few bits as the GPU's: 11, rounded to the nearest.
+KGEN_DEVICE float tanh_fast(float x) {
+    const float y = __builtin_tanhf(x);
+    uint32_t bits;
+    __builtin_memcpy(&bits, &y, sizeof bits);
+    bits = (bits + 0x0fff + (bits >> 13 & 1)) & ~0x1fffu;
+    float rounded;
+    __builtin_memcpy(&rounded, &bits, sizeof rounded);
+    return rounded;
+}
+
+KGEN_DEVICE float absolute(float x) { return __builtin_fabsf(x); }
+
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 

@@ -49,7 +49,7 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
 // Everything but the pointers to tensors; `bytes` receives the size of the workspace.
 inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
-    if (const int code = check_numbers(p, KGEN_FLAG_CAUSAL | KGEN_FLAG_DETERMINISTIC, self)) return code;
+    if (const int code = check_numbers(p, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, self)) return code;
     if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
     }

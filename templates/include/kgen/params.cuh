@@ -12,6 +12,8 @@ namespace kgen {
 // Size in bytes of the structure's first version; fields missing from a caller's version are zero.
 constexpr size_t FWD_PARAMS_VERSION_1 = offsetof(kgen_fwd_params, q_descale);
 
+constexpr size_t BWD_PARAMS_VERSION_2 = offsetof(kgen_bwd_params, features);
+
 // More than any version will have: a larger size means an uninitialised structure.
 constexpr size_t LARGEST_PARAMS = 4096;
 
@@ -42,9 +44,8 @@ inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_
     return copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params);
 }
 
-// A backward pass's structure has had one version so far.
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
-    return copy_structure(given, sizeof(kgen_bwd_params), 2, "kgen_bwd_params", name, params);
+    return copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params);
 }
 
 // Refuses flags that are not among `known`.

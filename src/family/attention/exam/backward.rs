@@ -128,6 +128,7 @@ impl BackwardCase {
                 causal,
                 deterministic,
                 softmax_scale: problem.softmax_scale(head_dim),
+                features: problem.asked.params(problem.heads),
             }),
         }
     }

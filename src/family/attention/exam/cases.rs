@@ -43,7 +43,8 @@ pub fn forward_fp8_tma(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     in_fp8(forward_tma(subject, level))
 }
 
-fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
+/// The same problems in FP8, with more.
+pub fn in_fp8(problems: Vec<Problem>) -> Vec<Problem> {
     let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform];
     let turned = problems.into_iter().zip(turns.into_iter().cycle()).map(|(problem, descales)| problem.in_fp8(descales));
     let small = [Descales::Uniform, Descales::ByHead].map(|descales| Problem::new(&[(33, 65); 2], 4, 2).in_fp8(descales));

@@ -2,7 +2,7 @@
 
 use super::{
     arithmetic::Arithmetic,
-    cases,
+    cases, featured,
     place::Side,
     problem::{Layout, Problem},
     reference::Reference,
@@ -38,7 +38,11 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (false, true) => cases::forward_tma(subject, level),
         (false, false) => cases::forward(subject, level),
     };
-    problems.into_iter().map(|problem| Box::new(case(subject, problem)) as Box<dyn Case>).collect()
+    let mut featured = featured::cases(subject, level);
+    if subject.variant.dtype == Dtype::Fp8 {
+        featured = cases::in_fp8(featured);
+    }
+    problems.into_iter().chain(featured).map(|problem| Box::new(case(subject, problem)) as Box<dyn Case>).collect()
 }
 
 /// One problem.
@@ -146,7 +150,7 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
         for head in 0..problem.heads {
             let expected = reference.head(sequence, head);
             for row in 0..rows {
-                let masked = expected.lse[row] == f64::NEG_INFINITY;
+                let masked = expected.blind[row];
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
                 for d in 0..head_dim {
                     let got = number.of_output().widen(image_o.bits(start + d as i64));

@@ -15,12 +15,10 @@
 use super::{
     problem::Problem,
     reference::{dot, dot32},
+    rules::Rules,
     tensors::Values,
 };
-use crate::{
-    check::Number,
-    family::attention::{Mask, Score},
-};
+use crate::check::Number;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -90,7 +88,8 @@ impl Gradients {
                 let (sequence, head) = (index / heads, index % heads);
                 let [q, dout] = [inputs.q, inputs.dout].map(|values| values.head(sequence, head));
                 let [k, v] = [inputs.k, inputs.v].map(|values| values.head(sequence, head / group));
-                differentiate(Rows { q, k, v, dout, dim: head_dim, number, causal, scale })
+                let rules = Rules::of(problem, causal, f64::from(scale), sequence, head);
+                differentiate(Rows { q, k, v, dout, dim: head_dim, number, rules })
             })
             .collect();
 
@@ -166,19 +165,18 @@ struct Rows<'a> {
     dout: &'a [f32],
     dim: usize,
     number: Number,
-    causal: bool,
-    scale: f32,
+    rules: Rules,
 }
 
 /// One head, query row by query row.
 fn differentiate(rows: Rows<'_>) -> Pass {
-    let Rows { q, k, v, dout, dim, number, causal, scale } = rows;
+    let Rows { q, k, v, dout, dim, number, rules: Rules { mask, score, sink } } = rows;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
-    let (mask, score) = (Mask::new(causal, queries, keys), Score::scaled(f64::from(scale)));
     let mut products = vec![0.0_f64; keys];
-    let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![f64::NEG_INFINITY; queries], dq: vec![0.0; q.len()] };
+    let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
+    let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![nothing_seen; queries], dq: vec![0.0; q.len()] };
     let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; k.len()] };
     let nothing = || [vec![0.0_f32; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]];
     let mut naive = [nothing(), nothing()];
@@ -198,8 +196,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
             products[j] = dot(q_row, k_row);
             *p = score.of(products[j], row, j);
         }
-        naive_probabilities(&p[seen.clone()], number, &mut p16[seen.clone()]);
-        query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()]);
+        naive_probabilities(&p[seen.clone()], sink, number, &mut p16[seen.clone()]);
+        query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()], sink);
         let mut delta = 0.0;
         for ((ds, &p), v_row) in ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements.clone()].chunks_exact(dim)) {
             *ds = dot(dout_row, v_row);
@@ -230,7 +228,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     }
     let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let of_ds = 2.0_f64.powi(-20) * score.bound(longest(&dout64) * longest(&v64));
+    let of_ds = 2.0_f64.powi(-20) * score.steepest() * longest(&dout64) * longest(&v64);
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     Pass { query, key, naive, sum_error }
@@ -238,12 +236,14 @@ fn differentiate(rows: Rows<'_>) -> Pass {
 
 /// A row of P as a framework without a fused kernel has it: scores rounded to 16 bits, softmax in fp32 rounded to 16
 /// bits. The scale is applied before the first rounding, as in the forward pass.
-fn naive_probabilities(scores: &[f64], number: Number, p: &mut [f32]) {
+fn naive_probabilities(scores: &[f64], sink: Option<f64>, number: Number, p: &mut [f32]) {
+    let sink = sink.map(|sink| number.through(sink as f32));
     for (p, &score) in p.iter_mut().zip(scores) {
         *p = number.through(score as f32);
     }
-    let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = p.iter().map(|score| (score - max).exp()).sum();
+    let all = || p.iter().copied().chain(sink);
+    let max = all().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = all().map(|score| (score - max).exp()).sum();
     for p in p.iter_mut() {
         *p = number.through((*p - max).exp() / sum);
     }
@@ -288,7 +288,15 @@ mod tests {
 
     /// The loss Σ O dO of one head, as the forward pass gives it.
     fn loss(q: &[f32], k: &[f32], v: &[f32], dout: &[f32], causal: bool) -> f64 {
-        let rows = Rows { q, k, v, dout, dim: DIM, number: Number::Bf16, causal, scale: 0.5 };
+        let rows = Rows {
+            q,
+            k,
+            v,
+            dout,
+            dim: DIM,
+            number: Number::Bf16,
+            rules: Rules::plain(causal, q.len() / DIM, k.len() / DIM, 0.5),
+        };
         let o = differentiate(rows).query.o;
         o.iter().zip(dout).map(|(o, &d)| o * f64::from(d)).sum()
     }
@@ -304,7 +312,8 @@ mod tests {
         let dout = dout.head(0, 0);
         for causal in [false, true] {
             let [q, k, v] = &all;
-            let pass = differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, causal, scale: 0.5 });
+            let pass =
+                differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, rules: Rules::plain(causal, 5, 7, 0.5) });
             for (which, gradient) in [&pass.query.dq, &pass.key.dk, &pass.key.dv].into_iter().enumerate() {
                 for at in (0..gradient.len()).step_by(7) {
                     let moved = |by: f32| {
@@ -330,7 +339,16 @@ mod tests {
         let scale = problem.softmax_scale(DIM);
         let one = |head: usize| {
             let (q, k, v) = (tensors.q.head(0, head), tensors.k.head(0, 1), tensors.v.head(0, 1));
-            differentiate(Rows { q, k, v, dout: dout.head(0, head), dim: DIM, number: Number::Bf16, causal: false, scale }).key
+            differentiate(Rows {
+                q,
+                k,
+                v,
+                dout: dout.head(0, head),
+                dim: DIM,
+                number: Number::Bf16,
+                rules: Rules::plain(false, 3, 4, scale.into()),
+            })
+            .key
         };
         let (third, fourth) = (one(2), one(3));
         for (i, &dk) in all.key_head(0, 1).dk.iter().enumerate() {
@@ -342,7 +360,7 @@ mod tests {
     fn a_row_that_sees_no_key_has_no_gradient_and_one_key_alone_gives_none_to_q_and_k() {
         let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
         let (kv, dout) = (&tensor[..DIM], &tensor[..]);
-        let rows = Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM, number: Number::Bf16, causal: true, scale: 1.0 };
+        let rows = Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM, number: Number::Bf16, rules: Rules::plain(true, 3, 1, 1.0) };
         let pass = differentiate(rows);
         assert!(pass.query.dq.iter().chain(&pass.key.dk).all(|&value| value == 0.0));
         let last: Vec<f64> = dout[2 * DIM..].iter().map(|&d| f64::from(d)).collect();

@@ -2,7 +2,7 @@
 //! is in them.
 
 use super::descale::Descales;
-use crate::family::attention::Mask;
+use crate::family::attention::{Asked, Mask, Score};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -180,6 +180,8 @@ pub struct Problem {
     pub lse: bool,
     /// FP8 only: Q, K and V have elements of one byte, and these factors.
     pub fp8: Option<Descales>,
+    /// Masks and scores besides.
+    pub asked: Asked,
     /// How often the first of `sequences` are repeated to make all of them.
     pub times: usize,
     /// Where the lengths of `sequences` come from, if they were drawn.
@@ -213,6 +215,7 @@ impl Problem {
             scale: Scale::Usual,
             lse: true,
             fp8: None,
+            asked: Asked::default(),
             times: 1,
             drawn: None,
             multiprocessors: None,
@@ -269,6 +272,25 @@ impl Problem {
         Self { fp8: Some(descales), ..self }
     }
 
+    /// The same with other masks and scores.
+    #[must_use]
+    pub fn asking(self, asked: Asked) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// The mask of a sequence.
+    pub fn mask(&self, causal: bool, sequence: usize) -> Mask {
+        let (queries, keys) = self.sequences[sequence];
+        Mask::new(causal, queries, keys).with(self.asked)
+    }
+
+    /// The score of a sequence's query head, given the factor on its products.
+    pub fn score(&self, scale: f64, sequence: usize, head: usize) -> Score {
+        let position = self.mask(false, sequence).position(0);
+        let slope = f64::from(self.asked.slope(sequence, head));
+        Score::scaled(scale).capped(f64::from(self.asked.softcap())).sloped(slope, position)
+    }
+
     /// The factors of Q, K and V for a sequence and key head.
     pub fn factors(&self, sequence: usize, head_k: usize) -> [f32; 3] {
         std::array::from_fn(|tensor| self.fp8.map_or(1.0, |descales| descales.factor(tensor, sequence, head_k)))
@@ -296,6 +318,7 @@ impl Problem {
             name += " no-lse";
         }
         name += self.fp8.map_or("", Descales::word);
+        name += &self.asked.words();
         name + &self.multiprocessors.map_or_else(String::new, |count| format!(" on{count}"))
     }
 

@@ -5,13 +5,11 @@
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
     problem::Problem,
+    rules::Rules,
     tensors::Tensors,
     tolerance::{Tolerance, Yardstick},
 };
-use crate::{
-    check::Number,
-    family::attention::{Mask, Score},
-};
+use crate::check::Number;
 use rayon::prelude::*;
 
 /// The right answer to one case, and how far from it a kernel may be.
@@ -30,8 +28,10 @@ pub struct Reference {
 pub struct Head {
     /// O, rows of `head_dim`.
     pub o: Vec<f64>,
-    /// Log-sum-exp of each row; -∞ where the row sees no key.
+    /// Log-sum-exp of each row; where the row sees no key, -∞ or the sink.
     pub lse: Vec<f64>,
+    /// Whether the row sees no key.
+    pub blind: Vec<bool>,
 }
 
 impl Reference {
@@ -57,7 +57,8 @@ impl Reference {
                 );
                 let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
                 let scale = f64::from(scale) * q_factor * k_factor;
-                let (head, yardstick) = attend(q, k, v, head_dim, arithmetic, causal, scale);
+                let rules = Rules::of(problem, causal, scale, sequence, head);
+                let (head, yardstick) = attend(q, k, v, head_dim, arithmetic, rules);
                 (head.times(v_factor), yardstick.times(v_factor))
             })
             .collect();
@@ -114,7 +115,8 @@ impl SampledReference {
             let [k, v] = [&tensors.k, &tensors.v].map(|values| values.head(sequence, head / group));
             let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
             let scale = scale * q_factor * k_factor;
-            let (answer, seen) = attend_rows(q, k, v, head_dim, arithmetic, causal, scale, rows.iter().copied());
+            let rules = Rules::of(problem, causal, scale, sequence, head);
+            let (answer, seen) = attend_rows(q, k, v, head_dim, arithmetic, rules, rows.iter().copied());
             yardstick = yardstick.worst(seen.times(v_factor));
             (sample, answer.times(v_factor))
         });
@@ -132,38 +134,31 @@ impl Head {
 }
 
 /// One head: every row of `q` over the rows of `k` and `v` it sees.
-fn attend(
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    dim: usize,
-    arithmetic: impl Into<Arithmetic>,
-    causal: bool,
-    scale: f64,
-) -> (Head, Yardstick) {
-    attend_rows(q, k, v, dim, arithmetic, causal, scale, 0..q.len() / dim)
+fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, arithmetic: impl Into<Arithmetic>, rules: Rules) -> (Head, Yardstick) {
+    attend_rows(q, k, v, dim, arithmetic, rules, 0..q.len() / dim)
 }
 
 /// Some rows of one head: the others stay 0 and -∞.
-#[expect(clippy::too_many_arguments, reason = "a head, what is computed of it, and which rows")]
 fn attend_rows(
     q: &[f32],
     k: &[f32],
     v: &[f32],
     dim: usize,
     arithmetic: impl Into<Arithmetic>,
-    causal: bool,
-    scale: f64,
+    rules: Rules,
     chosen: impl Iterator<Item = usize>,
 ) -> (Head, Yardstick) {
     let Arithmetic { number, sums } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
-    let (mask, rule) = (Mask::new(causal, rows, keys), Score::scaled(scale));
+    let Rules { mask, score: rule, sink } = rules;
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
     let [q64, k64, v64] = &wide;
-    let mut head = Head { o: vec![0.0; rows * dim], lse: vec![f64::NEG_INFINITY; rows] };
-    let mut yardstick =
-        Yardstick { score_bound: rule.bound(longest_row(q64, dim) * longest_row(k64, dim)), ..Yardstick::default() };
+    // A sink is a score that sees no value.
+    let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
+    let mut head = Head { o: vec![0.0; rows * dim], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
+    let product = longest_row(q64, dim) * longest_row(k64, dim);
+    let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
+    let mut yardstick = Yardstick { score_bound, score_error, ..Yardstick::default() };
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
     let mut naive_o = vec![0.0_f32; dim];
@@ -172,6 +167,7 @@ fn attend_rows(
         if seen.is_empty() {
             continue;
         }
+        head.blind[row] = false;
         let (range, elements) = (row * dim..(row + 1) * dim, seen.start * dim..seen.end * dim);
         let (k, v) = (&k[elements.clone()], &v[elements.clone()]);
         let (scores, naive_scores) = (&mut scores[seen.clone()], &mut naive_scores[seen.clone()]);
@@ -193,26 +189,27 @@ fn attend_rows(
             }
         }
         let o = &mut head.o[range];
+        let naive_sink = sink.map(|sink| sink as f32);
         match number {
-            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, v, dim, number, &mut naive_o),
-            Number::E4m3 => naive_output_fp8(naive_scores, v, dim, &mut naive_o),
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim, number, &mut naive_o),
+            Number::E4m3 => naive_output_fp8(naive_scores, naive_sink, v, dim, &mut naive_o),
         }
-        head.lse[row] = softmax_in_place(scores);
+        head.lse[row] = softmax_in_place(scores, sink);
         for (p, value) in scores.iter().zip(v64[elements].chunks_exact(dim)) {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }
-        yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores));
+        yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
     (head, yardstick)
 }
 
-/// Turns scores into probabilities; gives their log-sum-exp.
-pub(super) fn softmax_in_place(scores: &mut [f64]) -> f64 {
-    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+/// Turns scores into probabilities; gives their log-sum-exp. A sink counts in both.
+pub(super) fn softmax_in_place(scores: &mut [f64], sink: Option<f64>) -> f64 {
+    let max = scores.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
     for score in scores.iter_mut() {
         *score = (*score - max).exp();
     }
-    let sum: f64 = scores.iter().sum();
+    let sum = scores.iter().sum::<f64>() + sink.map_or(0.0, |sink| (sink - max).exp());
     for p in scores.iter_mut() {
         *p /= sum;
     }
@@ -222,10 +219,11 @@ pub(super) fn softmax_in_place(scores: &mut [f64]) -> f64 {
 /// A row of O as a framework without a fused kernel computes it: scores rounded to 16 bits, softmax in fp32 rounded to
 /// 16 bits, P V summed in fp32 and rounded. The scale is applied before the first rounding, which keeps large logits
 /// finite in fp16 and errs less than rounding twice.
-fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [f32]) {
+fn naive_output(scores: &[f64], sink: Option<f64>, v: &[f32], dim: usize, number: Number, o: &mut [f32]) {
     let rounded = || scores.iter().map(|&s| number.through(s as f32));
-    let max = rounded().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = rounded().map(|s| (s - max).exp()).sum();
+    let sink = sink.map(|sink| number.through(sink as f32));
+    let max = rounded().chain(sink).fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = rounded().chain(sink).map(|s| (s - max).exp()).sum();
     o.fill(0.0);
     for (s, value) in rounded().zip(v.chunks_exact(dim)) {
         let p = number.through((s - max).exp() / sum);
@@ -241,10 +239,10 @@ fn naive_output(scores: &[f64], v: &[f32], dim: usize, number: Number, o: &mut [
 /// The same with FP8: scores stay what the MMA gives, summed as the tensor cores do; P, times 2⁸ to make use of E4M3's
 /// range, is rounded before it is divided by its sum, for afterwards most of it would be lost; P V is summed in fp32
 /// and rounded to bf16.
-fn naive_output_fp8(scores: &[f32], v: &[f32], dim: usize, o: &mut [f32]) {
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+fn naive_output_fp8(scores: &[f32], sink: Option<f32>, v: &[f32], dim: usize, o: &mut [f32]) {
+    let max = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
     let p = || scores.iter().map(|s| 256.0 * (s - max).exp());
-    let sum: f32 = p().sum();
+    let sum = p().sum::<f32>() + sink.map_or(0.0, |sink| 256.0 * (sink - max).exp());
     o.fill(0.0);
     for (p, value) in p().zip(v.chunks_exact(dim)) {
         let p = Number::E4m3.through(p);
@@ -258,9 +256,10 @@ fn naive_output_fp8(scores: &[f32], v: &[f32], dim: usize, o: &mut [f32]) {
 }
 
 /// The log-sum-exp of scores in fp32, step by step.
-fn naive_lse(scores: &[f32]) -> f32 {
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    max + scores.iter().map(|s| (s - max).exp()).sum::<f32>().ln()
+fn naive_lse(scores: &[f32], sink: Option<f32>) -> f32 {
+    let all = || scores.iter().copied().chain(sink);
+    let max = all().fold(f32::NEG_INFINITY, f32::max);
+    max + all().map(|s| (s - max).exp()).sum::<f32>().ln()
 }
 
 /// Largest Euclidean length of a row.
@@ -300,7 +299,7 @@ mod tests {
         let q = [1.0, 0.0, 0.0, 1.0];
         let k = [0.0, ln5, ln2, ln2, ln5, 0.0];
         let v = [8.0, 0.0, 0.0, 8.0, 8.0, 8.0];
-        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, false, 1.0);
+        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, Rules::plain(false, q.len() / 2, k.len() / 2, 1.0));
         let expected = [1.0 + 5.0, 2.0 + 5.0, 5.0 + 1.0, 2.0 + 1.0];
         for (o, expected) in head.o.iter().zip(expected) {
             assert!((o - expected).abs() < 1e-6, "{:?}", head.o);
@@ -308,7 +307,7 @@ mod tests {
         assert!((head.lse[0] - 8.0_f64.ln()).abs() < 1e-6);
 
         // Causal, bottom right: the first of two rows sees two of three keys.
-        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, true, 1.0);
+        let (head, _) = attend(&q, &k, &v, 2, Number::Fp16, Rules::plain(true, q.len() / 2, k.len() / 2, 1.0));
         assert!((head.o[0] - 8.0 / 3.0).abs() < 1e-6 && (head.o[1] - 16.0 / 3.0).abs() < 1e-6);
         assert!((head.lse[0] - 3.0_f64.ln()).abs() < 1e-6);
         assert!((head.o[2] - 6.0).abs() < 1e-6, "the last row sees all");
@@ -317,7 +316,7 @@ mod tests {
     #[test]
     fn a_fully_masked_row_is_zero_with_lse_minus_infinity() {
         let (q, kv) = ([1.0; 6], [1.0; 2]);
-        let (head, yardstick) = attend(&q, &kv, &kv, 2, Number::Bf16, true, 1.0);
+        let (head, yardstick) = attend(&q, &kv, &kv, 2, Number::Bf16, Rules::plain(true, q.len() / 2, kv.len() / 2, 1.0));
         assert_eq!(head.o, [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
         assert_eq!(head.lse[..2], [f64::NEG_INFINITY; 2]);
         assert!(yardstick.tolerance(Number::Bf16).o.is_finite(), "masked rows do not spoil the tolerance");
@@ -326,7 +325,7 @@ mod tests {
     #[test]
     fn a_scale_of_zero_averages_v() {
         let (q, k, v) = ([9.0; 2], [1.0, 2.0, -3.0, 4.0], [1.0, 10.0, 3.0, 30.0]);
-        let (head, _) = attend(&q, &k, &v, 2, Number::Bf16, false, 0.0);
+        let (head, _) = attend(&q, &k, &v, 2, Number::Bf16, Rules::plain(false, q.len() / 2, k.len() / 2, 0.0));
         assert_eq!((head.o, head.lse), (vec![2.0, 20.0], vec![2.0_f64.ln()]));
     }
 
@@ -360,7 +359,7 @@ mod tests {
         let [q_factor, k_factor, _] = problem.factors(0, 1).map(f64::from);
         let scale = f64::from(problem.softmax_scale(192)) * q_factor;
         let wrong_rows = |k: &[f32], scale| {
-            let (head, _) = attend(q, k, v, 192, hopper, false, scale);
+            let (head, _) = attend(q, k, v, 192, hopper, Rules::plain(false, q.len() / 192, k.len() / 192, scale));
             head.lse.iter().zip(&truncated.head(0, 1).lse).filter(|(got, expected)| (*got - *expected).abs() > allowed).count()
         };
         let mut k = tensors.k.head(0, 1).to_vec();
@@ -378,7 +377,14 @@ mod tests {
         let scaled = compute(&plain.clone().in_fp8(Descales::Uniform));
         let [q, k, v] = plain.clone().in_fp8(Descales::Uniform).factors(0, 0).map(f64::from);
         let scale = f64::from(plain.softmax_scale(16)) * q * k;
-        let (head, _) = attend(tensors.q.head(0, 0), tensors.k.head(0, 0), tensors.v.head(0, 0), 16, Number::E4m3, false, scale);
+        let (head, _) = attend(
+            tensors.q.head(0, 0),
+            tensors.k.head(0, 0),
+            tensors.v.head(0, 0),
+            16,
+            Number::E4m3,
+            Rules::plain(false, tensors.q.head(0, 0).len() / 16, tensors.k.head(0, 0).len() / 16, scale),
+        );
         assert_eq!(scaled.head(0, 0).lse, head.lse);
         assert_eq!(scaled.head(0, 0).o[5], head.o[5] * v);
         assert_ne!(compute(&plain).head(0, 0).lse, head.lse);

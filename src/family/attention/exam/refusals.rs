@@ -16,10 +16,11 @@ use crate::{
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
     device::{
-        BwdParams, Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, Params,
+        AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
+        Element, FwdParams, Header, Image, Params,
     },
     family::attention::{Kind, Point},
-    grid::{Dtype, Target},
+    grid::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
 
@@ -33,6 +34,7 @@ struct Numbers<'a> {
     head_dim: &'a mut i32,
     dtype: &'a mut i32,
     causal: &'a mut bool,
+    features: &'a mut AttentionFeatures,
     softmax_scale: &'a mut f32,
 }
 
@@ -48,6 +50,7 @@ macro_rules! numbers_of {
             head_dim: &mut p.head_dim,
             dtype: &mut p.dtype,
             causal: &mut p.causal,
+            features: &mut p.features,
             softmax_scale: &mut p.softmax_scale,
         }
     }};
@@ -123,12 +126,61 @@ fn longest_of_nobody(call: &mut Call) {
 const SPECIALISED: &[Change] = &[
     ("another head dim", |c| *numbers(c).head_dim += 8, Refused(ERROR_MISMATCH, "built for head_dim")),
     ("another dtype", |c| *numbers(c).dtype += 1, Refused(ERROR_MISMATCH, "built for dtype")),
-    ("another mask", |c| *numbers(c).causal ^= true, Refused(ERROR_MISMATCH, "KGEN_FLAG_CAUSAL")),
     ("no q", |c| drop_tensor(c, "q"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no k", |c| drop_tensor(c, "k"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no v", |c| drop_tensor(c, "v"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
 ];
+
+/// A mask that the kernel was not built for.
+const OTHER_MASK_OF_FULL: &[Change] =
+    &[("a causal mask", |c| *numbers(c).causal = true, Refused(ERROR_MISMATCH, "built without the feature `causal`"))];
+
+const OTHER_MASK_OF_CAUSAL: &[Change] =
+    &[("no causal mask", |c| *numbers(c).causal = false, Refused(ERROR_MISMATCH, "called without KGEN_FLAG_CAUSAL"))];
+
+/// Numbers of features that no kernel takes.
+const FEATURES: &[Change] = &[
+    ("a window of -2 keys", |c| numbers(c).features.window = Some([-2, 0]), Refused(ERROR_INVALID_VALUE, "window_left -2 and")),
+    ("a window of -3 keys", |c| numbers(c).features.window = Some([0, -3]), Refused(ERROR_INVALID_VALUE, "window_right -3 must")),
+    ("a negative chunk", |c| numbers(c).features.chunk = -1, Refused(ERROR_INVALID_VALUE, "attention_chunk -1 must")),
+    ("a negative softcap", |c| numbers(c).features.softcap = -1.0, Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
+    ("an infinite softcap", |c| numbers(c).features.softcap = f32::INFINITY, Refused(ERROR_INVALID_VALUE, "softcap inf must")),
+    ("a softcap that is no number", |c| numbers(c).features.softcap = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
+    ("sinks in fp16", fp16_sinks, Refused(ERROR_INVALID_VALUE, "sinks_dtype 0 must be KGEN_DTYPE_FP32")),
+];
+
+fn fp16_sinks(call: &mut Call) {
+    call.inputs.push(("sinks", Image::of_numbers(&[(0, 1.0)])));
+    numbers(call).features.sinks_dtype = DTYPE_FP16;
+}
+
+/// A call for each feature, refused by kernels without it.
+const WITHOUT: &[(Feature, &[Change])] = &[
+    (
+        Feature::Window,
+        &[(
+            "a window",
+            |c| numbers(c).features.window = Some([3, -1]),
+            Refused(ERROR_MISMATCH, "built without the feature `window`"),
+        )],
+    ),
+    (
+        Feature::Chunk,
+        &[("chunks", |c| numbers(c).features.chunk = 1, Refused(ERROR_MISMATCH, "built without the feature `chunk`"))],
+    ),
+    (
+        Feature::Softcap,
+        &[("a softcap", |c| numbers(c).features.softcap = 0.5, Refused(ERROR_MISMATCH, "built without the feature `softcap`"))],
+    ),
+    (Feature::Alibi, &[("slopes", |c| push(c, "alibi_slopes"), Refused(ERROR_MISMATCH, "built without the feature `alibi`"))]),
+    (Feature::Sinks, &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))]),
+];
+
+fn push(call: &mut Call, name: &'static str) {
+    call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
+    numbers(call).features.sinks_dtype = DTYPE_FP32;
+}
 
 /// What the kernels of one launch do.
 const FORWARD: &[Change] = &[
@@ -291,7 +343,21 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let short = if variant.kind == Kind::Bwd { SHORT_BWD } else { SHORT_FWD };
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
-    [changed(&base, &[STRUCTURE, short]), changed(&base, lists), asks].into_iter().flatten().collect()
+    let features = if variant.kind.has_shape() { changed(&base, &not_built_for(variant)) } else { Vec::new() };
+    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, lists), features, asks].into_iter().flatten().collect()
+}
+
+/// Masks and features that a kernel must refuse.
+fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
+    let other_mask = match (variant.causal, variant.features.has(Feature::Window)) {
+        (true, _) => OTHER_MASK_OF_CAUSAL,
+        (false, false) => OTHER_MASK_OF_FULL,
+        (false, true) => &[],
+    };
+    // Kernels over splits leave sinks to the one that combines them.
+    let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
+    let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
+    [other_mask].into_iter().chain(features).collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

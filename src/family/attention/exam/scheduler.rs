@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Subject, Tally},
-    device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
+    device::{AttentionFeatures, Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
     family::attention::Point,
 };
 
@@ -122,6 +122,7 @@ impl Case for ScheduleCase {
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
                 softmax_scale: 1.0,
+                features: AttentionFeatures::default(),
             }),
         };
         let problem = problem.clone();

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     check::{Number, fill_normal},
     device::{Call, Element, FwdParams, Image, Params},
+    family::attention::SinkType,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -141,7 +142,7 @@ impl Tensors {
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
         Call {
-            inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).collect(),
+            inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).chain(asked(problem)).collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
             scratch: false,
             multiprocessors: problem.multiprocessors,
@@ -161,6 +162,7 @@ impl Tensors {
                 dtype: number.code(),
                 causal,
                 softmax_scale: problem.softmax_scale(head_dim),
+                features: problem.asked.params(problem.heads),
             }),
         }
     }
@@ -208,6 +210,26 @@ pub(super) fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, 
     ];
     let wanted = arrays.into_iter().filter(|(_, wanted, _)| *wanted);
     wanted.map(|(name, _, values)| (name, Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>())))
+}
+
+/// The slopes and sinks that the problem asks for, by their names in `kgen.h`.
+pub(super) fn asked(problem: &Problem) -> impl Iterator<Item = (&'static str, Image)> {
+    let Problem { asked, heads, .. } = problem;
+    let slopes = asked.alibi.map(|_| {
+        let stride = asked.params(*heads).alibi_batch_stride;
+        let rows = if stride == 0 { 1 } else { problem.sequences.len() };
+        let all = itertools::iproduct!(0..rows, 0..*heads);
+        Image::of_numbers(&all.map(|(b, h)| (b as i64 * stride + h as i64, asked.slope(b, h))).collect::<Vec<_>>())
+    });
+    let sinks = asked.sinks.map(|sinks| {
+        let number = if sinks == SinkType::Bf16 { Number::Bf16 } else { Number::Fp32 };
+        let mut image = Image::poisoned(number.element(), *heads, 0);
+        for head in 0..*heads {
+            image.put(head as i64, number.round(asked.sink(head).unwrap_or_default() as f32));
+        }
+        image
+    });
+    [("alibi_slopes", slopes), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)))
 }
 
 /// One tensor's values, rounded to `number`.

@@ -11,9 +11,11 @@
 //!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last
 //!   place;
 //! * 2⁻²¹ · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, relative to the largest term of a dot
-//!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz).
+//!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz);
+//! * where scores are capped, the largest capped score times 2⁻¹⁰·⁹: `tanh.approx` errs by so much (PTX ISA), and LSE
+//!   by no more than the worst score. (Naive O has scores rounded to 16 bits, and needs no such term.)
 //!
-//! Both terms are tiny beside the effect of one key more or less, which is 1/seqlen.
+//! The first two terms are tiny beside the effect of one key more or less, which is 1/seqlen.
 
 use crate::check::Number;
 
@@ -39,6 +41,8 @@ pub struct Yardstick {
     pub lse_magnitude: f64,
     /// Bound on the magnitude of the terms of a scaled score.
     pub score_bound: f64,
+    /// What approximate instructions may change a score by.
+    pub score_error: f64,
 }
 
 impl Yardstick {
@@ -61,6 +65,7 @@ impl Yardstick {
             naive_lse_error: self.naive_lse_error.max(other.naive_lse_error),
             lse_magnitude: self.lse_magnitude.max(other.lse_magnitude),
             score_bound: self.score_bound.max(other.score_bound),
+            score_error: self.score_error.max(other.score_error),
         }
     }
 
@@ -75,7 +80,7 @@ impl Yardstick {
         let (ulps_8, ulps_4) = (2.0_f64.powi(-20), 2.0_f64.powi(-21));
         Tolerance {
             o: 2.0 * self.naive_o_error + 2.0 * number.unit_roundoff() * self.o_magnitude,
-            lse: 2.0 * self.naive_lse_error + ulps_8 * self.lse_magnitude.max(1.0) + ulps_4 * self.score_bound,
+            lse: 2.0 * self.naive_lse_error + ulps_8 * self.lse_magnitude.max(1.0) + ulps_4 * self.score_bound + self.score_error,
         }
     }
 }

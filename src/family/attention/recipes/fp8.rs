@@ -57,6 +57,10 @@ impl Recipe for Fp8Forward {
         Ok(Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? })
     }
 
+    fn features(&self) -> Features {
+        Features::all()
+    }
+
     fn keys(&self) -> &'static [&'static str] {
         &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy", "fp8_mma"]
     }

@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
-use crate::grid::{CopyPath, Dtype, Target};
+use crate::grid::{CopyPath, Dtype, Features, Target};
 
 /// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
@@ -29,6 +29,10 @@ impl Recipe for PortableForward {
             ));
         }
         DefaultTiles::find(portable_tiles(target), variant)
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -111,7 +115,6 @@ impl Recipe for PortableForward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Panel},
         grid::TileOverride,

@@ -5,7 +5,7 @@ use super::{
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
-use crate::grid::{Dtype, Target};
+use crate::grid::{Dtype, Features, Target};
 
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
@@ -47,6 +47,10 @@ impl Recipe for TuringForward {
         DefaultTiles::find(SM75, variant)
     }
 
+    fn features(&self) -> Features {
+        Features::all()
+    }
+
     fn keys(&self) -> &'static [&'static str] {
         &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
     }
@@ -86,7 +90,6 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{family::attention::Kind, grid::TileOverride, plan::Plan};
 
     const D64: Point = Point {

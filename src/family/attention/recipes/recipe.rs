@@ -2,7 +2,7 @@
 //! with which tiles, and what those cost.
 
 use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
-use crate::grid::{CopyPath, Target};
+use crate::grid::{CopyPath, Features, Target};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {
@@ -15,6 +15,11 @@ pub(super) trait Recipe: Sync {
 
     /// The keys of `[[tile]]` that it reads; any other is refused.
     fn keys(&self) -> &'static [&'static str];
+
+    /// What its kernels can be generated with.
+    fn features(&self) -> Features {
+        Features::NONE
+    }
 
     /// The first rule of the kernel that `tile` breaks, in words.
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String>;

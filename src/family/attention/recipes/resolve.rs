@@ -4,7 +4,7 @@ use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
     family::{
         Design,
-        attention::design::{self, panels},
+        attention::design::{self, FeatureParts, panels},
     },
     grid::{Target, TileOverride},
     plan::{Limits, Plan, PlanError, Resources},
@@ -25,7 +25,17 @@ pub(in crate::family::attention) fn to_run_as(point: Point, tile: Tile, target: 
 }
 
 fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
-    recipe_of(point).map_err(|reason| PlanError::Unsupported { variant: point.name(), reason })
+    let unsupported = |reason| PlanError::Unsupported { variant: point.name(), reason };
+    let recipe = recipe_of(point).map_err(unsupported)?;
+    let missing = point.features.iter().find(|feature| !recipe.features().has(*feature));
+    match missing {
+        None => Ok(recipe),
+        Some(feature) => {
+            let template = recipe.template().rsplit('/').next().unwrap_or_default();
+            let held = recipe.features();
+            Err(unsupported(format!("`{template}` has no `{feature}`; its features: {held}")))
+        }
+    }
 }
 
 fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile) -> Result<Plan, PlanError> {
@@ -53,6 +63,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         rows_per_warp: if hopper.is_some() { 16 } else { tile.m / tile.warps },
         head_dim_padded,
         panels: panels(head_dim_padded),
+        features: FeatureParts::of(point),
         kv: recipe.kv(point, &tile),
         fp8: recipe.fp8(&tile, compiled_for),
         backward: recipe.backward(point, &tile),

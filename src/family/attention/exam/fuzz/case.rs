@@ -6,7 +6,7 @@
 use crate::{
     device::Order,
     family::attention::{
-        Kind,
+        Asked, Kind, SinkType, Slopes,
         exam::{
             descale::Descales,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
@@ -211,6 +211,7 @@ impl FromStr for FuzzCase {
             scale: words.scale()?,
             lse: !words.flag("no-lse"),
             fp8: words.descales(dtype),
+            asked: words.asked()?,
         };
         let case = Self {
             entry,
@@ -323,6 +324,29 @@ impl<'a> Words<'a> {
     fn number<T: FromStr>(&mut self, prefix: &str) -> Result<Option<T>, String> {
         let Some(digits) = self.rest_of(prefix, |rest| rest.starts_with(|c: char| c.is_ascii_digit())) else { return Ok(None) };
         digits.parse().map(Some).map_err(|_| format!("`{prefix}{digits}` holds no number that can be taken"))
+    }
+
+    /// `window64,-1 chunk7 softcap30.5 alibi sinks-bf16`.
+    fn asked(&mut self) -> Result<Asked, String> {
+        let sides = self.rest_of("window", |_| true);
+        let window = sides.map(|sides| {
+            let numbers = sides.split_once(',').and_then(|(left, right)| Some([left.parse().ok()?, right.parse().ok()?]));
+            numbers.ok_or_else(|| format!("`window{sides}` does not name its two sides, as `window64,-1` does"))
+        });
+        let softcap = self.number::<f64>("softcap")?.unwrap_or(0.0);
+        Ok(Asked {
+            window: window.transpose()?,
+            chunk: self.number("chunk")?.unwrap_or(0),
+            softcap_hundredths: (softcap * 100.0).round() as u32,
+            alibi: self.optional([Slopes::ByBatchAndHead, Slopes::ByHead], |slopes| match slopes {
+                Slopes::ByHead => "alibi".to_owned(),
+                Slopes::ByBatchAndHead => "alibi-by-batch".to_owned(),
+            }),
+            sinks: self.optional([SinkType::Fp32, SinkType::Bf16], |sinks| match sinks {
+                SinkType::Fp32 => "sinks".to_owned(),
+                SinkType::Bf16 => "sinks-bf16".to_owned(),
+            }),
+        })
     }
 
     /// `sq15+88`.

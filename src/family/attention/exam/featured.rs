@@ -1,0 +1,101 @@
+//! Cases of masks and scores: each feature of a kernel alone, all pairs, and all together. Windows and chunks end at the
+//! borders of the kernel's tiles, and one before and after them.
+
+use super::problem::{Inputs, Layout, Lengths, Problem, Scale};
+use crate::{
+    check::{Level, Subject},
+    family::attention::{Asked, Point, SinkType, Slopes},
+    grid::{Feature, Features},
+};
+use itertools::Itertools;
+
+/// The cases of a kernel's features; none of a plain one.
+pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
+    let features = subject.variant.features;
+    let (m, n) = (subject.tiling.m * subject.tiling.cluster, subject.tiling.n);
+    let mut cases = Vec::new();
+    if features.has(Feature::Window) {
+        cases.extend(windows(m, n, level).into_iter().map(|window| long(m, n).asking(window_of(window))));
+        // Rows that see nothing: before the first key, and behind the last one.
+        cases.push(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2])));
+        cases.push(
+            Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed).asking(window_of([5, 0])).without_lse(),
+        );
+    }
+    if features.has(Feature::Chunk) {
+        let chunks = [1, n - 1, n, n + 1, 2 * m + 1, 100_000];
+        cases.extend(chunks.into_iter().map(|chunk| long(m, n).asking(chunk_of(chunk))));
+        cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
+    }
+    if features.has(Feature::Softcap) {
+        let capped = |hundredths| Asked { softcap_hundredths: hundredths, ..Asked::default() };
+        cases.push(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)));
+        cases.push(Problem::new(&[(33, 2 * n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)));
+        cases.push(Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200)));
+    }
+    if features.has(Feature::Alibi) {
+        let sloped = |slopes| Asked { alibi: Some(slopes), ..Asked::default() };
+        cases.push(Problem::new(&[(m + 1, 2 * n + 3)], 8, 2).asking(sloped(Slopes::ByHead)));
+        cases.push(batch(n).asking(sloped(Slopes::ByBatchAndHead)));
+        cases.push(Problem::new(&[(n + 1, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)));
+    }
+    if features.has(Feature::Sinks) {
+        let sunk = |sinks| Asked { sinks: Some(sinks), ..Asked::default() };
+        cases.push(Problem::new(&[(m + 1, n + 17)], 10, 5).asking(sunk(SinkType::Bf16)));
+        // Rows without keys have the sink alone.
+        cases.push(Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32)));
+        cases.push(Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Low, Scale::Usual).asking(sunk(SinkType::Fp32)));
+    }
+    let all: Vec<Feature> = features.iter().collect();
+    cases.extend(all.iter().array_combinations().map(|pair: [&Feature; 2]| batch(n).asking(together(&pair.map(|one| *one), n))));
+    if all.len() > 2 {
+        cases.push(batch(n).asking(together(&all, n)));
+        cases.push(long(m, n).layout(Layout::Padded).asking(together(&all, n)));
+        cases.push(Problem::new(&[(70, 113)], 5, 1).layout(Layout::Unaligned).asking(together(&all, n)));
+        cases.push(Problem::new(&[(1, 3 * n + 7); 3], 8, 2).asking(together(&all, n)));
+    }
+    cases
+}
+
+/// Sides of windows.
+fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
+    let [m, n] = [m, n].map(|rows| rows as i32);
+    let mut windows =
+        vec![[0, 0], [n - 1, 0], [n, 0], [n + 1, 0], [-1, 0], [-1, 5], [17, -1], [m + 1, n - 1], [1, m], [5000, 5000]];
+    if level == Level::Thorough {
+        let sides = [-1, 0, 1, n - 1, n, n + 1, m, 2 * n + 1];
+        windows.extend(itertools::iproduct!(sides, sides).map(|(left, right)| [left, right]));
+    }
+    windows
+}
+
+fn window_of(window: [i32; 2]) -> Asked {
+    Asked { window: Some(window), ..Asked::default() }
+}
+
+fn chunk_of(chunk: usize) -> Asked {
+    Asked { chunk: chunk as u32, ..Asked::default() }
+}
+
+/// Some of the features, with numbers that leave most rows a part of their keys.
+fn together(features: &[Feature], n: usize) -> Asked {
+    let features: Features = features.iter().copied().collect();
+    let has = |feature| features.has(feature);
+    Asked {
+        window: has(Feature::Window).then_some([n as i32 + 3, 2]),
+        chunk: if has(Feature::Chunk) { n as u32 + 11 } else { 0 },
+        softcap_hundredths: if has(Feature::Softcap) { 250 } else { 0 },
+        alibi: has(Feature::Alibi).then_some(Slopes::ByBatchAndHead),
+        sinks: has(Feature::Sinks).then_some(SinkType::Bf16),
+    }
+}
+
+/// Several tiles of queries and of keys, of which the last ones are partial.
+fn long(m: usize, n: usize) -> Problem {
+    Problem::new(&[(2 * m + 3, 3 * n + 5)], 2, 1)
+}
+
+/// Packed sequences of unlike lengths.
+fn batch(n: usize) -> Problem {
+    Problem::new(&[(17, 64), (65, 2 * n + 9), (0, 3), (1, 3 * n + 2), (9, 0)], 5, 5).lengths(Lengths::Packed)
+}
