@@ -5,7 +5,10 @@ use super::{
     tile::{BASE, DefaultTiles},
 };
 use crate::family::attention::design::panels;
-use crate::grid::{CopyPath, Dtype, Target, Turns};
+use crate::{
+    family::attention::design::FeatureParts,
+    grid::{CopyPath, Dtype, Features, Target, Turns},
+};
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
 pub(super) struct HopperForward;
@@ -18,8 +21,10 @@ pub(super) const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
-/// What the fetching thread says of a piece of work: four numbers.
-pub(super) const WORK_BYTES: u32 = 16;
+/// What the fetching thread says of a piece of work: four numbers, and where rows know their positions four more.
+pub(super) fn work_bytes(variant: Point) -> u32 {
+    if FeatureParts::of(variant).positions { 32 } else { 16 }
+}
 
 /// Registers of a consumer thread beyond O, S and P: softmax state, tile addresses, barriers, loop counters.
 const OTHER_REGISTERS: u32 = 24;
@@ -59,6 +64,10 @@ impl Recipe for HopperForward {
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         DefaultTiles::find(DEFAULTS, variant)
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -134,7 +143,7 @@ impl Recipe for HopperForward {
             ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes, Some("Q_OFFSET")),
             ("stages of K", stage, Some("K_OFFSET")),
             ("stages of V", stage, Some("V_OFFSET")),
-            ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("work", q_slots * work_bytes(variant), Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
@@ -240,7 +249,6 @@ pub(super) fn widths(head_dim: u32, n: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{
         family::attention::{Kind, Panel},
         grid::{StorePath, TileOverride},

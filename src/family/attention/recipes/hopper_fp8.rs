@@ -3,11 +3,11 @@
 use super::{
     ByteTransposition, Fp8Choices, Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     hopper::{
-        HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, WORK_BYTES, passes_by_turns, zeros_bytes,
+        HOPPER, HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, passes_by_turns, work_bytes, zeros_bytes,
     },
     tile::DefaultTiles,
 };
-use crate::grid::{StorePath, Target, Turns};
+use crate::grid::{Features, StorePath, Target, Turns};
 use std::iter::once;
 
 /// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
@@ -131,6 +131,10 @@ impl Recipe for HopperFp8Forward {
         DefaultTiles::find(DEFAULTS, variant)
     }
 
+    fn features(&self) -> Features {
+        Features::all()
+    }
+
     fn keys(&self) -> &'static [&'static str] {
         HopperForward.keys()
     }
@@ -164,7 +168,7 @@ impl Recipe for HopperFp8Forward {
             ("stages of K", tile.stages * stage, Some("K_OFFSET")),
             ("stages of V", v_stages(variant, tile) * stage, Some("V_OFFSET")),
             ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
-            ("work", q_slots * WORK_BYTES, Some("WORK_OFFSET")),
+            ("work", q_slots * work_bytes(variant), Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 6 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
