@@ -5,7 +5,7 @@ use super::{
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, StorePath, Target, Turns};
+use crate::grid::{CopyPath, Dtype, Features, StorePath, Target, Turns};
 
 /// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -44,6 +44,10 @@ impl Recipe for HopperShort {
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         DefaultTiles::find(DEFAULTS, variant)
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -157,7 +161,6 @@ impl Recipe for HopperShort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
