@@ -40,7 +40,7 @@ struct request_cost {
     double head_dim, element_bytes;
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
-    bool unequal_queries;  // of more than one sequence
+    bool unequal_queries, unequal_keys;  // of more than one sequence
     bool keys_unknown;  // lengths of K differ, and their sum is not known
 };
 
@@ -52,13 +52,14 @@ inline double mean_length(double longest, double batch, double total, bool unequ
     return fmin(longest, fmax(1, total / batch));
 }
 
-// Sequences that attend to themselves: how many more keys a query has than a sequence, on the average. The long ones
-// have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
-// given mean.
-inline double self_keys_to_mean(double longest, double mean) { return longest * longest / (mean * (2 * longest - mean)); }
-
-// The same where Q and K differ in length both and by themselves: taken is that one sequence is the longest in both.
-inline double paired_keys_to_mean(const request_cost& r) {
+// How many more keys a query has than a sequence, on the average. Where sequences attend to themselves, the long ones
+// have more of both: taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
+// given mean. Where both sides differ in length by themselves, that one sequence is the longest in both.
+inline double keys_to_mean(const request_cost& r) {
+    if (!r.unequal_queries || !r.unequal_keys) return 1;
+    if (r.longest_queries == r.longest_keys && r.queries == r.keys) {
+        return r.longest_keys * r.longest_keys / (r.keys * (2 * r.longest_keys - r.keys));
+    }
     const double queries = r.queries * r.batch, keys = r.keys * r.batch;
     const double others = fmax(0, queries - r.longest_queries) * fmax(0, keys - r.longest_keys) / (r.batch - 1);
     return (r.longest_queries * r.longest_keys + others) / queries / r.keys;
@@ -67,7 +68,7 @@ inline double paired_keys_to_mean(const request_cost& r) {
 // The other guess where the number of keys is unknown: one long sequence among short ones.
 inline request_cost with_one_long_sequence(request_cost r) {
     r.keys = (r.longest_keys + (r.batch - 1) * fmax(1, floor(r.longest_keys / 16))) / r.batch;
-    r.keys_to_mean = r.unequal_queries ? paired_keys_to_mean(r) : 1;
+    r.keys_to_mean = keys_to_mean(r);
     return r;
 }
 
@@ -141,8 +142,10 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
         in_slot = turns * longest;
         in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
     }
-    // The last tile of a sequence, or its only one, may lack groups of rows.
-    const double busy = fmin(1, ceil(r.queries * group / k.group_rows) * k.group_rows / (tiles_of_sequence * k.rows));
+    // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
+    const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
+    const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
+    const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     const double row_bytes = r.head_dim * r.element_bytes;
     const double fetched_bytes = row_bytes + OF_LINE * (ceil(row_bytes / LINE_BYTES) * LINE_BYTES - row_bytes);
     const double from_dram = 2 * fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + r.keys * r.heads_k);
@@ -151,7 +154,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
     return {k.launch_ns, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
-            (in_multiprocessor * k.step_cycles * busy + later) / d.cycles_per_ns,
+            (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
             fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 

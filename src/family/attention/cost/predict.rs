@@ -78,16 +78,13 @@ impl Request {
     /// ones have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that
     /// with the given mean; where both sides differ in length by themselves, that one sequence is the longest in both.
     fn keys_to_mean(&self) -> f64 {
-        if !self.queries.unequal || !self.keys.unequal {
+        if !self.queries.unequal || !self.keys.unequal || self.batch <= 1 {
             return 1.0;
         }
         let [batch, longest_queries, longest] = [self.batch, self.queries.longest, self.keys.longest].map(f64::from);
         let mean = self.mean_keys();
-        if self.queries == self.keys {
+        if self.queries.longest == self.keys.longest && self.mean_queries().total_cmp(&mean).is_eq() {
             return longest * longest / (mean * (2.0 * longest - mean));
-        }
-        if self.batch <= 1 {
-            return 1.0;
         }
         let (queries, keys) = (self.mean_queries() * batch, mean * batch);
         let others = (queries - longest_queries).max(0.0) * (keys - longest).max(0.0) / (batch - 1.0);
@@ -264,8 +261,11 @@ impl Times {
             let tiles = (blocks / slots).ceil();
             ((tiles * full_tiles).max(1.0), tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
         };
-        // The last tile of a sequence, or its only one, may lack groups of rows.
-        let busy = 1.0_f64.min((queries * group / group_rows).ceil() * group_rows / (tiles_of_sequence * tile_rows));
+        // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
+        let rows_of_groups = (queries * group / group_rows).ceil() * group_rows;
+        let fullest = 1.0_f64.min(rows_of_groups / tile_rows);
+        let average_tile = 1.0_f64.min(rows_of_groups / (tiles_of_sequence * tile_rows));
+        let busy_steps = (longest * fullest).max(in_multiprocessor * average_tile);
         let row_bytes = head_dim * f64::from(request.element_bytes);
         let fetched_bytes = row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes);
         let from_dram = 2.0 * fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + mean_keys * heads_k);
@@ -278,7 +278,7 @@ impl Times {
             launch: kernel.launch_ns.into(),
             tile: f64::from(kernel.tile_cycles) / device.cycles_per_ns,
             chain: (in_slot * f64::from(kernel.chain_cycles) + later) / device.cycles_per_ns,
-            step: (in_multiprocessor * f64::from(kernel.step_cycles) * busy + later) / device.cycles_per_ns,
+            step: (busy_steps * f64::from(kernel.step_cycles) + later) / device.cycles_per_ns,
             memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
                 + tail * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
         }
