@@ -171,6 +171,9 @@ fn splitting_what_is_short_is_known_to_be_slow() {
 /// Batch, heads, lengths, head dim, mask, rows of Q and of K in all where lengths differ.
 type Shape = (u32, [u32; 2], [u32; 2], u32, bool, Option<[u32; 2]>);
 
+/// A path, its splits, and the µs that it took.
+type Measured = (Path, u32, f64);
+
 fn weighed((batch, heads, lengths, head_dim, causal, totals): Shape) -> Vec<Candidate> {
     let mut request = request(batch, heads, lengths, head_dim, causal);
     if let Some(totals) = totals {
@@ -187,7 +190,7 @@ fn predicted_us(candidates: &[Candidate], path: Path, splits: u32) -> f64 {
 /// 2026-11-22-dispatch-h100.md: fp16, forced paths, splits, µs.
 #[test]
 fn random_shapes_take_about_what_was_measured() {
-    let shapes: [(Shape, &[(Path, u32, f64)]); 18] = [
+    let shapes: [(Shape, &[Measured]); 18] = [
         ((1, [64, 32], [5734, 5734], 64, true, None), &[(Path::Dense, 1, 566.7)]),
         ((57, [8, 8], [1235, 1235], 80, true, Some([31881; 2])), &[(Path::Dense, 1, 154.6)]),
         ((2, [8, 1], [15382, 15382], 32, false, Some([20946; 2])), &[(Path::Dense, 1, 806.6)]),
@@ -234,7 +237,7 @@ fn random_shapes_take_about_what_was_measured() {
 /// The same: times of the faster and of the slower one, at least a tenth apart.
 #[test]
 fn the_faster_of_two_paths_is_predicted_to_be_faster() {
-    let pairs: [(Shape, (Path, u32, f64), (Path, u32, f64)); 7] = [
+    let pairs: [(Shape, Measured, Measured); 7] = [
         ((20, [64, 32], [236, 236], 32, true, None), (Path::Dense, 1, 63.3), (Path::Short, 1, 72.5)),
         ((2, [4, 4], [46, 46], 224, true, None), (Path::Dense, 1, 4.7), (Path::Short, 1, 5.2)),
         ((2, [16, 8], [583, 31999], 224, false, None), (Path::Dense, 1, 1116.3), (Path::Short, 1, 1268.6)),
