@@ -2,17 +2,22 @@
 """Reads what benches/dispatch_regret.py measured: the regret, and by what factors the constants of the model should change.
 
     python3 benches/dispatch_fit.py regret.json
+    python3 benches/dispatch_fit.py regret.json --library build/lib/libkgen.so
 
-A prediction is launch + tile + the longest of chain, step and memory and a twentieth of the others + combine + scheduler
-(docs/dispatch.md), and every part is proportional to a constant of src/family/attention/cost. So the raw data are enough to
-say what another constant would have predicted and chosen: factors on them are searched, one after another, for the
-logarithms of the times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the
+A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
+(docs/dispatch.md), and every part goes by a constant of src/family/attention/cost (chain and step hold the tiles after a
+block's first as well, which a factor on them moves along). So the raw data are enough to say about what another constant
+would have predicted and chosen: factors on them are searched, one after another, for the logarithms of the times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the
 model does not understand decides nothing, and a factor stays near 1 unless the times ask for another, always between 1/2 and
 2. They are judged on shapes kept out of the fit, a fifth at a time, and printed only if they do better there than today's
 constants, in time and in regret. Needs nothing but Python.
+
+With `--library` the predictions and choices are those of another library's `kgen_explain_choice`, on a GPU like the one of the
+data, and the times stay: the regret of a model that was changed, by the recorded times of forced paths. Nothing is launched.
 """
 
 import argparse
+import ctypes
 import json
 import math
 import statistics
@@ -27,7 +32,7 @@ FACTORS = {
     for part in PARTS[:-1]
 } | {
     "memory": "1 / DRAM_PER_MILLE and 1 / l2_gbs",
-    "rest": "NOT_BESIDE in predict.rs, 0.05 in path_cost.cuh",
+    "rest": "NOT_BESIDE in predict.rs, the same in path_cost.cuh",
     "combine": "FwdCombine in KernelCost::of_attention",
     "scheduler": "PrepareScheduler in KernelCost::of_attention",
 }
@@ -64,11 +69,22 @@ def possible(row):
     return [c for c in row["candidates"] if c["excluded"] is None]
 
 
-def predicted_us(candidate, factors):
+def not_beside(row):
+    """What of the shorter of chain, step and memory counts, by the row's own predictions; 0 where nothing tells."""
+    parts = []
+    for c in possible(row):
+        beside = (c["chain"], c["step"], c["memory"])
+        rest = c["predicted"] - c["launch"] - c["tile"] - max(beside) - c["combine"] - c["scheduler"]
+        if sum(beside) > max(beside):
+            parts.append(rest / (sum(beside) - max(beside)))
+    return statistics.median(parts) if parts else 0.0
+
+
+def predicted_us(candidate, factors, rest):
     kernel = KERNELS[candidate["path"]]
     by = lambda part: candidate[part] * factors.get(f"{kernel}.{part}", 1)
     beside = (by("chain"), by("step"), candidate["memory"] * factors.get("memory", 1))
-    waits = max(beside) + 0.05 * factors.get("rest", 1) * (sum(beside) - max(beside))
+    waits = max(beside) + rest * factors.get("rest", 1) * (sum(beside) - max(beside))
     helpers = candidate["combine"] * factors.get("combine", 1) + candidate["scheduler"] * factors.get("scheduler", 1)
     return (by("launch") + by("tile") + waits + helpers) / 1e3
 
@@ -80,7 +96,7 @@ def best_us(row):
 
 def regret_of(row, factors):
     """Of what the model would choose with these factors, by the times of forced paths; None where that path was not timed."""
-    chosen = min(possible(row), key=lambda c: predicted_us(c, factors))
+    chosen = min(possible(row), key=lambda c: predicted_us(c, factors, row["rest"]))
     return None if chosen["us"] is None else chosen["us"] / best_us(row) - 1
 
 
@@ -152,7 +168,7 @@ def summary(rows):
 
 def log_error(rows, factors):
     """Mean error of log2(predicted / measured) over shapes, of each the mean over its candidates."""
-    return statistics.fmean(statistics.fmean(counted(math.log2(predicted_us(c, factors) / c["us"])) for c in able(row)) for row in rows)
+    return statistics.fmean(statistics.fmean(counted(math.log2(predicted_us(c, factors, row["rest"]) / c["us"])) for c in able(row)) for row in rows)
 
 
 def counted(error):
@@ -184,7 +200,7 @@ def fit(rows):
 
 def follows(row):
     """Whether the predictions follow from their parts: where nobody says how many keys there are, they are means of two guesses."""
-    return all(abs(predicted_us(c, {}) * 1e3 - c["predicted"]) <= 1e-6 * c["predicted"] for c in able(row))
+    return all(abs(predicted_us(c, {}, row["rest"]) * 1e3 - c["predicted"]) <= 1e-6 * c["predicted"] for c in able(row))
 
 
 def kept_out(rows):
@@ -200,6 +216,8 @@ def kept_out(rows):
 
 
 def fitted(rows):
+    rest = statistics.median(not_beside(row) for row in rows)
+    rows = [{**row, "rest": rest} for row in rows]
     everything, rows = rows, [row for row in rows if able(row) and follows(row)]
     if len(rows) < 4 * FOLDS:
         return f"\n{len(rows)} shapes are too few to fit factors to: {4 * FOLDS} at least"
@@ -219,9 +237,61 @@ def fitted(rows):
     return "\n".join(lines)
 
 
+def asked(shape, kgen):
+    """The parameters of a recorded shape; addresses are made up, since nothing reads them."""
+    p = kgen.FwdParams(struct_size=ctypes.sizeof(kgen.FwdParams), flags=kgen.FLAG_CAUSAL if shape["causal"] else 0)
+    packed = bool(shape["lengths"]) and shape["packed"]
+    somewhere = 1 << 20
+    for name, heads, rows in (("q", "heads", "queries"), ("k", "heads_k", "keys"), ("v", "heads_k", "keys"), ("o", "heads", "queries")):
+        row_stride = shape[heads] * shape["head_dim"]
+        setattr(p, name, somewhere)
+        setattr(p, f"{name}_batch_stride", 0 if packed else shape[rows] * row_stride)
+        setattr(p, f"{name}_row_stride", row_stride)
+        setattr(p, f"{name}_head_stride", shape["head_dim"])
+    p.batch, p.seqlen_q, p.seqlen_k = shape["batch"], shape["queries"], shape["keys"]
+    p.num_heads, p.num_heads_k, p.head_dim = shape["heads"], shape["heads_k"], shape["head_dim"]
+    p.dtype, p.softmax_scale = {"fp16": 0, "bf16": 1}[shape["dtype"]], shape["head_dim"] ** -0.5
+    if packed:
+        p.cu_seqlens_q = p.cu_seqlens_k = somewhere
+        p.total_q, p.total_k = (sum(lengths) for lengths in shape["lengths"])
+    elif shape["lengths"]:
+        for side, lengths in zip("qk", shape["lengths"]):
+            if min(lengths) < max(lengths):
+                setattr(p, f"seqused_{side}", somewhere)
+        p.total_k = sum(shape["lengths"][1]) if shape["told"] else 0
+    p.workspace, p.workspace_bytes = somewhere, 1 << 62
+    return p
+
+
+def predicted_anew(rows, path):
+    """The rows with the predictions and choices of a library; without those whose choice was not timed, whose names come second."""
+    import kgen_ctypes as kgen  # and torch, which nothing else here needs
+
+    library, kept, untimed = kgen.Library(path), [], []
+    for row in rows:
+        told, chosen = library.explain(asked(row["shape"], kgen))
+        if chosen is None:
+            raise SystemExit(f"dispatch_fit.py: `{path}` does not serve {row['name']}: {library.last_error()}")
+        times = {(c["path"], c["splits"]): c["us"] for c in row["candidates"]}
+        candidates = []
+        for c in told:
+            name = kgen.PATHS[c.path].lower()
+            candidates.append({
+                "path": name, "splits": c.num_splits, "variant": c.variant and c.variant.decode(),
+                "excluded": c.excluded and c.excluded.decode(), "us": times.get((name, c.num_splits)),
+                **{part: getattr(c, f"{part}_ns") for part in ("predicted", *PARTS, "combine", "scheduler")},
+            })
+        if candidates[chosen]["us"] is None:
+            untimed.append(f"{row['name']}: {label(candidates[chosen])}")
+        else:
+            kept.append({**row, "candidates": candidates, "chosen": chosen, "own_us": candidates[chosen]["us"]})
+    return kept, untimed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="what dispatch_regret.py wrote with --out")
+    parser.add_argument("--library", help="another libkgen.so, whose predictions and choices replace the recorded ones")
     parser.add_argument("--path", choices=sorted(KERNELS), help="only shapes of which a path of this kind was timed")
     parser.add_argument("--without", metavar="TEXT", action="append", default=[], help="leave out shapes whose name contains this")
     args = parser.parse_args()
@@ -231,6 +301,12 @@ def main():
     if not rows:
         parser.error("no shape is left")
     print(f"{data['gpu']}, torch {data['torch']}, seed {data['seed']}, {len(rows)} shapes\n")
+    if args.library:
+        rows, untimed = predicted_anew(rows, args.library)
+        print(f"Choices of {args.library} by the recorded times; {len(untimed)} were not timed:")
+        print("\n".join([*(f"* {name}" for name in untimed), ""]))
+        if not rows:
+            parser.error("no choice was timed")
     print(summary(rows))
     print(fitted(rows))
 

@@ -30,20 +30,20 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
 ///
 /// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
 /// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these
-/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 41 bytes a clock and multiprocessor; the others are that
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 50 bytes a clock and multiprocessor; the others are that
 /// times clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
-    row(75, 1590, 320, 2600, 4),
-    row(80, 1410, 2039, 6200, 40),
-    row(86, 1695, 600, 5000, 6),
-    row(87, 1300, 205, 850, 4),
-    row(89, 2520, 864, 14700, 96),
-    row(90, 1755, 3350, 9500, 50),
-    row(100, 1850, 8000, 11200, 126),
-    row(103, 1850, 8000, 11200, 126),
-    row(110, 1570, 273, 1300, 32),
-    row(120, 2400, 1792, 18500, 128),
-    row(121, 2400, 273, 4700, 24),
+    row(75, 1590, 320, 3200, 4),
+    row(80, 1410, 2039, 7650, 40),
+    row(86, 1695, 600, 6150, 6),
+    row(87, 1300, 205, 1050, 4),
+    row(89, 2520, 864, 18100, 96),
+    row(90, 1755, 3350, 11700, 50),
+    row(100, 1850, 8000, 13800, 126),
+    row(103, 1850, 8000, 13800, 126),
+    row(110, 1570, 273, 1600, 32),
+    row(120, 2400, 1792, 22800, 128),
+    row(121, 2400, 273, 5800, 24),
 ];
 
 /// A GPU, in the model's units.

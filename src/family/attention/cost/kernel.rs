@@ -3,7 +3,7 @@
 use super::super::{Design, Kind, Point};
 use crate::{
     family::{self, Variant},
-    grid::{Dtype, Target, Turns},
+    grid::{Dtype, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -54,22 +54,19 @@ impl Units {
     }
 }
 
-/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, with the numbers of [`KernelCost::hopper`], to
-/// 161 times of an H100 (docs/results/2026-11-21-hopper-h100.md, bf16 and "Short sequences"); the error is 7 % (root of
-/// the mean square).
-const WGMMA: [f64; 2] = [0.68, 0.91];
+/// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, like all numbers of [`KernelCost::hopper`],
+/// [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100: docs/dispatch.md, "The numbers".
+const WGMMA: [f64; 2] = [0.67, 0.9];
 
-/// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another. Fitted, with
-/// the numbers of [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to 308 times of an H100
-/// (docs/results/2026-11-22-dispatch-h100.md).
-const WGMMA_OF_ONE_STEP: [f64; 2] = [0.86, 1.37];
+/// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another.
+const WGMMA_OF_ONE_STEP: [f64; 2] = [0.81, 1.06];
 
 /// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220
 /// TFLOP/s.
-const MMA: [f64; 2] = [1.1, 1.26];
+const MMA: [f64; 2] = [1.03, 1.18];
 
 /// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
-const MMA_OF_16_ROWS: [f64; 2] = [2.55, 1.37];
+const MMA_OF_16_ROWS: [f64; 2] = [1.87, 0.65];
 
 /// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums.
 /// NVIDIA's data sheets: T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync`
@@ -83,7 +80,13 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
 }
 
 /// Cycles between a request to L2 or device memory under load and its answer, as `fwd_split` shows them on an H100.
-const LATENCY: f64 = 1000.0;
+const LATENCY: f64 = 535.0;
+
+/// Widths of the panels that a row of `head_dim` columns is cut into: each needs a tensor map and boxes of its own.
+fn panel_widths(head_dim: u32) -> u32 {
+    let rest = head_dim % 64;
+    u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
+}
 
 impl KernelCost {
     /// The numbers of a plan.
@@ -103,9 +106,9 @@ impl KernelCost {
                 group_rows: 1,
                 keys: plan.threads,
                 resident,
-                launch_ns: 2090,
-                tile_cycles: 1860,
-                chain_cycles: 660,
+                launch_ns: 940,
+                tile_cycles: 3310,
+                chain_cycles: 760,
                 step_cycles: 0,
             },
             // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
@@ -127,38 +130,39 @@ impl KernelCost {
         }
     }
 
-    /// A launch takes 1 µs, a tile 0.8 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
-    /// µs and 3 ns a column.
+    /// A launch takes 0.4 µs, a tile 1 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6 µs
+    /// and 1 ns a column. A last panel of less than 64 columns takes half of what it lacks as well.
     fn short(point: Point, design: &Design) -> Self {
-        let (head_dim, n) = (f64::from(point.head_dim), f64::from(design.tile.n));
+        let lacking = if point.head_dim > 64 { point.head_dim.next_multiple_of(64) - point.head_dim } else { 0 };
+        let columns = point.head_dim + lacking / 2;
+        let (head_dim, n) = (f64::from(columns), f64::from(design.tile.n));
         let keys = design.tile.n * (design.tile.warps / 4);
-        let units = Units::new(f64::from(design.tile.m * keys), point.head_dim, flops_a_cycle(point.target, true));
+        let units = Units::new(f64::from(design.tile.m * keys), columns, flops_a_cycle(point.target, true));
         Self {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys,
-            launch_ns: 960,
-            tile_cycles: 1350 + 26 * point.head_dim,
-            chain_cycles: rounded((1030.0 + 4.75 * head_dim) * n / 64.0),
+            launch_ns: 430,
+            tile_cycles: rounded(1720.0 + 25.6 * head_dim),
+            chain_cycles: rounded((1090.0 + 1.66 * head_dim) * n / 64.0),
             step_cycles: rounded(units.shared(WGMMA_OF_ONE_STEP)),
             ..Self::default()
         }
     }
 
-    /// 2.3 µs a launch, and 1.3 µs and 5 ns a column a tile. A step is one after another from Q Kᵀ to P V.
+    /// 2.4 µs a launch, and 1 µs and 4 ns a column a tile, and 0.6 µs for each width of panels but one. A step is one
+    /// after another from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
         let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), f64::from(point.head_dim));
         let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(m * n, point.head_dim, rate);
-        // Turns at exponentials keep the other warpgroups waiting where there is nothing to wait for.
-        let turns = if design.tile.turns == Turns::Exponentials { 1.4 } else { 1.0 };
         Self {
             rows: design.tile.m,
             group_rows: 64,
             keys: design.tile.n,
-            launch_ns: 2280,
-            tile_cycles: 2260 + 9 * point.head_dim,
-            chain_cycles: rounded(turns * (110.0 + 6.0 * n + 0.068 * n * head_dim)),
+            launch_ns: 2370,
+            tile_cycles: rounded(1670.0 + 7.2 * head_dim) + 1050 * (panel_widths(point.head_dim) - 1),
+            chain_cycles: rounded(180.0 + 6.3 * n + 0.042 * n * head_dim),
             step_cycles: rounded(units.shared(WGMMA)),
             ..Self::default()
         }
@@ -181,18 +185,19 @@ impl KernelCost {
         }
     }
 
-    /// A step waits for the oldest of its stages.
+    /// 1.5 µs a launch, and 2.2 µs and 5 ns a column a tile: Q is read before the first product, and the warps' results
+    /// are merged in shared memory. A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
-        let moved = f64::from(tile.n) * f64::from(point.head_dim);
+        let (n, head_dim) = (f64::from(tile.n), f64::from(point.head_dim));
         Self {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
-            launch_ns: 3350,
-            tile_cycles: 2400,
-            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 0.062 * moved),
+            launch_ns: 1460,
+            tile_cycles: rounded(3950.0 + 8.5 * head_dim),
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 2.4 * n + 0.043 * n * head_dim),
             step_cycles: rounded(units.shared(MMA_OF_16_ROWS)),
             ..Self::default()
         }
@@ -269,7 +274,7 @@ mod tests {
     fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
         let cost = cost(Kind::Fwd, 128, Target::Sm90);
         // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
-        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2179));
+        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2150));
         assert!(cost.chain_cycles < cost.step_cycles);
     }
 

@@ -25,8 +25,8 @@ pub struct Lengths {
     pub total: u32,
 }
 
-/// One long sequence among short ones: the longest to the mean.
-const LONG_TO_MEAN: u32 = 16;
+/// One long sequence among short ones: the longest to each of the others.
+const LONG_TO_SHORT: u32 = 16;
 
 impl Lengths {
     /// Sequences of one length.
@@ -34,14 +34,15 @@ impl Lengths {
         Self { longest: length, unequal: false, total: 0 }
     }
 
-    /// The mean; where nobody says how many rows there are together, about half of the longest.
+    /// The mean, of which one is the longest; where nobody says how many rows there are together, the others have about
+    /// half as many.
     fn mean(self, batch: f64) -> f64 {
         let longest = f64::from(self.longest);
         if !self.unequal || batch <= 1.0 {
             return longest;
         }
         if self.total == 0 {
-            return f64::midpoint(longest, 1.0);
+            return (longest + (batch - 1.0) * f64::midpoint(longest, 1.0)) / batch;
         }
         longest.min((f64::from(self.total) / batch).max(1.0))
     }
@@ -75,13 +76,19 @@ impl Request {
 
     /// How many more keys a query has than a sequence, on the average. Where sequences attend to themselves, the long
     /// ones have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that
-    /// with the given mean.
+    /// with the given mean; where both sides differ in length by themselves, that one sequence is the longest in both.
     fn keys_to_mean(&self) -> f64 {
-        if !self.queries.unequal || self.queries != self.keys {
+        if !self.queries.unequal || !self.keys.unequal || self.batch <= 1 {
             return 1.0;
         }
-        let (longest, mean) = (f64::from(self.keys.longest), self.mean_keys());
-        longest * longest / (mean * (2.0 * longest - mean))
+        let [batch, longest_queries, longest] = [self.batch, self.queries.longest, self.keys.longest].map(f64::from);
+        let mean = self.mean_keys();
+        if self.queries.longest == self.keys.longest && self.mean_queries().total_cmp(&mean).is_eq() {
+            return longest * longest / (mean * (2.0 * longest - mean));
+        }
+        let (queries, keys) = (self.mean_queries() * batch, mean * batch);
+        let others = (queries - longest_queries).max(0.0) * (keys - longest).max(0.0) / (batch - 1.0);
+        (longest_queries * longest + others) / queries / mean
     }
 
     /// Query tiles of a sequence, which has `rows` rows. Of unequal lengths the last tile is half full on the average.
@@ -94,6 +101,11 @@ impl Request {
         self.queries.mean(self.batch.into())
     }
 
+    /// Rows of a sequence before its first key.
+    fn rows_without_keys(&self) -> f64 {
+        if self.causal { (self.mean_queries() - self.mean_keys()).max(0.0) } else { 0.0 }
+    }
+
     fn mean_keys(&self) -> f64 {
         self.keys.mean(self.batch.into())
     }
@@ -101,7 +113,7 @@ impl Request {
     /// The other guess where the number of keys is unknown: one long sequence among short ones.
     pub(super) fn with_one_long_sequence(&self) -> Option<Self> {
         let Lengths { longest, unequal, total } = self.keys;
-        let total_then = (longest / LONG_TO_MEAN).max(1).saturating_mul(self.batch);
+        let total_then = longest.saturating_add((longest / LONG_TO_SHORT).max(1).saturating_mul(self.batch - 1));
         (unequal && self.batch > 1 && total == 0).then_some(Self { keys: Lengths { total: total_then, ..self.keys }, ..*self })
     }
 
@@ -131,14 +143,18 @@ impl Request {
         splits.min(most.into()).max(1.0)
     }
 
-    /// The merge of partial results.
+    /// The merge of partial results: a block for each row, as if all sequences had as many as the longest.
     pub(super) fn combine_ns(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost, splits: f64) -> f64 {
-        let rows = f64::from(self.batch) * self.mean_queries() * f64::from(self.heads);
+        let rows_of = |queries: f64| f64::from(self.batch) * queries * f64::from(self.heads);
+        let rows = rows_of(self.mean_queries());
+        let rows_with_keys = rows_of(self.mean_queries() - self.rows_without_keys());
         let pieces = f64::from(self.head_dim.div_ceil(8).next_power_of_two());
         let rounds = (splits * pieces / f64::from(kernel.keys)).ceil();
-        let cycles = f64::from(kernel.tile_cycles) + rounds * f64::from(kernel.chain_cycles);
-        let busy = (rows / (device.multiprocessors * f64::from(resident))).ceil() * cycles / device.cycles_per_ns;
-        let bytes = rows * splits * (f64::from(self.head_dim) + 1.0) * 4.0;
+        let slots = device.multiprocessors * f64::from(resident);
+        let empty = (rows_of(self.queries.longest.into()) - rows) / slots * (WITHOUT_KEYS * f64::from(kernel.tile_cycles));
+        let merged = (rows_with_keys / slots).ceil() * rounds * f64::from(kernel.chain_cycles);
+        let busy = ((rows / slots).ceil() * f64::from(kernel.tile_cycles) + merged + empty) / device.cycles_per_ns;
+        let bytes = rows_with_keys * splits * (f64::from(self.head_dim) + 1.0) * 4.0;
         f64::from(kernel.launch_ns) + busy.max(bytes / device.l2_bytes_per_ns)
     }
 
@@ -168,21 +184,29 @@ impl Sharing {
 }
 
 /// Of what should run beside the longest part, the part that does not.
-const NOT_BESIDE: f64 = 0.05;
+const NOT_BESIDE: f64 = 0.16;
 
-/// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for.
+/// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
+/// a block of `fwd_combine` for a row that a shorter sequence does not have.
 const WITHOUT_KEYS: f64 = 1.0 / 3.0;
+
+/// A line of L2.
+const LINE_BYTES: f64 = 128.0;
+
+/// Where a row of K or V does not fill its last line, what of the rest is fetched besides: the block of the next head,
+/// which wants it, often comes too late.
+const OF_LINE: f64 = 1.0 / 3.0;
 
 /// The times of a kernel that computes attention (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
     /// Of the launch.
     pub launch: f64,
-    /// Of query tiles besides their steps, one after another in a block's place.
+    /// Of a block's place with its first query tile besides the steps.
     pub tile: f64,
-    /// Of steps one after another in a block's place, each as if the block were alone.
+    /// Of steps one after another in a block's place, each as if the block were alone, and of the other tiles there.
     pub chain: f64,
-    /// Of a multiprocessor's units with all steps of its blocks.
+    /// Of a multiprocessor's units with all steps of its blocks, and of the other tiles.
     pub step: f64,
     /// Of device memory or L2 with all that is moved.
     pub memory: f64,
@@ -222,9 +246,9 @@ impl Times {
         let unequal = request.queries.unequal || request.keys.unequal;
         let tail = if unequal { (longest - average) / 2.0 } else { 0.0 };
 
-        // Rows before the first key: their tiles are written and no more. Where rows are packed, Q is read first.
-        let without_keys = if request.causal && queries > seen && !sharing.packed { queries - seen } else { 0.0 };
-        let with_keys = 1.0_f64.min((seen / tile_rows).ceil() / tiles_of_sequence);
+        // Rows before the first key: their tiles are written and no more.
+        let without_keys = request.rows_without_keys();
+        let with_keys = 1.0_f64.min((seen * group / tile_rows).ceil() / tiles_of_sequence);
         let full_tiles = if without_keys > 0.0 { with_keys + WITHOUT_KEYS * (1.0 - with_keys) } else { 1.0 };
 
         let slots = device.multiprocessors * f64::from(resident);
@@ -237,16 +261,24 @@ impl Times {
             let tiles = (blocks / slots).ceil();
             ((tiles * full_tiles).max(1.0), tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
         };
-        let busy_rows = tile_rows.min((queries * group / group_rows).ceil() * group_rows);
+        // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
+        let rows_of_groups = (queries * group / group_rows).ceil() * group_rows;
+        let fullest = 1.0_f64.min(rows_of_groups / tile_rows);
+        let average_tile = 1.0_f64.min(rows_of_groups / (tiles_of_sequence * tile_rows));
+        let busy_steps = (longest * fullest).max(in_multiprocessor * average_tile);
         let row_bytes = head_dim * f64::from(request.element_bytes);
-        let from_dram = 2.0 * row_bytes * batch * ((queries - without_keys / 2.0) * heads + mean_keys * heads_k);
-        let partial = if sharing.packed { batch * queries * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
-        let from_l2 = blocks * (keys / sharing.splits) * 2.0 * row_bytes + partial;
+        let fetched_bytes = row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes);
+        let from_dram = 2.0 * fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + mean_keys * heads_k);
+        let partial =
+            if sharing.packed { batch * (queries - without_keys) * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
+        let from_l2 = blocks * (keys / sharing.splits) * 2.0 * fetched_bytes + partial;
+        // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
+        let later = (tiles - 1.0) * f64::from(kernel.tile_cycles);
         Self {
             launch: kernel.launch_ns.into(),
-            tile: tiles * f64::from(kernel.tile_cycles) / device.cycles_per_ns,
-            chain: in_slot * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
-            step: in_multiprocessor * f64::from(kernel.step_cycles) * (busy_rows / tile_rows) / device.cycles_per_ns,
+            tile: f64::from(kernel.tile_cycles) / device.cycles_per_ns,
+            chain: (in_slot * f64::from(kernel.chain_cycles) + later) / device.cycles_per_ns,
+            step: (busy_steps * f64::from(kernel.step_cycles) + later) / device.cycles_per_ns,
             memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
                 + tail * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
         }
