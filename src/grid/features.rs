@@ -123,7 +123,7 @@ impl Features {
 
     /// The end of a variant's name that stands for it: `_window_softcap`, or nothing.
     pub fn suffix(self) -> String {
-        self.iter().map(|feature| format!("_{feature}")).collect()
+        self.iter().flat_map(|feature| ["_", feature.name()]).collect()
     }
 }
 

@@ -116,7 +116,8 @@ pub struct Point {
     pub dtype: Dtype,
     /// Causal mask, aligned to the bottom right; otherwise full attention.
     pub causal: bool,
-    /// What a call may ask for besides.
+    /// What a call may ask for besides. Manifests of older versions do not have it.
+    #[serde(default)]
     pub features: Features,
     /// The architecture it is generated for.
     pub target: Target,
