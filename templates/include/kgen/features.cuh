@@ -12,8 +12,12 @@ namespace kgen {
 // Flags that concern features.
 constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
 
+// A side of a window without limit: as many keys as a sequence may have where kernels know positions. Larger numbers
+// would overflow in `position - window_left`, which nvcc computes even where the comparison before it says not to.
+constexpr int32_t NO_LIMIT = (1 << 30) - 1;
+
 // Checks the documented ranges, and gives masks one form: KGEN_FLAG_CAUSAL where the right side ends at the position, a
-// side of the window without limit as INT32_MAX, and no KGEN_FLAG_WINDOW where the other features say as much.
+// side of the window without limit as NO_LIMIT, and no KGEN_FLAG_WINDOW where the other features say as much.
 template <class Params>
 int read_features(Params& p, const char* name) {
     kgen_attention_features& f = p.features;
@@ -31,10 +35,10 @@ int read_features(Params& p, const char* name) {
     if (f.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
     if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
     const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
-    f.window_left = windowed && f.window_left >= 0 ? f.window_left : INT32_MAX;
-    f.window_right = causal ? 0 : windowed && f.window_right >= 0 ? f.window_right : INT32_MAX;
+    f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
+    f.window_right = causal ? 0 : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
     p.flags &= ~KGEN_FLAG_WINDOW;
-    if (f.window_left != INT32_MAX || (!causal && f.window_right != INT32_MAX)) p.flags |= KGEN_FLAG_WINDOW;
+    if (f.window_left != NO_LIMIT || (!causal && f.window_right != NO_LIMIT)) p.flags |= KGEN_FLAG_WINDOW;
     return KGEN_SUCCESS;
 }
 
@@ -56,6 +60,9 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
 inline bool serves_features(uint32_t asked, uint32_t held) {
     return lacking_features(asked, held) == 0 && ((held & KGEN_FEATURE_CAUSAL) == 0 || (asked & KGEN_FEATURE_CAUSAL) != 0);
 }
+
+// Features whose kernels know the positions of rows and keys.
+constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI;
 
 // The word for the first of a set of features.
 inline const char* feature_name(uint32_t features) {

@@ -81,6 +81,10 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     if (const uint32_t missing = lacking_features(asked, self.features)) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built without the feature `%s`, which the call asks for", self.name, feature_name(missing));
     }
+    if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 && (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
+                    params.seqlen_q, params.seqlen_k);
+    }
     if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without KGEN_FLAG_CAUSAL", self.name);
     return KGEN_SUCCESS;
 }
