@@ -229,8 +229,17 @@ impl Checker<'_> {
             Operator::Add => Ok(arithmetic(Binary::Add, self.number(a)?, self.number(b)?)),
             Operator::Subtract => Ok(arithmetic(Binary::Subtract, self.number(a)?, self.number(b)?)),
             Operator::Multiply => Ok(arithmetic(Binary::Multiply, self.number(a)?, self.number(b)?)),
-            Operator::Divide => Ok(Expr::binary_as_is(Binary::Divide, as_real(self.number(a)?), as_real(self.number(b)?))),
+            Operator::Divide => self.quotient(a, b),
         }
+    }
+
+    fn quotient(&self, a: &Syntax, b: &Syntax) -> Result<Expr, Finding> {
+        let (left, right) = (as_real(self.number(a)?), as_real(self.number(b)?));
+        if matches!(b.node, Node::Integer(0) | Node::Real(0.0)) {
+            let help = "divide by another number";
+            return Err(Finding::new("a division by zero", b.span.clone(), "zero", help));
+        }
+        Ok(Expr::binary_as_is(Binary::Divide, left, right))
     }
 
     fn comparison(&self, relation: Relation, at: &Range<usize>, a: &Syntax, b: &Syntax) -> Result<Expr, Finding> {

@@ -176,7 +176,7 @@ mask = 'k <= q'
             ("abs(q - k)", "abs(q - kk)", "unknown name `kk`", "abs(q - kk)"),
             ("abs(q - k)", "abs(q - k", "`)` is missing", "abs(q - k"),
             ("k < sinks", "s < sinks", "`s` cannot stand in a mask", "s < sinks"),
-            ("[\"decay\"]", "[\"decay\", \"other\"]", "`other` is declared and not used", "other"),
+            ("[\"decay\"]", "[\"decay\", \"other\"]", "`other` is declared and not used", "\"other\""),
             ("\"decay\"", "\"float\"", "`float` is a name of C++ and CUDA", "float"),
             ("\"decay\"", "\"de cay\"", "`de cay` is no name", "de cay"),
             ("[\"sinks\"]", "[\"decay\"]", "`decay` is declared twice", "decay"),
@@ -190,8 +190,8 @@ mask = 'k <= q'
         ] {
             let message = read(&GOOD.replacen(from, to, 1), "scores.toml").expect_err(says).to_string();
             assert!(message.contains(says) && message.contains("scores.toml:") && message.contains("help:"), "{message}");
-            let quoted = message.lines().find(|line| line.contains(quotes)).unwrap_or_else(|| panic!("{quotes}:\n{message}"));
-            assert!(quoted.contains('|') && message.contains('^'), "{message}");
+            let quoted = message.lines().any(|line| line.contains('|') && line.contains(quotes));
+            assert!(quoted && message.contains('^'), "{message}");
         }
         let message = read(&GOOD.replace("decay * slope", "dcay * slope"), "scores.toml").unwrap_err().to_string();
         let (line, caret) = (message.lines().nth(3).unwrap(), message.lines().nth(4).unwrap());
@@ -201,10 +201,10 @@ mask = 'k <= q'
     #[test]
     fn the_hash_is_that_of_what_is_computed() {
         let hash = |text: &str| read(text, "t").unwrap()[0].hash();
-        let plain = hash("[score.a]\nscalars = ['c']\nscore = 's - c * k'");
-        assert_eq!(plain, hash("[score.b]\nscalars = ['c']\nscore = '(s) -  ( c*1.0 * k )'"));
-        assert_ne!(plain, hash("[score.a]\nscalars = ['c']\nscore = 's + c * k'"));
-        assert_ne!(plain, hash("[score.a]\nscalars = ['d']\nscore = 's - d * k'"));
-        assert_ne!(plain, hash("[score.a]\nscalars = ['c']\nscore = 's - c * k'\nmask = 'k <= q'"));
+        let plain = hash("[score.one]\nscalars = ['c']\nscore = 's - c * k'");
+        assert_eq!(plain, hash("[score.two]\nscalars = ['c']\nscore = '(s) -  ( c*1.0 * k )'"));
+        assert_ne!(plain, hash("[score.one]\nscalars = ['c']\nscore = 's + c * k'"));
+        assert_ne!(plain, hash("[score.one]\nscalars = ['d']\nscore = 's - d * k'"));
+        assert_ne!(plain, hash("[score.one]\nscalars = ['c']\nscore = 's - c * k'\nmask = 'k <= q'"));
     }
 }

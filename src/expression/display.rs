@@ -140,7 +140,7 @@ mod tests {
             (Goal::Score, "((s)+((a)*(abs(((q)-(k))))))", "s + a * abs(q - k)"),
             (Goal::Score, "s-(a-(s+1.50))", "s - (a - (s + 1.5))"),
             (Goal::Score, "(s-a)-s", "s - a - s"),
-            (Goal::Score, "s*(a/s)*-(s+a)", "-(s * (a / s) * (s + a))"),
+            (Goal::Score, "s*(a/c)*-(s+a)", "-(s * (a / c) * (s + a))"),
             (Goal::Score, "s/(a*s)", "s / (a * s)"),
             (Goal::Score, "1e-7*s", "1e-7 * s"),
             (Goal::Score, "q/k", "q / k"),

@@ -78,6 +78,7 @@ mod tests {
             (Score, "s + q % 0", "0", "positive for certain"),
             (Score, "s + q % -4", "-4", "positive for certain"),
             (Score, "s = 1", "=", "`==`"),
+            (Score, "s / (0.0)", "(0.0)", "division by zero"),
             (Mask, "q - k", "q - k", "compare it"),
             (Mask, "k < 8 <= q", "<=", "`a < b and b < c`"),
             (Mask, "k == q == h", "==", "chained"),

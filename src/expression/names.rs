@@ -149,10 +149,10 @@ mod tests {
         let mut declared = Declared::default();
         declared.declare(List::Scalars, "a").unwrap();
         assert!(declared.declare(List::Tables, "a").unwrap_err().title.contains("twice"));
-        for name in ["b", "c", "d", "e"] {
+        for name in ["t", "u", "v", "w"] {
             declared.declare(List::Tables, name).unwrap();
         }
-        assert!(declared.declare(List::Tables, "f").unwrap_err().title.contains("more than 4"));
-        assert_eq!(declared.find("d").map(|named| (named.list, named.index)), Some((List::Tables, 2)));
+        assert!(declared.declare(List::Tables, "x").unwrap_err().title.contains("more than 4"));
+        assert_eq!(declared.find("v").map(|named| (named.list, named.index)), Some((List::Tables, 2)));
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn real(random: &mut ChaCha8Rng, depth: u32) -> String {
         0..3 => format!("({a}) + ({b})"),
         3..5 => format!("({a}) - ({b})"),
         5..8 => format!("({a}) * ({b})"),
-        8 => format!("({a}) / ({b})"),
+        8 => format!("({a}) / (({b}) - 0.3)"),
         9 => format!("-({a})"),
         10 => format!("{}({a}, {b})", one_of(random, &["min", "max"])),
         11 => format!("abs({a})"),

@@ -95,7 +95,7 @@ mod tests {
             ("3 * q", Trend::Rising),
             ("seqlen_k - q", Trend::Falling),
             ("(n - q) // 4", Trend::Falling),
-            ("n * q", Trend::Mixed),
+            ("(h - 3) * q", Trend::Mixed),
             ("q - (q // 2)", Trend::Mixed),
             ("abs(q)", Trend::Mixed),
             ("select(q < 3, 0, q)", Trend::Mixed),
