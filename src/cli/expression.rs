@@ -1,9 +1,12 @@
 //! `kgen expression`: what kgen makes of a score or a mask.
 
 use super::{CliError, Format, Global, escape::plain, ui};
-use crate::expression::{self, Declared, Expr, Goal, HELPERS, Interval, List, Local, Spelling, Stage, Text, Trend, UserScore, Work};
+use crate::expression::{
+    self, Declared, Expr, Goal, HELPERS, Interval, List, Local, Spelling, Stage, Text, Trend, UserScore, Work,
+};
+use crate::files;
 use serde::Serialize;
-use std::{fmt::Write, fs, path::PathBuf};
+use std::{fmt::Write, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,7 +99,7 @@ struct Named {
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     if let Some(path) = args.file {
         let failed = |error| CliError::Usage(format!("cannot read `{}`: {error}; give `--file` a readable file", path.display()));
-        let text = fs::read_to_string(&path).map_err(failed)?;
+        let text = files::read_to_string(&path).map_err(failed)?;
         let scores = expression::read(&text, &path.display().to_string()).map_err(|error| CliError::Usage(error.to_string()))?;
         let scores: Vec<Named> = scores.iter().map(of_score).collect();
         return match global.format {
@@ -114,7 +117,9 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let expr = Expr::parse(&args.text.unwrap_or_default(), &names, goal).map_err(|error| CliError::Usage(error.to_string()))?;
     let given = args.scalars.iter().chain(&args.integers).chain(&args.tables);
     if let Some(unused) = given.into_iter().find(|name| !expr.uses_name(name)) {
-        return Err(CliError::Usage(format!("`{unused}` is declared and not used\nhelp: leave it out, or use it in the expression")));
+        return Err(CliError::Usage(format!(
+            "`{unused}` is declared and not used\nhelp: leave it out, or use it in the expression"
+        )));
     }
     let report = report(&expr, goal);
     match global.format {
@@ -141,7 +146,7 @@ fn report(expr: &Expr, goal: Goal) -> Report {
     };
     let bounds = |found: Interval| {
         let (low_trend, high_trend) = found.trends();
-        let cuda = Text::of(&[&found.low, &found.high], &spelling);
+        let cuda = Text::per_row(&[&found.low, &found.high], &spelling);
         let (low, high) = (found.low.to_string(), found.high.to_string());
         Bounds { low, high, exact: found.exact, low_trend, high_trend, cuda }
     };
@@ -182,14 +187,14 @@ fn shown(report: &Report) -> String {
         let _ = writeln!(out, "keys        {}", report.interval.as_ref().map_or_else(no_interval, interval));
     }
     out += "\nCUDA\n";
-    out += &code(&report.cuda, &["result"]);
+    out += &code(&report.cuda, Stage::Element, &["result"]);
     if let Some(derivative) = &report.derivative {
         out += "\nCUDA of score and derivative\n";
-        out += &code(&derivative.cuda, &["result", "slope"]);
+        out += &code(&derivative.cuda, Stage::Element, &["result", "slope"]);
     }
     if let Some(bounds) = &report.interval {
         out += "\nCUDA of the interval\n";
-        out += &code(&bounds.cuda, &["low", "high"]);
+        out += &code(&bounds.cuda, Stage::Row, &["low", "high"]);
     }
     let texts = [Some(&report.cuda), report.interval.as_ref().map(|bounds| &bounds.cuda)];
     if texts.into_iter().flatten().any(|text| text.helpers) {
@@ -201,7 +206,11 @@ fn shown(report: &Report) -> String {
 
 fn work(work: Work) -> String {
     let special = if work.special > 0 { format!(" ({} special)", work.special) } else { String::new() };
-    format!("{}{special} and {} per element", ui::count(work.flops as usize, "FLOP"), ui::count(work.other as usize, "other operation"))
+    format!(
+        "{}{special} and {} per element",
+        ui::count(work.flops as usize, "FLOP"),
+        ui::count(work.other as usize, "other operation")
+    )
 }
 
 fn no_interval() -> String {
@@ -209,12 +218,12 @@ fn no_interval() -> String {
 }
 
 fn interval(bounds: &Bounds) -> String {
-    let how = if bounds.exact { "all of them" } else { "not all of them: the mask is applied to every element" };
-    format!("from {} up to, without, {}; {how}", bounds.low, bounds.high)
+    let how = if bounds.exact { "all of these" } else { "of these those that the mask shows" };
+    format!("{} <= k < {}, {how}", bounds.low, bounds.high)
 }
 
-/// Locals and results as a person would write them into a kernel.
-fn code(text: &Text, results: &[&str]) -> String {
+/// Locals and results as a person would write them into a kernel, with the results at their stage.
+fn code(text: &Text, at: Stage, results: &[&str]) -> String {
     let stages = [
         (Stage::Block, "once per head"),
         (Stage::Row, "once per row"),
@@ -224,7 +233,7 @@ fn code(text: &Text, results: &[&str]) -> String {
     let mut out = String::new();
     for (stage, when) in stages {
         let mut lines: Vec<String> = text.at(stage).map(Local::declaration).collect();
-        if stage == Stage::Element {
+        if stage == at {
             lines.extend(results.iter().zip(&text.results).map(|(name, result)| format!("{name} = {result};")));
         }
         if !lines.is_empty() {

@@ -208,7 +208,8 @@ impl Checker<'_> {
             (Type::Boolean, Type::Boolean) => (left, right),
             (Type::Boolean, _) | (_, Type::Boolean) => {
                 let help = "let both be numbers, or both conditions";
-                let finding = Finding::new("`select` chooses between a number and a condition", b.span.clone(), "the other kind", help);
+                let finding =
+                    Finding::new("`select` chooses between a number and a condition", b.span.clone(), "the other kind", help);
                 return Err(finding.with_context(a.span.clone(), "one kind"));
             }
             _ => alike(left, right),

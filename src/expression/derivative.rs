@@ -32,7 +32,8 @@ fn of_unary(op: Unary, whole: &Expr, u: &Expr) -> Expr {
         Unary::Negate => unary(Unary::Negate, inner),
         Unary::Abs => {
             let below = binary(Binary::Compare(Relation::Less), u.clone(), Expr::real(0.0));
-            select(below, unary(Unary::Negate, inner.clone()), inner)
+            let sign = select(below, Expr::real(-1.0), Expr::real(1.0));
+            binary(Binary::Multiply, sign, inner)
         }
         Unary::Exp => binary(Binary::Multiply, whole.clone(), inner),
         // 1 - tanh(u)^2, from the value that the score needs anyway.
@@ -70,7 +71,10 @@ fn of_binary(op: Binary, whole: &Expr, a: &Expr, b: &Expr) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::{At, Goal, testing::{self, expression}};
+    use crate::expression::{
+        At, Goal,
+        testing::{self, expression},
+    };
 
     #[test]
     fn derivatives_are_simple() {

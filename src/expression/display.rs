@@ -29,7 +29,11 @@ fn without_conversion(expr: &Expr) -> &Expr {
 /// Two operands as they are written: an integer is converted by itself only where its neighbour is a real number.
 fn pair<'e>(a: &'e Expr, b: &'e Expr) -> (&'e Expr, &'e Expr) {
     let is_converted = |expr: &Expr| matches!(expr, Expr::Unary(Unary::Real, _));
-    if is_converted(a) { (if is_converted(b) { a } else { without_conversion(a) }, without_conversion(b)) } else { (a, without_conversion(b)) }
+    if is_converted(a) {
+        (if is_converted(b) { a } else { without_conversion(a) }, without_conversion(b))
+    } else {
+        (a, without_conversion(b))
+    }
 }
 
 fn level(expr: &Expr) -> Level {

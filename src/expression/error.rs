@@ -124,6 +124,8 @@ mod tests {
         assert!(Expr::parse(&nested(65), &names(), Goal::Score).is_err());
         let (_, message) = refused(Goal::Score, &format!("s{}", " + s".repeat(300)));
         assert!(message.contains("longer than 1000 bytes"), "{message}");
-        assert!(Expr::parse(&format!("s{}", "+s".repeat(499)), &names(), Goal::Score).is_ok());
+        let (_, message) = refused(Goal::Score, &format!("s{}", "+s".repeat(100)));
+        assert!(message.contains("201 operations, names and numbers"), "{message}");
+        assert!(Expr::parse(&format!("-s{}", "+s".repeat(99)), &names(), Goal::Score).is_ok());
     }
 }

@@ -65,7 +65,13 @@ impl Expr {
                     Binary::Or => a.max(b),
                 }
             }
-            Self::Select(c, a, b) => if c.holds(at) { a.value(at) } else { b.value(at) },
+            Self::Select(c, a, b) => {
+                if c.holds(at) {
+                    a.value(at)
+                } else {
+                    b.value(at)
+                }
+            }
         }
     }
 

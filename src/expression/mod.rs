@@ -93,3 +93,95 @@ fn parsed(text: &str, declared: &Declared, goal: Goal) -> Result<Expr, Finding> 
     let syntax = parse::parse(text)?;
     Ok(simplify::simplify(check::check(&syntax, text, declared, goal)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Expr, Goal,
+        testing::{self, Values, expression, names},
+    };
+    use rand::{RngExt, seq::IndexedRandom};
+
+    #[test]
+    fn the_canonical_text_is_read_back_as_the_same_tree() {
+        let mut random = testing::random(1);
+        for index in 0..2000 {
+            let (expr, goal) = if index % 2 == 0 {
+                (testing::random_score(&mut random, 4), Goal::Score)
+            } else {
+                (testing::random_mask(&mut random, 4), Goal::Mask)
+            };
+            let text = expr.to_string();
+            if text.len() > 1000 {
+                continue;
+            }
+            let again = expression(goal, &text);
+            assert_eq!(again, expr, "`{text}`\n`{again}`");
+            assert_eq!(again.hash(), expr.hash());
+        }
+    }
+
+    #[test]
+    fn what_is_simpler_has_the_same_value() {
+        let mut random = testing::random(2);
+        let mut compared = 0;
+        for index in 0..2000 {
+            let goal = if index % 2 == 0 { Goal::Score } else { Goal::Mask };
+            let text =
+                if goal == Goal::Score { testing::real(&mut random, 4) } else { testing::condition(&mut random, 4, false) };
+            let Ok(syntax) = super::parse::parse(&text) else { continue };
+            let written = super::check::check(&syntax, &text, &names(), goal).unwrap_or_else(|finding| panic!("{finding:?}"));
+            let simple = super::simplify::simplify(written.clone());
+            for _ in 0..5 {
+                let values = Values::random(&mut random);
+                let (before, after) = (written.value(&values.at()), simple.value(&values.at()));
+                // Where a value is not finite, so may be what was dropped.
+                if before.is_finite() {
+                    compared += 1;
+                    let near = (before - after).abs() <= 1e-9 * before.abs().max(1.0);
+                    assert!(near, "`{text}` is {before}, `{simple}` is {after} at {values:?}");
+                }
+            }
+        }
+        assert!(compared > 5000, "only {compared} were compared");
+    }
+
+    #[test]
+    fn what_divides_is_known() {
+        let divisors = |text: &str| expression(Goal::Mask, text).divisors();
+        assert_eq!(divisors("q // n == k // n and k % m < 3"), ["m", "n"]);
+        assert_eq!(divisors("q // 4 == k // 4 and n < k"), [""; 0]);
+    }
+
+    #[test]
+    fn no_text_panics_and_every_error_points_into_it() {
+        #[rustfmt::skip]
+        let pieces = [
+            "s", "q", "k", "h", "b", "n", "a", "slope", "[h]", "[", "]", "(", ")", ",", "+", "-", "*", "/", "//", "%", "**",
+            "<", "<=", "==", "!=", "!", "=", "and", "or", "not", "min(", "max(", "abs(", "tanh(", "log(", "select(", "real(", "1",
+            "0", "2.5", "1e9", "1e999", ".", "..", "99999999999999999999", "0x1", "true", "false", "&&", "é", "🙂", "\n", "\t",
+            "\u{0}", "'", "\"", "seqlen_k", "?", ":", "nan", "inf",
+        ];
+        let mut random = testing::random(3);
+        let (mut refused, mut read) = (0, 0);
+        for _ in 0..30_000 {
+            let text: String = (0..random.random_range(0..10))
+                .map(|_| [*pieces.choose(&mut random).unwrap(), *["", " "].choose(&mut random).unwrap()].concat())
+                .collect();
+            for goal in [Goal::Score, Goal::Mask] {
+                match Expr::parse(&text, &names(), goal) {
+                    Ok(expr) => {
+                        read += 1;
+                        let _ = (expr.value(&Values::random(&mut random).at()), expr.derivative(), expr.interval());
+                    }
+                    Err(error) => {
+                        refused += 1;
+                        assert!(text.get(error.span()).is_some(), "`{text}` at {:?}", error.span());
+                        assert!(error.to_string().contains("help:"), "{error}");
+                    }
+                }
+            }
+        }
+        assert!(refused > 10_000 && read > 300, "{refused} were refused and {read} were read");
+    }
+}

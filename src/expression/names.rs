@@ -13,8 +13,16 @@ pub const MOST_TABLES: usize = 4;
 const LONGEST: usize = 32;
 
 /// The functions, and how many values each takes; `None` for two or more.
-pub(super) const FUNCTIONS: [(&str, Option<usize>); 8] =
-    [("min", None), ("max", None), ("abs", Some(1)), ("exp", Some(1)), ("tanh", Some(1)), ("log", Some(1)), ("real", Some(1)), ("select", Some(3))];
+pub(super) const FUNCTIONS: [(&str, Option<usize>); 8] = [
+    ("min", None),
+    ("max", None),
+    ("abs", Some(1)),
+    ("exp", Some(1)),
+    ("tanh", Some(1)),
+    ("log", Some(1)),
+    ("real", Some(1)),
+    ("select", Some(3)),
+];
 
 /// What stands between values.
 pub(super) const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
@@ -138,7 +146,9 @@ mod tests {
         for name in ["decay", "window_left", "n2", "S", "rowwise", "blocks"] {
             assert_eq!(check_identifier(name), Ok(()), "{name}");
         }
-        for name in ["", "2n", "_x", "a-b", "a__b", "é", "a b", "s", "and", "tanh", "seqlen_k", "float", "threadIdx", "row0", "row"] {
+        for name in
+            ["", "2n", "_x", "a-b", "a__b", "é", "a b", "s", "and", "tanh", "seqlen_k", "float", "threadIdx", "row0", "row"]
+        {
             assert!(check_identifier(name).is_err(), "{name}");
         }
         assert!(check_identifier(&"x".repeat(33)).is_err() && check_identifier(&"x".repeat(32)).is_ok());

@@ -30,8 +30,11 @@ use winnow::{
 /// Brackets and signs within each other; far beyond what a person writes, and safe for the stack.
 const MAX_DEPTH: u32 = 64;
 
-/// Longest text (bytes). It bounds the size of the tree too, and of all that is made of it.
+/// Longest text (bytes).
 const MAX_LENGTH: usize = 1000;
+
+/// Most operations, names and numbers. A derivative may have the square of it.
+const MAX_PARTS: usize = 200;
 
 const EXAMPLE: &str = "an expression looks like `s - decay * abs(q - k)`";
 
@@ -50,11 +53,17 @@ pub(super) fn parse(text: &str) -> Result<Syntax, Finding> {
         multispace0.parse_next(i)?;
         if i.is_empty() { Ok(root) } else { Err(goes_on(i, text)) }
     };
-    whole(&mut input).map_err(|error| match error {
+    let root = whole(&mut input).map_err(|error| match error {
         ErrMode::Backtrack(Reject(finding)) | ErrMode::Cut(Reject(finding)) => finding,
         // Only partial input is ever incomplete, and this input is whole.
         ErrMode::Incomplete(_) => Finding::new("the expression ends too early", text.len()..text.len(), "here", EXAMPLE),
-    })
+    })?;
+    let parts = root.parts();
+    if parts > MAX_PARTS {
+        let label = format!("{parts} operations, names and numbers");
+        return Err(Finding::new("the expression is too large", root.span, label, format!("use at most {MAX_PARTS}")));
+    }
+    Ok(root)
 }
 
 /// The parser's error: the finding that will be shown.
@@ -110,12 +119,7 @@ fn sum(i: &mut Input<'_>, depth: u32) -> ModalResult<Syntax, Reject> {
 }
 
 fn product(i: &mut Input<'_>, depth: u32) -> ModalResult<Syntax, Reject> {
-    let operators = [
-        ("//", Operator::FloorDivide),
-        ("/", Operator::Divide),
-        ("*", Operator::Multiply),
-        ("%", Operator::Modulo),
-    ];
+    let operators = [("//", Operator::FloorDivide), ("/", Operator::Divide), ("*", Operator::Multiply), ("%", Operator::Modulo)];
     chain(i, depth, factor, &operators)
 }
 

@@ -45,3 +45,16 @@ pub(super) enum Operator {
     FloorDivide,
     Modulo,
 }
+
+impl Syntax {
+    /// Operations, names and numbers.
+    pub fn parts(&self) -> usize {
+        let inner = match &self.node {
+            Node::Integer(_) | Node::Real(_) | Node::Name(_) | Node::Index(..) => 0,
+            Node::Call(_, _, values) => values.iter().map(Self::parts).sum(),
+            Node::Negate(a) | Node::Not(a) => a.parts(),
+            Node::Binary(_, _, a, b) => a.parts() + b.parts(),
+        };
+        1 + inner
+    }
+}

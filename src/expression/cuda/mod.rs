@@ -81,10 +81,19 @@ pub struct Text {
 }
 
 impl Text {
-    /// The code of several expressions that are computed together, such as a score and its derivative.
+    /// The code of several expressions that are computed together per element, such as a score and its derivative.
     pub fn of(expressions: &[&Expr], spelling: &Spelling) -> Self {
+        Self::within(expressions, Stage::Element, spelling)
+    }
+
+    /// The code of expressions without `k` and `s` that are computed per row, such as the bounds of an interval.
+    pub fn per_row(expressions: &[&Expr], spelling: &Spelling) -> Self {
+        Self::within(expressions, Stage::Row, spelling)
+    }
+
+    fn within(expressions: &[&Expr], stage: Stage, spelling: &Spelling) -> Self {
         let prepared: Vec<Expr> = expressions.iter().map(|expr| prepared(expr)).collect();
-        write::text(&prepared, spelling)
+        write::text(&prepared, stage, spelling)
     }
 
     /// The locals that are known at `stage`, in their order. A template that does not keep values of a column puts those

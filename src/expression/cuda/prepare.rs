@@ -80,6 +80,5 @@ fn quotient(a: Expr, b: Expr) -> Expr {
 /// Whether an integer is computed with 64 bits: where it, or something it is made of, may not fit 32.
 pub(super) fn is_wide(expr: &Expr) -> bool {
     expr.kind() == Type::Integer
-        && (range::of(expr).is_wide()
-            || expr.parts().into_iter().any(|part| part.kind() == Type::Integer && is_wide(part)))
+        && (range::of(expr).is_wide() || expr.parts().into_iter().any(|part| part.kind() == Type::Integer && is_wide(part)))
 }

@@ -59,7 +59,8 @@ fn what_is_known_before_a_loop_is_computed_before_it() {
 #[test]
 fn a_score_and_its_derivative_share_what_both_need() {
     let score = expression(Goal::Score, "a * tanh(s / a)");
-    let text = Text::of(&[&score, &score.derivative()], &Spelling { named: "user.".into(), local: "u_".into(), ..Spelling::default() });
+    let text =
+        Text::of(&[&score, &score.derivative()], &Spelling { named: "user.".into(), local: "u_".into(), ..Spelling::default() });
     let declared: Vec<String> = text.locals.iter().map(super::Local::declaration).collect();
     assert_eq!(declared, ["const float u_block0 = 1.0f / user.a;", "const float u_element0 = tanhf(s * u_block0);"]);
     assert_eq!(text.results, ["user.a * u_element0", "1.0f - u_element0 * u_element0"]);
@@ -130,7 +131,8 @@ fn bounded(expr: &Expr, values: &Values) -> Option<Bounded> {
 /// A function of C++ that gives every result of `text`.
 fn function(name: &str, text: &Text) -> String {
     let mut code = format!("static void {name}(const values& v, double* out) {{\n");
-    code += "    const float s = v.s; const int q = v.q, k = v.k, h = v.h, b = v.b, seqlen_q = v.seqlen_q, seqlen_k = v.seqlen_k;\n";
+    code +=
+        "    const float s = v.s; const int q = v.q, k = v.k, h = v.h, b = v.b, seqlen_q = v.seqlen_q, seqlen_k = v.seqlen_k;\n";
     code += "    const float a = v.scalars[0], c = v.scalars[1], decay = v.scalars[2]; const int n = v.integers[0], m = v.integers[1];\n";
     code += "    const float* slope = v.slope;\n";
     code += "    (void)s; (void)q; (void)k; (void)h; (void)b; (void)seqlen_q; (void)seqlen_k;\n";
@@ -162,7 +164,9 @@ fn literal(values: &Values) -> String {
 fn calls(name: &str, values: &[Values], results: usize) -> String {
     let values = values.iter().map(literal).collect::<Vec<_>>().join(", ");
     let print = "for (int i = 0; i < RESULTS; ++i) std::printf(\"%.17g\\n\", out[i]);".replace("RESULTS", &results.to_string());
-    format!("    static const values {name}_at[] = {{{values}}};\n    for (const values& v : {name}_at) {{ {name}(v, out); {print} }}\n")
+    format!(
+        "    static const values {name}_at[] = {{{values}}};\n    for (const values& v : {name}_at) {{ {name}(v, out); {print} }}\n"
+    )
 }
 
 /// Compiles a program with g++, runs it, and gives the numbers it prints.
@@ -229,7 +233,7 @@ fn compiled_bounds_are_those_of_the_reference() {
         let mask = testing::random_mask(&mut random, 4);
         let Some(found) = mask.interval() else { continue };
         let name = format!("f{}", expected.len());
-        code += &function(&name, &Text::of(&[&found.low, &found.high], &Spelling::default()));
+        code += &function(&name, &Text::per_row(&[&found.low, &found.high], &Spelling::default()));
         let values: Vec<Values> = (0..TRIALS).map(|_| Values::random(&mut random)).collect();
         main += &calls(&name, &values, 2);
         for values in values {

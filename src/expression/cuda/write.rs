@@ -1,9 +1,6 @@
 //! Writes prepared expressions as C++ with the brackets that its precedence asks for.
 
-use super::{
-    Local, Spelling, Stage, Text,
-    prepare::is_wide,
-};
+use super::{Local, Spelling, Stage, Text, prepare::is_wide};
 use crate::expression::tree::{Binary, Expr, Leaf, List, Relation, Type, Unary, Variable};
 use std::collections::{HashMap, HashSet};
 
@@ -30,8 +27,8 @@ struct Writer<'a> {
     text: Text,
 }
 
-/// The code of prepared expressions.
-pub(super) fn text(expressions: &[Expr], spelling: &Spelling) -> Text {
+/// The code of prepared expressions whose results are computed at `stage`.
+pub(super) fn text(expressions: &[Expr], stage: Stage, spelling: &Spelling) -> Text {
     let mut seen = HashSet::new();
     let mut shared = HashSet::new();
     for expr in expressions {
@@ -40,7 +37,7 @@ pub(super) fn text(expressions: &[Expr], spelling: &Spelling) -> Text {
     let text = Text { locals: Vec::new(), results: Vec::new(), helpers: false };
     let mut writer = Writer { spelling, shared, named: HashMap::new(), text };
     for expr in expressions {
-        let result = writer.within(expr, Level::Conditional, Stage::Element);
+        let result = writer.within(expr, Level::Conditional, stage);
         writer.text.results.push(result);
     }
     writer.text

@@ -53,7 +53,7 @@ fn masks_of_which_nothing_is_known_have_none() {
 fn a_mask_that_would_take_for_ever_ends_with_what_is_known() {
     let deep = (1..40).fold("k".to_owned(), |inner, index| format!("abs({inner} - {index})"));
     let _ = interval(&format!("{deep} < 9"));
-    let wide = (0..100).map(|index| format!("k<{index}")).collect::<Vec<_>>().join(" and ");
+    let wide = (0..50).map(|index| format!("k<{index}")).collect::<Vec<_>>().join(" and ");
     assert!(interval(&wide).is_some());
 }
 
