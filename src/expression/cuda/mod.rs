@@ -45,7 +45,7 @@ pub struct Spelling {
     pub seqlen_q: String,
     /// Keys of this entry.
     pub seqlen_k: String,
-    /// What stands before the names of scalars (`float`), integers (`int`) and tables (`const float*`), such as `user.`.
+    /// What stands before the names of scalars (`float`), integers (`int`) and tables (`const float*`): `user.`, say.
     pub named: String,
     /// What stands before the names of [`Local`]s.
     pub local: String,
@@ -96,8 +96,8 @@ impl Text {
         write::text(&prepared, stage, spelling)
     }
 
-    /// The locals that are known at `stage`, in their order. A template that does not keep values of a column puts those
-    /// of [`Stage::Column`] before those of [`Stage::Element`].
+    /// The locals that are known at `stage`, in their order. A template that does not keep values of a column puts
+    /// those of [`Stage::Column`] before those of [`Stage::Element`].
     pub fn at(&self, stage: Stage) -> impl Iterator<Item = &Local> {
         self.locals.iter().filter(move |local| local.stage == stage)
     }

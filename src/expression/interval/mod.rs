@@ -7,11 +7,11 @@ mod trend;
 
 pub use trend::Trend;
 
-use super::{At, Expr, range, simplify::simplify};
+use super::{At, Expr, simplify::simplify};
 use std::ops::Range;
 
-/// The keys that a row may see: `low <= k < high`, both integers that depend on `q`, `h`, `b`, the lengths and the passed
-/// integers, but not on `k`. Either may lie outside of the keys there are; a row with `high <= low` sees none.
+/// The keys that a row may see: `low <= k < high`. Both are integers that depend on `q`, `h`, `b`, the lengths and the
+/// passed integers, but not on `k`. Either may lie outside of the keys there are; a row with `high <= low` sees none.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interval {
     /// The first key.
@@ -32,8 +32,8 @@ impl Interval {
         low..self.high.whole(at).min(at.seqlen_k as i64).max(low)
     }
 
-    /// How `low` and `high` change from row to row. Where neither falls, the first row of a tile has its first key and the
-    /// last row its last one.
+    /// How `low` and `high` change from row to row. Where neither falls, the first row of a tile has its first key and
+    /// the last row its last one.
     pub fn trends(&self) -> (Trend, Trend) {
         (trend::of(&self.low), trend::of(&self.high))
     }
@@ -43,7 +43,5 @@ impl Interval {
 pub(super) fn of(mask: &Expr) -> Option<Interval> {
     let found = solve::solve(mask);
     let found = Interval { low: simplify(found.low), high: simplify(found.high), exact: found.exact };
-    // A bound that may not be exact is no bound.
-    let is_known = range::all_exact(&found.low) && range::all_exact(&found.high);
-    (is_known && (found.exact || found != Interval { exact: false, ..solve::all() })).then_some(found)
+    (found.exact || found != Interval { exact: false, ..solve::all() }).then_some(found)
 }

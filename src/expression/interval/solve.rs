@@ -3,6 +3,7 @@
 
 use super::Interval;
 use crate::expression::{
+    range,
     simplify::{binary, select, unary},
     tree::{Binary, Expr, Relation, Type, Unary, Variable},
 };
@@ -76,6 +77,11 @@ fn chosen(condition: &Expr, a: Interval, b: Interval) -> Interval {
     Interval { low: pick(a.low, b.low), high: pick(a.high, b.high), exact: a.exact && b.exact }
 }
 
+/// `yes` where a condition without `k` is `wanted`, otherwise `no`.
+fn decided(condition: &Expr, wanted: bool, yes: Interval, no: Interval) -> Interval {
+    if wanted { chosen(condition, yes, no) } else { chosen(condition, no, yes) }
+}
+
 struct Solver {
     steps: u32,
 }
@@ -86,15 +92,11 @@ impl Solver {
         let Some(left) = self.steps.checked_sub(1) else { return unknown() };
         self.steps = left;
         if is_free(mask) {
-            let (yes, no) = if wanted { (all(), none()) } else { (none(), all()) };
-            return chosen(mask, yes, no);
+            return decided(mask, wanted, all(), none());
         }
         match mask {
             Expr::Unary(Unary::Not, inner) => self.keys(inner, !wanted),
-            Expr::Binary(op @ (Binary::And | Binary::Or), a, b) => {
-                let (a, b) = (self.keys(a, wanted), self.keys(b, wanted));
-                if (*op == Binary::And) == wanted { intersected(a, b) } else { united(a, b) }
-            }
+            Expr::Binary(op @ (Binary::And | Binary::Or), a, b) => self.joined((*op == Binary::And) == wanted, wanted, a, b),
             Expr::Binary(Binary::Compare(relation), a, b) if a.kind() == Type::Integer => {
                 self.relation(if wanted { *relation } else { relation.negated() }, a, b)
             }
@@ -106,6 +108,18 @@ impl Solver {
             }
             _ => unknown(),
         }
+    }
+
+    /// The keys for which both are `wanted`, or one of them.
+    fn joined(&mut self, both: bool, wanted: bool, a: &Expr, b: &Expr) -> Interval {
+        for (one, other) in [(a, b), (b, a)] {
+            if is_free(one) {
+                let other = self.keys(other, wanted);
+                return if both { decided(one, wanted, other, none()) } else { decided(one, wanted, all(), other) };
+            }
+        }
+        let (a, b) = (self.keys(a, wanted), self.keys(b, wanted));
+        if both { intersected(a, b) } else { united(a, b) }
     }
 
     fn relation(&mut self, relation: Relation, a: &Expr, b: &Expr) -> Interval {
@@ -128,6 +142,9 @@ impl Solver {
         self.steps = left;
         let Some(Linear { factor, part, rest }) = Linear::of(expr) else { return unknown() };
         if factor == 0 {
+            if !range::all_exact(&rest) {
+                return unknown();
+            }
             let holds = binary(Binary::Compare(Relation::AtMost), rest, Expr::integer(0));
             return chosen(&holds, all(), none());
         }
@@ -145,7 +162,10 @@ impl Solver {
     /// The keys for which `part` is `bound` or less.
     fn at_most(&mut self, part: &Expr, bound: &Expr) -> Interval {
         match part {
-            Expr::Leaf(_) => Interval { high: add(bound.clone(), Expr::integer(1)), ..all() },
+            Expr::Leaf(_) => {
+                let high = add(bound.clone(), Expr::integer(1));
+                if range::all_exact(&high) { Interval { high, ..all() } } else { unknown() }
+            }
             // x // c <= e where x < c * e + c
             Expr::Binary(Binary::FloorDivide, x, by) => {
                 let most = subtract(add(times(bound, by), (**by).clone()), Expr::integer(1));
@@ -172,7 +192,8 @@ impl Solver {
     /// The keys for which `part` is `bound` or more.
     fn at_least(&mut self, part: &Expr, bound: &Expr) -> Interval {
         match part {
-            Expr::Leaf(_) => Interval { low: bound.clone(), ..all() },
+            // A bound that may not be exact is no bound.
+            Expr::Leaf(_) if range::all_exact(bound) => Interval { low: bound.clone(), ..all() },
             // x // c >= e where x >= c * e
             Expr::Binary(Binary::FloorDivide, x, by) => self.not_positive(&subtract(times(bound, by), (**x).clone())),
             Expr::Unary(Unary::Abs, x) => {
