@@ -45,7 +45,7 @@ pub(super) fn check(syntax: &Syntax, text: &str, declared: &Declared, goal: Goal
     let root = checker.expr(syntax)?;
     match goal {
         Goal::Score => checker.real(root, &syntax.span),
-        Goal::Mask => checker.condition(root, &syntax.span),
+        Goal::Mask => condition(root, &syntax.span),
     }
 }
 
@@ -68,7 +68,7 @@ impl Checker<'_> {
             Node::Call(name, at, values) => self.call(name, at, values, span),
             Node::Negate(inner) => Ok(Expr::unary_as_is(Unary::Negate, self.number(inner)?)),
             Node::Not(inner) => {
-                let inner = self.condition(self.expr(inner)?, &inner.span)?;
+                let inner = condition(self.expr(inner)?, &inner.span)?;
                 Ok(Expr::unary_as_is(Unary::Not, inner))
             }
             Node::Binary(operator, at, a, b) => self.binary(*operator, at, a, b),
@@ -95,14 +95,6 @@ impl Checker<'_> {
                 Err(Finding::new(title, at.clone(), "true or false", help))
             }
         }
-    }
-
-    fn condition(&self, expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
-        if expr.kind() == Type::Boolean {
-            return Ok(expr);
-        }
-        let help = "compare it with something, for example `k <= q`";
-        Err(Finding::new("a number stands where a condition is needed", at.clone(), "a number", help))
     }
 
     fn name(&self, name: &str, at: &Range<usize>) -> Result<Expr, Finding> {
@@ -201,8 +193,8 @@ impl Checker<'_> {
         }
     }
 
-    fn select(&self, condition: &Syntax, a: &Syntax, b: &Syntax) -> Result<Expr, Finding> {
-        let chosen = self.condition(self.expr(condition)?, &condition.span)?;
+    fn select(&self, test: &Syntax, a: &Syntax, b: &Syntax) -> Result<Expr, Finding> {
+        let chosen = condition(self.expr(test)?, &test.span)?;
         let (left, right) = (self.expr(a)?, self.expr(b)?);
         let (left, right) = match (left.kind(), right.kind()) {
             (Type::Boolean, Type::Boolean) => (left, right),
@@ -221,8 +213,8 @@ impl Checker<'_> {
         match operator {
             Operator::And | Operator::Or => {
                 let op = if operator == Operator::And { Binary::And } else { Binary::Or };
-                let left = self.condition(self.expr(a)?, &a.span)?;
-                Ok(Expr::binary_as_is(op, left, self.condition(self.expr(b)?, &b.span)?))
+                let left = condition(self.expr(a)?, &a.span)?;
+                Ok(Expr::binary_as_is(op, left, condition(self.expr(b)?, &b.span)?))
             }
             Operator::Compare(relation) => self.comparison(relation, at, a, b),
             Operator::FloorDivide => self.division(Binary::FloorDivide, "//", a, b),
@@ -270,6 +262,14 @@ impl Checker<'_> {
         let help = "divide by a positive number or a name of `integers`";
         Err(Finding::new(title, b.span.clone(), "neither a positive number nor a name", help))
     }
+}
+
+fn condition(expr: Expr, at: &Range<usize>) -> Result<Expr, Finding> {
+    if expr.kind() == Type::Boolean {
+        return Ok(expr);
+    }
+    let help = "compare it with something, for example `k <= q`";
+    Err(Finding::new("a number stands where a condition is needed", at.clone(), "a number", help))
 }
 
 fn converted(expr: Expr) -> Expr {

@@ -47,22 +47,19 @@ impl Expr {
                     Unary::Real => a,
                 }
             }
-            Self::Binary(Binary::And, a, b) => f64::from(a.holds(at) && b.holds(at)),
-            Self::Binary(Binary::Or, a, b) => f64::from(a.holds(at) || b.holds(at)),
             Self::Binary(op, a, b) => {
                 let (a, b) = (a.value(at), b.value(at));
                 match op {
                     Binary::Add => a + b,
                     Binary::Subtract => a - b,
-                    Binary::Multiply => a * b,
+                    // Conditions are 0 or 1.
+                    Binary::Multiply | Binary::And => a * b,
                     Binary::Divide => a / b,
                     Binary::FloorDivide => (a / b).floor(),
                     Binary::Modulo => a - b * (a / b).floor(),
                     Binary::Min => a.min(b),
-                    Binary::Max => a.max(b),
+                    Binary::Max | Binary::Or => a.max(b),
                     Binary::Compare(relation) => f64::from(relation.holds(&a, &b)),
-                    Binary::And => a * b,
-                    Binary::Or => a.max(b),
                 }
             }
             Self::Select(c, a, b) => {

@@ -133,7 +133,7 @@ fn folded_reals(op: Binary, a: &Expr, b: &Expr) -> Option<Expr> {
         Binary::Subtract => a - b,
         Binary::Multiply => a * b,
         // A constant such as 1 / 20 stays as it is: 0.05 would be another one in fp32.
-        Binary::Divide if f64::from((a / b) as f32) == a / b => a / b,
+        Binary::Divide if f64::from((a / b) as f32).to_bits() == (a / b).to_bits() => a / b,
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
         Binary::Compare(relation) => return Some(Expr::boolean(relation.holds(&a, &b))),

@@ -221,6 +221,7 @@ impl Relation {
     }
 
     /// The relation that holds where this one does not. Not for real numbers: with NaN neither holds.
+    #[must_use]
     pub fn negated(self) -> Self {
         match self {
             Self::Less => Self::AtLeast,
@@ -241,6 +242,23 @@ impl Relation {
             Self::AtLeast => a >= b,
             Self::Equal => a == b,
             Self::Unequal => a != b,
+        }
+    }
+}
+
+impl Leaf {
+    fn kind(&self) -> Type {
+        match self {
+            Self::Boolean(_) => Type::Boolean,
+            Self::Real(_) | Self::Variable(Variable::S) => Type::Real,
+            Self::Integer(_) | Self::Variable(_) => Type::Integer,
+            Self::Named(named) => {
+                if named.list == List::Integers {
+                    Type::Integer
+                } else {
+                    Type::Real
+                }
+            }
         }
     }
 }
@@ -294,20 +312,11 @@ impl Expr {
     /// What the value is.
     pub fn kind(&self) -> Type {
         match self {
-            Self::Leaf(Leaf::Real(_)) => Type::Real,
-            Self::Leaf(Leaf::Integer(_)) => Type::Integer,
-            Self::Leaf(Leaf::Boolean(_)) => Type::Boolean,
-            Self::Leaf(Leaf::Variable(variable)) if *variable == Variable::S => Type::Real,
-            Self::Leaf(Leaf::Variable(_)) => Type::Integer,
-            Self::Leaf(Leaf::Named(named)) if named.list == List::Integers => Type::Integer,
-            Self::Leaf(Leaf::Named(_)) => Type::Real,
-            Self::Unary(Unary::Negate | Unary::Abs, a) => a.kind(),
-            Self::Unary(Unary::Not, _) => Type::Boolean,
-            Self::Unary(Unary::Exp | Unary::Tanh | Unary::Log | Unary::Real, _) => Type::Real,
-            Self::Binary(Binary::Compare(_) | Binary::And | Binary::Or, ..) => Type::Boolean,
+            Self::Leaf(leaf) => leaf.kind(),
+            Self::Unary(Unary::Not, _) | Self::Binary(Binary::Compare(_) | Binary::And | Binary::Or, ..) => Type::Boolean,
             Self::Binary(Binary::FloorDivide | Binary::Modulo, ..) => Type::Integer,
-            Self::Binary(Binary::Divide, ..) => Type::Real,
-            Self::Binary(_, a, _) | Self::Select(_, a, _) => a.kind(),
+            Self::Unary(Unary::Exp | Unary::Tanh | Unary::Log | Unary::Real, _) | Self::Binary(Binary::Divide, ..) => Type::Real,
+            Self::Unary(Unary::Negate | Unary::Abs, a) | Self::Binary(_, a, _) | Self::Select(_, a, _) => a.kind(),
         }
     }
 

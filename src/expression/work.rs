@@ -39,8 +39,7 @@ impl Work {
                 self.special += 1;
                 true
             }
-            Expr::Unary(Unary::Abs, _) => expr.kind() == Type::Real,
-            Expr::Binary(..) => expr.kind() == Type::Real,
+            Expr::Unary(Unary::Abs, _) | Expr::Binary(..) => expr.kind() == Type::Real,
             _ => false,
         };
         // A sign costs nothing: it is part of the instruction that reads the value.

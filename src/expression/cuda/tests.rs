@@ -122,7 +122,7 @@ fn bounded(expr: &Expr, values: &Values) -> Option<Bounded> {
             }
         }
         Expr::Select(c, a, b) => {
-            let taken = if bounded(c, values)?.value != 0.0 { a } else { b };
+            let taken = if bounded(c, values)?.value > 0.0 { a } else { b };
             bounded(taken, values)
         }
     }

@@ -29,7 +29,8 @@ impl Interval {
     /// Where `at` lacks a value that was declared.
     pub fn keys(&self, at: &At<'_>) -> Range<i64> {
         let low = self.low.whole(at).max(0);
-        low..self.high.whole(at).min(at.seqlen_k as i64).max(low)
+        let keys = i64::try_from(at.seqlen_k).unwrap_or(i64::MAX);
+        low..self.high.whole(at).min(keys).max(low)
     }
 
     /// How `low` and `high` change from row to row. Where neither falls, the first row of a tile has its first key and
