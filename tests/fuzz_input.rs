@@ -3,6 +3,7 @@
 //! draws other things (`scripts/fuzz.sh`).
 
 use kgen::{
+    expression::{Declared, Expr, Goal, List},
     grid::{Filter, Grid, Selection, Variant},
     plan::Plan,
 };
@@ -48,7 +49,8 @@ fn kgen(place: &Path) -> Command {
 /// Words of command lines: right ones, wrong ones, and the borders of what numbers may be.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
-    "list", "generate", "build", "build-all", "check", "bench", "toolchain", "doctor", "completions", "install", "show",
+    "list", "generate", "build", "build-all", "check", "bench", "toolchain", "doctor", "expression", "completions",
+    "install", "show", "--mask", "--scalars", "--integers", "--tables", "s", "k <= q", "s - a * k", "a", "--file",
     "remove", "bash", "--kind", "--head-dim", "--hdim", "--dtype", "--causal", "--full", "--target", "--set", "--filter",
     "--all", "--plan", "--output", "-o", "--check", "--format", "--variants", "--templates", "-j", "--jobs", "--device",
     "--thorough", "--case", "--seed", "--fuzz", "--fuzz-case", "--seconds", "--time-limit", "--fresh", "--library", "--run-as", "--nvcc", "--offline",
@@ -68,7 +70,7 @@ fn random_command_lines_end_with_a_documented_exit_code() {
     for _ in 0..iterations(150) {
         let mut line: Vec<&str> = Vec::new();
         if random.random_bool(0.8) {
-            line.push(WORDS[..9].choose(&mut random).expect("not empty"));
+            line.push(WORDS[..10].choose(&mut random).expect("not empty"));
         }
         // Most lines are about little, or writing the whole grid would take most of the time.
         if random.random_bool(0.7) {
@@ -166,6 +168,51 @@ fn random_filters_are_read_or_refused() {
         let _ = deep.parse::<Filter>();
     }
     assert!(read > 0, "no filter was right");
+}
+
+#[test]
+fn random_expressions_are_read_or_refused_at_a_place_of_their_text() {
+    #[rustfmt::skip]
+    const TOKENS: &[&str] = &[
+        "s", "q", "k", "h", "b", "a", "n", "slope", "slope[h]", "seqlen_k", "+", "-", "*", "/", "//", "%", "(", ")", "[", "]", ",",
+        "<", "<=", "==", "!=", "=", "!", "and", "or", "not", "min(", "abs(", "tanh(", "log(", "select(", "real(", "true", "0", "1", "64",
+        "0.5", "1e38", "1e-38", "1e9999", "2147483648", "1.", ".", "é", "\u{0}", "'", "\n",
+    ];
+    let mut names = Declared::default();
+    for (list, name) in [(List::Scalars, "a"), (List::Integers, "n"), (List::Tables, "slope")] {
+        names.declare(list, name).expect("a name");
+    }
+    let check = |text: &str| {
+        let mut read = 0;
+        for goal in [Goal::Score, Goal::Mask] {
+            match Expr::parse(text, &names, goal) {
+                Err(error) => assert!(text.get(error.span()).is_some(), "{text:?} at {:?}", error.span()),
+                Ok(expr) => {
+                    read += 1;
+                    let _ = (expr.derivative(), expr.interval(), expr.hash());
+                    assert_eq!(Expr::parse(&expr.to_string(), &names, goal).as_ref(), Ok(&expr), "{text:?}");
+                }
+            }
+        }
+        read
+    };
+    let mut random = random(5);
+    let mut read = 0;
+    for round in 0..iterations(20_000) {
+        let text = if round % 4 == 0 {
+            mutated("select(k <= q and q // n == k // 64, a * tanh(s / a) - slope[h] * abs(q - k), log(s))", &mut random)
+        } else {
+            let tokens: Vec<&str> =
+                (0..random.random_range(0..12)).map(|_| *TOKENS.choose(&mut random).expect("not empty")).collect();
+            tokens.join(if random.random_bool(0.9) { " " } else { "" })
+        };
+        read += check(&text);
+    }
+    for deep in ["(", "-", "not ", "abs(", "slope[", "s + ", "s * ", "k<", "1,"] {
+        check(&deep.repeat(100_000));
+        check(&format!("{}s{}", deep.repeat(60), ")".repeat(60)));
+    }
+    assert!(read > 0, "no expression was right");
 }
 
 /// Every file below a folder with its content, but for those whose names begin with a dot.

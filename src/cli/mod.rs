@@ -12,6 +12,7 @@ mod doctor;
 mod error;
 mod escape;
 mod estimate;
+mod expression;
 mod fuzz;
 mod generate;
 mod helpers;
@@ -160,6 +161,8 @@ pub enum Command {
     Check(check::Args),
     /// Time kernels on the GPU at hand.
     Bench(bench::Args),
+    /// Show what kgen makes of a user-defined score or mask.
+    Expression(expression::Args),
     /// Install, show or remove the CUDA compiler kgen provisions for itself.
     Toolchain(toolchain::Args),
     /// Show the size of kgen's cache, or remove what has not been used for a while.
@@ -189,6 +192,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
+        Command::Expression(args) => expression::run(&global, args),
         Command::Toolchain(args) => toolchain::run(&global, args),
         Command::Cache(args) => cache::run(&global, args),
         Command::Doctor(args) => doctor::run(&global, args),

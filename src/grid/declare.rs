@@ -2,11 +2,13 @@
 
 use super::{
     Dtype, Feature, Features, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
-    finding::{Finding, Lines},
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
     words::{self, AxisWord},
 };
-use crate::family::{Axis, Coordinates};
+use crate::{
+    family::{Axis, Coordinates},
+    text::{Finding, Lines, suggestion},
+};
 use itertools::iproduct;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -287,7 +289,7 @@ fn mask(word: &Word) -> Result<bool, Finding> {
         "full" => Ok(false),
         "causal" => Ok(true),
         other => {
-            let help = words::suggestion(other, &["full", "causal"]).unwrap_or_else(|| "known: `full`, `causal`".to_owned());
+            let help = suggestion(other, &["full", "causal"]).unwrap_or_else(|| "known: `full`, `causal`".to_owned());
             Err(Finding::new(format!("unknown mask `{other}`"), word.span(), "not known", help))
         }
     }

@@ -1,6 +1,6 @@
 //! Why there is no grid.
 
-use super::finding::Finding;
+use crate::text::Finding;
 use std::{io, path::PathBuf};
 
 /// Why `variants.toml` gives no grid. `Display` is the whole message, several lines where a line is quoted.

@@ -3,10 +3,9 @@
 use super::{
     GridError, Kind, Target, TileOverride, Variant,
     declare::{Declarations, Family, Set, declare, duplicates},
-    finding::Finding,
     schema,
 };
-use crate::files;
+use crate::{files, text::Finding};
 use std::{io::Read, path::Path};
 
 /// The grid kgen ships: `variants.toml` of its repository.

@@ -1,6 +1,6 @@
 //! Selections: which variants of a grid a command is about.
 
-use super::{Dtype, Features, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, words};
+use super::{Dtype, Features, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, suggestion, words};
 use std::{collections::BTreeSet, fmt::Write};
 
 /// What a user asks for. Every field narrows; an empty selection is the whole grid.
@@ -173,7 +173,7 @@ impl Grid {
         let help = if known.is_empty() {
             "this grid names no sets".to_owned()
         } else {
-            words::suggestion(name, &known).unwrap_or_else(|| format!("its sets are: {}", words::ticked(&known)))
+            suggestion(name, &known).unwrap_or_else(|| format!("its sets are: {}", words::ticked(&known)))
         };
         SelectError::UnknownSet { name: name.to_owned(), help }
     }

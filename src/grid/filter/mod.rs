@@ -6,7 +6,8 @@ mod parse;
 #[cfg(test)]
 mod properties;
 
-use super::{Dtype, Feature, Features, Kind, Target, Variant, finding::Finding};
+use super::{Dtype, Feature, Features, Kind, Target, Variant};
+use crate::text::Finding;
 use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.

@@ -10,10 +10,12 @@
 //! The first word of every rule decides it, so a rule that has begun never backtracks: its error is the one shown.
 
 use super::{Check, Node, Order, Test};
-use crate::grid::{
-    Feature,
-    finding::Finding,
-    words::{self, AxisWord},
+use crate::{
+    grid::{
+        Feature,
+        words::{self, AxisWord},
+    },
+    text::{Finding, suggestion},
 };
 use std::ops::Range;
 use winnow::{
@@ -123,7 +125,7 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
         let all: Vec<&str> =
             FIELDS.into_iter().chain(Feature::ALL.iter().map(|feature| feature.name())).chain(["plain"]).collect();
         let known = format!("fields: {}", words::ticked(&all));
-        let help = words::suggestion(&field, &all).unwrap_or(known);
+        let help = suggestion(&field, &all).unwrap_or(known);
         return Err(reject(format!("unknown field `{field}`"), at, "no field of a variant", help));
     }
     multispace0.parse_next(i)?;

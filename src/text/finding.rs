@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// One thing that is wrong at one place of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// One sentence: what is wrong.
     pub title: String,
     /// Where, in bytes of the text.
@@ -56,7 +56,7 @@ impl Finding {
 
 /// Where the lines of a text end, found once for all who ask.
 #[derive(Debug)]
-pub(super) struct Lines(Vec<usize>);
+pub(crate) struct Lines(Vec<usize>);
 
 impl Lines {
     /// Those of `text`.

@@ -1,0 +1,151 @@
+//! An expression's value in float64: what the reference computes. Integers are exact in float64 (`range`).
+
+use super::tree::{Binary, Expr, Leaf, List, Type, Unary, Variable};
+
+/// Where an expression is evaluated, and with what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct At<'a> {
+    /// The scaled product.
+    pub s: f64,
+    /// Position of the query, aligned to the bottom right.
+    pub q: i64,
+    /// Position of the key.
+    pub k: i64,
+    /// The query head.
+    pub h: usize,
+    /// The entry of the batch.
+    pub b: usize,
+    /// Queries of this entry.
+    pub seqlen_q: usize,
+    /// Keys of this entry.
+    pub seqlen_k: usize,
+    /// The scalars, in the order of their declaration.
+    pub scalars: &'a [f64],
+    /// The integers, in the order of their declaration.
+    pub integers: &'a [i64],
+    /// The tables, in the order of their declaration; each has a value for every query head.
+    pub tables: &'a [Vec<f64>],
+}
+
+impl Expr {
+    /// Its value; of a condition 1 or 0. NaN where a logarithm of a negative number or an undefined quotient counts.
+    ///
+    /// # Panics
+    /// Where `at` lacks a value that was declared.
+    pub fn value(&self, at: &At<'_>) -> f64 {
+        match self {
+            Self::Leaf(leaf) => value_of_leaf(leaf, at),
+            Self::Unary(op, a) => {
+                let a = a.value(at);
+                match op {
+                    Unary::Negate => -a,
+                    Unary::Abs => a.abs(),
+                    Unary::Exp => a.exp(),
+                    Unary::Tanh => a.tanh(),
+                    Unary::Log => a.ln(),
+                    Unary::Not => 1.0 - a,
+                    Unary::Real => a,
+                }
+            }
+            Self::Binary(op, a, b) => {
+                let (a, b) = (a.value(at), b.value(at));
+                match op {
+                    Binary::Add => a + b,
+                    Binary::Subtract => a - b,
+                    // Conditions are 0 or 1.
+                    Binary::Multiply | Binary::And => a * b,
+                    Binary::Divide => a / b,
+                    Binary::FloorDivide => (a / b).floor(),
+                    Binary::Modulo => a - b * (a / b).floor(),
+                    Binary::Min => a.min(b),
+                    Binary::Max | Binary::Or => a.max(b),
+                    Binary::Compare(relation) => f64::from(relation.holds(&a, &b)),
+                }
+            }
+            Self::Select(c, a, b) => {
+                if c.holds(at) {
+                    a.value(at)
+                } else {
+                    b.value(at)
+                }
+            }
+        }
+    }
+
+    /// Whether a condition holds; of a number, whether it is not 0.
+    ///
+    /// # Panics
+    /// As [`Self::value`].
+    pub fn holds(&self, at: &At<'_>) -> bool {
+        self.value(at) != 0.0
+    }
+
+    /// The value of an integer expression.
+    ///
+    /// # Panics
+    /// As [`Self::value`].
+    pub(super) fn whole(&self, at: &At<'_>) -> i64 {
+        debug_assert_eq!(self.kind(), Type::Integer);
+        self.value(at) as i64
+    }
+}
+
+fn value_of_leaf(leaf: &Leaf, at: &At<'_>) -> f64 {
+    match leaf {
+        Leaf::Real(number) => number.get(),
+        Leaf::Integer(value) => *value as f64,
+        Leaf::Boolean(value) => f64::from(*value),
+        Leaf::Variable(variable) => match variable {
+            Variable::S => at.s,
+            Variable::Q => at.q as f64,
+            Variable::K => at.k as f64,
+            Variable::H => at.h as f64,
+            Variable::B => at.b as f64,
+            Variable::SeqlenQ => at.seqlen_q as f64,
+            Variable::SeqlenK => at.seqlen_k as f64,
+        },
+        Leaf::Named(named) => match named.list {
+            List::Scalars => at.scalars[named.index],
+            List::Integers => at.integers[named.index] as f64,
+            List::Tables => at.tables[named.index][at.h],
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::{Goal, testing::expression};
+
+    fn at(tables: &[Vec<f64>]) -> At<'_> {
+        let (scalars, integers) = (&[2.0, 0.25], &[4, 9]);
+        At { s: 0.5, q: -7, k: 3, h: 1, b: 2, seqlen_q: 20, seqlen_k: 10, scalars, integers, tables }
+    }
+
+    #[test]
+    fn every_operation_has_its_value() {
+        for (text, expected) in [
+            ("s - a * abs(q - k)", 0.5 - 20.0),
+            ("slope[h] * s", 4.0),
+            ("q // n", -2.0),
+            ("q % n", 1.0),
+            ("q / n", -1.75),
+            ("7 // 2 + 7 % 2", 4.0),
+            ("exp(s) + tanh(s) + log(s)", 0.5_f64.exp() + 0.5_f64.tanh() + 0.5_f64.ln()),
+            ("min(q, k) + max(s, a)", -5.0),
+            ("select(q < k and not h == 2, h, b)", 1.0),
+            ("select(q > k or h == 2, h, b)", 2.0),
+            ("seqlen_q - seqlen_k", 10.0),
+            ("-c * s", -0.125),
+        ] {
+            let value = expression(Goal::Score, text).value(&at(&[vec![1.0, 8.0]]));
+            assert!((value - expected).abs() < 1e-12, "`{text}` is {value}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn the_branch_that_is_not_taken_does_not_count() {
+        assert!(expression(Goal::Score, "log(s - 1)").value(&at(&[vec![1.0, 8.0]])).is_nan());
+        assert!((expression(Goal::Score, "select(s > 1, log(s - 1), s)").value(&at(&[vec![1.0, 8.0]])) - 0.5).abs() < 1e-12);
+    }
+}

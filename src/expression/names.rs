@@ -1,0 +1,168 @@
+//! The names that an expression may use: those of the language, and those that are declared beside it.
+
+use super::tree::{List, Named, Variable};
+use std::sync::Arc;
+
+/// Most scalars, and most integers, of one expression.
+pub const MOST_SCALARS: usize = 8;
+
+/// Most tables of one expression.
+pub const MOST_TABLES: usize = 4;
+
+/// Longest name (bytes).
+const LONGEST: usize = 32;
+
+/// The functions, and how many values each takes; `None` for two or more.
+pub(super) const FUNCTIONS: [(&str, Option<usize>); 8] = [
+    ("min", None),
+    ("max", None),
+    ("abs", Some(1)),
+    ("exp", Some(1)),
+    ("tanh", Some(1)),
+    ("log", Some(1)),
+    ("real", Some(1)),
+    ("select", Some(3)),
+];
+
+/// What stands between values.
+pub(super) const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
+
+/// Names of C++, CUDA and their headers that would not mean what the expression means.
+#[rustfmt::skip]
+const C_NAMES: [&str; 111] = [
+    "alignas", "alignof", "asm", "atan", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "class",
+    "compl", "concept", "const", "constexpr", "continue", "cos", "co_await", "co_return", "co_yield", "decltype", "default",
+    "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "fabsf", "float", "floor",
+    "fmaf", "fmaxf", "fminf", "for", "friend", "goto", "if", "inline", "int", "int16_t", "int32_t", "int64_t", "int8_t",
+    "blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize", "dim3", "long", "main", "mutable", "namespace", "new",
+    "noexcept", "nullptr", "operator", "pow", "private", "protected", "public", "register", "reinterpret_cast", "requires",
+    "return", "short", "signed", "sin", "size_t", "sizeof", "sqrt", "static", "static_assert", "static_cast", "const_cast",
+    "struct", "switch", "tan", "template", "this", "thread_local", "throw", "try", "typedef", "typeid", "typename",
+    "uint16_t", "uint32_t", "uint64_t", "uint8_t", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
+    "while", "xor", "logf", "expf", "tanhf", "std", "NULL", "INFINITY",
+];
+
+/// Names that kgen gives to parts of an expression, followed by digits.
+const LOCAL: [&str; 4] = ["block", "row", "column", "element"];
+
+/// What is declared beside an expression.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Declared {
+    scalars: Vec<Arc<str>>,
+    integers: Vec<Arc<str>>,
+    tables: Vec<Arc<str>>,
+}
+
+/// Why a name cannot be declared: what is wrong, and what to do.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{title}; {help}")]
+pub struct NameError {
+    /// What is wrong.
+    pub title: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl Declared {
+    /// The names of a kind, in the order in which their values are passed.
+    pub fn names(&self, list: List) -> &[Arc<str>] {
+        match list {
+            List::Scalars => &self.scalars,
+            List::Integers => &self.integers,
+            List::Tables => &self.tables,
+        }
+    }
+
+    /// Declares one more name.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that is no identifier, has another meaning, or is one too many.
+    pub fn declare(&mut self, list: List, name: &str) -> Result<(), NameError> {
+        check_identifier(name)?;
+        let refused = |title: String, help: &str| Err(NameError { title, help: help.to_owned() });
+        if self.find(name).is_some() {
+            return refused(format!("`{name}` is declared twice"), "keep one of the two");
+        }
+        let most = if list == List::Tables { MOST_TABLES } else { MOST_SCALARS };
+        let names = match list {
+            List::Scalars => &mut self.scalars,
+            List::Integers => &mut self.integers,
+            List::Tables => &mut self.tables,
+        };
+        if names.len() == most {
+            return refused(format!("more than {most} `{}`", list.key()), "put constants into the text itself");
+        }
+        names.push(name.into());
+        Ok(())
+    }
+
+    /// What a name stands for.
+    pub(super) fn find(&self, name: &str) -> Option<Named> {
+        [List::Scalars, List::Integers, List::Tables].into_iter().find_map(|list| {
+            let index = self.names(list).iter().position(|known| **known == *name)?;
+            Some(Named { list, index, name: Arc::clone(&self.names(list)[index]) })
+        })
+    }
+
+    /// Every name that may stand in an expression.
+    pub(super) fn known(&self) -> Vec<&str> {
+        let own = self.scalars.iter().chain(&self.integers).chain(&self.tables).map(|name| &**name);
+        own.chain(Variable::ALL.map(Variable::name)).chain(FUNCTIONS.map(|(name, _)| name)).chain(KEYWORDS).collect()
+    }
+}
+
+/// A name that C, CUDA and file names can bear, and that means nothing yet.
+pub(super) fn check_identifier(name: &str) -> Result<(), NameError> {
+    let refused = |title: String, help: String| Err(NameError { title, help });
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) || name.contains("__") {
+        let help = "begin with a letter; letters, digits and single underscores may follow";
+        return refused(format!("`{}` is no name", name.escape_debug()), help.to_owned());
+    }
+    if name.len() > LONGEST {
+        return refused(format!("`{name}` is too long"), format!("use at most {LONGEST} characters"));
+    }
+    let of_language = FUNCTIONS.iter().any(|(function, _)| *function == name)
+        || KEYWORDS.contains(&name)
+        || Variable::ALL.iter().any(|variable| variable.name() == name);
+    let owner = if of_language {
+        "of the expression language"
+    } else if C_NAMES.contains(&name) {
+        "of C++ and CUDA"
+    } else if LOCAL.iter().any(|own| name.strip_prefix(own).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))) {
+        "that kgen gives to parts of an expression"
+    } else {
+        return Ok(());
+    };
+    refused(format!("`{name}` is a name {owner}"), format!("choose another, for example `my_{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_meaning_that_c_allows() {
+        for name in ["decay", "window_left", "n2", "S", "rowwise", "blocks"] {
+            assert_eq!(check_identifier(name), Ok(()), "{name}");
+        }
+        for name in
+            ["", "2n", "_x", "a-b", "a__b", "é", "a b", "s", "and", "tanh", "seqlen_k", "float", "threadIdx", "row0", "row"]
+        {
+            assert!(check_identifier(name).is_err(), "{name}");
+        }
+        assert!(check_identifier(&"x".repeat(33)).is_err() && check_identifier(&"x".repeat(32)).is_ok());
+    }
+
+    #[test]
+    fn names_are_declared_once_and_not_without_end() {
+        let mut declared = Declared::default();
+        declared.declare(List::Scalars, "a").unwrap();
+        assert!(declared.declare(List::Tables, "a").unwrap_err().title.contains("twice"));
+        for name in ["t", "u", "v", "w"] {
+            declared.declare(List::Tables, name).unwrap();
+        }
+        assert!(declared.declare(List::Tables, "x").unwrap_err().title.contains("more than 4"));
+        assert_eq!(declared.find("v").map(|named| (named.list, named.index)), Some((List::Tables, 2)));
+    }
+}
