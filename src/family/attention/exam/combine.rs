@@ -3,12 +3,13 @@
 use super::{
     place::Side,
     problem::{Layout, Lengths, Part, Problem},
-    split::{Workspace, merge},
+    split::{Workspace, merge_with_sink},
     tensors::Tensors,
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Image, Outputs, Params},
+    family::attention::{Asked, SinkType},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -66,6 +67,24 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (unequal.clone().lengths(Lengths::Packed), 3, Some(vec![1, 2, 0, 9]), Near, Fp16, 192),
         (unequal.lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 7, None, Near, Bf16, 40),
     ];
+    // Sinks far below the log-sum-exps, among them and far above; alone where a row has seen nothing.
+    let sunk = |problem: Problem, sinks| problem.asking(Asked { sinks: Some(sinks), ..Asked::default() });
+    let heads = Problem::new(&[(2, 7)], 10, 5);
+    list.extend([
+        (sunk(heads.clone(), SinkType::Fp32), 5, None, Near, Bf16, 64),
+        (sunk(heads.clone(), SinkType::Bf16), 40, None, Far, Fp16, 128),
+        (sunk(heads.clone(), SinkType::Bf16), 1, None, Near, Bf16, 96),
+        (sunk(heads.clone(), SinkType::Fp32), 3, None, Low, Bf16, 32),
+        (sunk(heads, SinkType::Bf16), 4, None, Nothing, Fp16, 256),
+        (
+            sunk(Problem::new(&[(2, 9), (3, 0), (1, 5)], 6, 2).lengths(Lengths::Packed), SinkType::Fp32),
+            3,
+            Some(vec![3, 0, 2]),
+            Near,
+            Bf16,
+            80,
+        ),
+    ]);
     for part in [Part::Start, Part::Head, Part::Row, Part::Batch] {
         list.push((Problem::new(&[(2, 3); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None, Near, Fp16, 64));
     }
@@ -158,8 +177,8 @@ fn judge(
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..count(sequence)).map(|split| wide(workspace.lse(split, sequence, row, head))).collect();
             let (merged, merged_lse) =
-                merge(&parts, head_dim, |split, d| wide(workspace.o(split, sequence, row, head) + d as i64));
-            let masked = merged_lse == f64::NEG_INFINITY;
+                merge_with_sink(&parts, problem.asked.sink(head), head_dim, |split, d| wide(workspace.o(split, sequence, row, head) + d as i64));
+            let masked = parts.iter().all(|part| *part == f64::NEG_INFINITY);
             let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
             for (d, expected) in merged.into_iter().enumerate() {
                 let got = number.widen(image_o.bits(start + d as i64));

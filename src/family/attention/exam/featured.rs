@@ -1,7 +1,10 @@
 //! Cases of masks and scores: each feature of a kernel alone, all pairs, and all together. Windows and chunks end at the
 //! borders of the kernel's tiles, and one before and after them.
 
-use super::problem::{Inputs, Layout, Lengths, Problem, Scale};
+use super::{
+    problem::{Inputs, Layout, Lengths, Problem, Scale},
+    split::{Listed, SPLIT_KEYS},
+};
 use crate::{
     check::{Level, Subject},
     family::attention::{Asked, Point, SinkType, Slopes},
@@ -53,6 +56,76 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         cases.push(long(m, n).layout(Layout::Padded).asking(together(&all, n)));
         cases.push(Problem::new(&[(70, 113)], 5, 1).layout(Layout::Unaligned).asking(together(&all, n)));
         cases.push(Problem::new(&[(1, 3 * n + 7); 3], 8, 2).asking(together(&all, n)));
+    }
+    cases
+}
+
+/// The cases of a split-KV kernel's features. Windows and chunks leave the splits a whole number of units of keys, and
+/// one key more and less; there are splits that no key is left for.
+pub fn splits(features: Features, level: Level) -> Vec<Listed> {
+    const SPLITS: usize = 3;
+    let decode = |heads, heads_k| Problem::new(&[(1, 300)], heads, heads_k);
+    let counted = |problem: Problem| problem.inputs(Inputs::Constant, Scale::Zero);
+    let unlike = || Problem::new(&[(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)], 4, 2).lengths(Lengths::Packed);
+    let counts = || Some(vec![4, 1, 0, 2, 3]);
+    let mut cases = Vec::new();
+    if features.has(Feature::Window) {
+        let unit = SPLIT_KEYS as i32;
+        // One query sees `left` keys and its own: the log-sum-exp of a split counts those that it is given.
+        for left in [0, unit - 2, unit - 1, unit, 3 * unit - 2, 3 * unit - 1, 3 * unit, 299, 5000] {
+            cases.push((counted(decode(8, 2)).asking(window_of([left, 0])), SPLITS, None));
+        }
+        cases.push((decode(8, 1).layout(Layout::Bhsd).asking(window_of([100, -1])), SPLITS, None));
+        // Several row tiles with keys of their own, groups of 4, 1 and 8 heads.
+        cases.push((Problem::new(&[(13, 257)], 8, 2).layout(Layout::Padded).asking(window_of([20, 0])), SPLITS, None));
+        cases.push((Problem::new(&[(21, 300)], 2, 2).asking(window_of([90, 5])), 4, None));
+        cases.push((Problem::new(&[(9, 300)], 8, 1).asking(window_of([150, 0])), 2, None));
+        cases.push((Problem::new(&[(35, 203)], 2, 1).asking(window_of([-1, 3])), SPLITS, None));
+        cases.push((Problem::new(&[(35, 203)], 2, 1).asking(window_of([17, -1])), SPLITS, None));
+        // Rows that see nothing.
+        cases.push((Problem::new(&[(40, 17)], 2, 1).asking(window_of([5, 2])), 2, None));
+        cases.push((unlike().asking(window_of([33, 4])), 4, counts()));
+    }
+    if features.has(Feature::Chunk) {
+        // The last of 300 positions is the 300th of its chunk, or the 12th, or the 60th, ...
+        for chunk in [1, SPLIT_KEYS, SPLIT_KEYS + 1, 60, 63, 251, 252, 253, 299, 100_000] {
+            cases.push((counted(decode(4, 1)).asking(chunk_of(chunk)), SPLITS, None));
+        }
+        cases.push((Problem::new(&[(20, 130)], 2, 2).asking(chunk_of(33)), SPLITS, None));
+        cases.push((Problem::new(&[(40, 17)], 2, 1).asking(chunk_of(16)), 2, None));
+        cases.push((unlike().asking(chunk_of(50)), 4, counts()));
+    }
+    if features.has(Feature::Softcap) {
+        let capped = |hundredths| Asked { softcap_hundredths: hundredths, ..Asked::default() };
+        cases.push((Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)), SPLITS, None));
+        cases.push((Problem::new(&[(3, 203)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)), 2, None));
+        cases.push((counted(decode(4, 2)).asking(capped(200)), SPLITS, None));
+    }
+    if features.has(Feature::Alibi) {
+        let sloped = |slopes| Asked { alibi: Some(slopes), ..Asked::default() };
+        cases.push((Problem::new(&[(5, 257)], 8, 2).asking(sloped(Slopes::ByHead)), SPLITS, None));
+        cases.push((Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None));
+        cases.push((Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None));
+        cases.push((unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, counts()));
+        cases.push((Problem::new(&[(40, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)), 2, None));
+    }
+    // The kernel leaves sinks to the one that combines the splits, whatever features it has.
+    cases.push((decode(10, 5).asking(Asked { sinks: Some(SinkType::Bf16), ..Asked::default() }), SPLITS, None));
+    let all: Vec<Feature> = features.iter().collect();
+    let pairs = all.iter().array_combinations().map(|pair: [&Feature; 2]| pair.map(|one| *one));
+    cases.extend(pairs.map(|pair| (unlike().asking(together(&pair, 40)), 4, counts())));
+    if all.len() > 2 {
+        cases.push((unlike().layout(Layout::Padded).asking(together(&all, 40)), 4, counts()));
+        cases.push((Problem::new(&[(7, 113)], 8, 1).layout(Layout::Unaligned).asking(together(&all, 30)), SPLITS, None));
+        cases.push((Problem::new(&[(1, 331); 3], 8, 2).asking(together(&all, 100)), 5, None));
+    }
+    if level == Level::Thorough {
+        let sides = [-1, 0, 1, 15, 16, 17, 100];
+        let shapes = [((1, 300), 8, 2), ((19, 300), 2, 2), ((9, 113), 8, 1)];
+        let windows = itertools::iproduct!(sides, sides, shapes).filter(|_| features.has(Feature::Window));
+        cases.extend(windows.map(|(left, right, (lengths, heads, heads_k))| {
+            (Problem::new(&[lengths], heads, heads_k).layout(Layout::Bhsd).asking(window_of([left, right])), SPLITS, None)
+        }));
     }
     cases
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Subject, Tally},
-    device::{AttentionFeatures, Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
-    family::attention::Point,
+    device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
+    family::attention::{Asked, Point},
 };
 
 /// A split has at least this many units of [`SPLIT_KEYS`] keys.
@@ -68,6 +68,23 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (Problem::new(&[(15, 5000), (16, 6000), (17, 7000), (31, 3000)], 2, 2).lengths(Lengths::Used), 40, 256),
         (Problem::new(&[(4, 20_000)], 8, 2), 66, 256),
     ];
+    // Windows and chunks leave the last query of a sequence fewer keys: some, one, or as many as there are.
+    let windowed = |window| Asked { window: Some(window), ..Asked::default() };
+    let chunked = |chunk| Asked { chunk, ..Asked::default() };
+    list.extend([
+        (decode(&[5000, 300, 0, 4096, 12_000, 1], (8, 2)).lengths(Lengths::Used).asking(windowed([4095, 0])), 108, 64),
+        (decode(&[32_768, 9000], (32, 8)).lengths(Lengths::Packed).asking(windowed([1024, 5])), 264, 256),
+        (decode(&[5000, 4000], (4, 2)).lengths(Lengths::Packed).asking(windowed([0, 0])), 66, 32),
+        (decode(&[5000, 4000], (4, 2)).lengths(Lengths::Packed).asking(windowed([-1, 7])), 66, 32),
+        (decode(&[8192, 8193, 16_000, 50], (8, 2)).lengths(Lengths::Packed).asking(chunked(8192)), 108, 64),
+        (
+            Problem::new(&[(9, 16_000), (30, 9000), (70, 20)], 4, 2)
+                .lengths(Lengths::Used)
+                .asking(Asked { chunk: 3000, ..windowed([2000, -1]) }),
+            108,
+            64,
+        ),
+    ]);
     if level == Level::Thorough {
         for (blocks, stride, heads) in itertools::iproduct!([1, 66, 264, 296], [17, 1000, 4096], [(8, 1), (32, 8), (16, 16)]) {
             for batch in [1, 2, 7, 33, 257] {
@@ -92,7 +109,8 @@ impl Case for ScheduleCase {
         let total: usize = sequences.iter().map(|s| s.1).sum();
         let lengths = format!("{:?}", problem.lengths).to_lowercase();
         let blocks = blocks.unwrap_or(0);
-        format!("b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths} blocks{blocks} splits{most}", sequences.len())
+        let asked = problem.asked.words();
+        format!("b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths}{asked} blocks{blocks} splits{most}", sequences.len())
     }
 
     fn draw(&self, _seed: u64) -> Drawn {
@@ -122,7 +140,7 @@ impl Case for ScheduleCase {
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
                 softmax_scale: 1.0,
-                features: AttentionFeatures::default(),
+                features: problem.asked.params(problem.heads),
             }),
         };
         let problem = problem.clone();
@@ -143,11 +161,15 @@ impl Case for ScheduleCase {
 /// The rule of `prepare_scheduler.cu.tera`, searched in the plainest way.
 fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
     let group = (problem.heads / problem.heads_k) as u64;
-    let work = |&(queries, keys): &(usize, usize)| {
+    let work = |(sequence, &(queries, keys)): (usize, &(usize, usize))| {
+        if queries == 0 || keys == 0 {
+            return (0, 0);
+        }
         let tiles = (queries as u64 * group).div_ceil(TILE_ROWS) * problem.heads_k as u64;
-        if queries == 0 || keys == 0 { (0, 0) } else { (tiles, keys.div_ceil(SPLIT_KEYS) as u64) }
+        let seen = problem.mask(false, sequence).keys(queries - 1).len();
+        (tiles, seen.div_ceil(SPLIT_KEYS) as u64)
     };
-    let work: Vec<(u64, u64)> = problem.sequences.iter().map(work).collect();
+    let work: Vec<(u64, u64)> = problem.sequences.iter().enumerate().map(work).collect();
     let load: u64 = work.iter().map(|(tiles, units)| tiles * units).sum();
     let blocks_with =
         |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * units.div_ceil(units_a_split)).sum() };

@@ -2,6 +2,7 @@
 //! compared with the reference of the whole.
 
 use super::{
+    featured,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
     reference::Reference,
@@ -81,7 +82,8 @@ struct SplitCase {
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     let list = if level == Level::Smoke { smoke() } else { thorough() };
-    list.into_iter().map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
+    let featured = featured::splits(variant.features, level);
+    list.into_iter().chain(featured).map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
 }
 
 /// One problem.
@@ -237,27 +239,33 @@ fn judge(
     let head_dim = workspace.head_dim;
     let mut o = Tally::new("O", tolerance.o);
     let mut lse = Tally::new("LSE", tolerance.lse);
-    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; under a causal mask that hangs on
-    // the tile.
+    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; with a mask that hangs on the tile,
+    // unless there is one query only.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
+    let asked = problem.asked;
+    let counts_keys = problem.scale == Scale::Zero && asked.alibi.is_none();
+    let is_masked = causal || asked.window.is_some() || asked.chunk > 0;
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         let keys = problem.sequences[sequence].1;
         let splits = count(sequence);
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
-            if problem.scale == Scale::Zero && !causal {
+            if counts_keys && (rows == 1 || !is_masked) {
+                let seen = problem.mask(causal, sequence).keys(row).len();
                 for (split, part) in parts.iter().enumerate() {
-                    let expected = keys_of_a_split(keys, split, splits);
+                    let expected = keys_of_a_split(seen, split, splits);
                     keys_seen.see([sequence, head, row, split], part.exp(), expected as f64, expected == 0);
                 }
             }
             if splits == 0 && keys > 0 {
                 continue; // a count of 0 where there are keys: nobody attends, and there is nothing to judge
             }
-            let (merged_o, merged_lse) =
-                merge(&parts, head_dim, |split, d| number(workspace.o(split, sequence, row, head) + d as i64));
+            // The splits know nothing of sinks, which join where they are combined.
+            let (merged_o, merged_lse) = merge_with_sink(&parts, asked.sink(head), head_dim, |split, d| {
+                number(workspace.o(split, sequence, row, head) + d as i64)
+            });
             let expected = reference.head(sequence, head);
-            let masked = expected.lse[row] == f64::NEG_INFINITY;
+            let masked = expected.blind[row];
             for (d, got) in merged_o.into_iter().enumerate() {
                 o.see([sequence, head, row, d], got, expected.o[row * head_dim + d], masked);
             }
@@ -284,6 +292,17 @@ pub(crate) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> 
         }
     }
     (merged, max + sum.ln())
+}
+
+/// The same with a sink where there is one: a part that has no value.
+pub(super) fn merge_with_sink(
+    parts: &[f64],
+    sink: Option<f64>,
+    head_dim: usize,
+    o: impl Fn(usize, usize) -> f64,
+) -> (Vec<f64>, f64) {
+    let with_sink: Vec<f64> = parts.iter().copied().chain(sink).collect();
+    merge(&with_sink, head_dim, |part, d| if part < parts.len() { o(part, d) } else { 0.0 })
 }
 
 /// How many of `keys` keys a split has, by the rule of `kgen/split_params.cuh`: they are shared out evenly in pieces of

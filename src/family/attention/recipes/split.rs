@@ -4,7 +4,7 @@ use super::{
     Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target};
+use crate::grid::{CopyPath, Dtype, Features, Target};
 
 /// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
@@ -67,6 +67,10 @@ impl Recipe for SplitForward {
 
     fn keys(&self) -> &'static [&'static str] {
         &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
