@@ -176,7 +176,7 @@ fn attention(variants: &[Variant]) -> Result<Vec<Point>, CliError> {
 /// Whether the dispatcher may choose a variant for a call.
 fn may_answer(variant: Point, case: &FuzzCase) -> bool {
     let entry = if variant.kind == Kind::Bwd { Entry::Bwd } else { Entry::Fwd };
-    (entry, variant.head_dim, variant.dtype, variant.causal) == (case.entry, case.head_dim, case.dtype, case.causal)
+    entry == case.entry && case.is_served_by(variant)
 }
 
 /// What the library at `library` holds of the grid, and of that what is wanted.

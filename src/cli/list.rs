@@ -199,6 +199,7 @@ mod tests {
                 head_dim_padded: 80,
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
+                features: attention::FeatureParts::of(POINT),
                 fp8: None,
                 backward: None,
                 hopper: None,

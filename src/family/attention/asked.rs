@@ -1,5 +1,6 @@
 //! What a call asks of masks and scores besides a causal mask.
 
+use super::{Kind, Point};
 use crate::{
     device::{AttentionFeatures, DTYPE_BF16, DTYPE_FP32},
     grid::{Feature, Features},
@@ -39,16 +40,29 @@ pub enum SinkType {
 }
 
 impl Asked {
-    /// The features that a kernel must have for it.
-    pub fn features(&self) -> Features {
+    /// What a call with it, and a causal mask or none, wants of a kernel: the mask, and features. A window that ends at
+    /// the position is a causal mask, and one without ends is none: `read_features` of `kgen/features.cuh`.
+    pub fn wanted(&self, causal: bool) -> (bool, Features) {
+        let [left, right] = self.window.unwrap_or([-1, -1]);
+        let is_closed = |side: i32| (0..i32::MAX).contains(&side);
+        let causal = causal || right == 0;
         let wanted = [
-            (Feature::Window, self.window.is_some()),
+            (Feature::Window, is_closed(left) || (is_closed(right) && !causal)),
             (Feature::Chunk, self.chunk > 0),
             (Feature::Softcap, self.softcap_hundredths > 0),
             (Feature::Alibi, self.alibi.is_some()),
             (Feature::Sinks, self.sinks.is_some()),
         ];
-        wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect()
+        (causal, wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect())
+    }
+
+    /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
+    /// Kernels with windows have a causal mask where a call asks for one; sinks are no split kernel's matter.
+    pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
+        let (causal, wanted) = self.wanted(causal);
+        let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
+        let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
+        mask && kernel.features.with(besides).hold(wanted)
     }
 
     /// The bound of the scores, as the kernel receives it; 0: none.
@@ -117,7 +131,7 @@ mod tests {
     #[test]
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {
         let nothing = Asked::default();
-        assert!(nothing.features().is_empty() && nothing.words().is_empty() && nothing.sink(3).is_none());
+        assert!(nothing.wanted(true).1.is_empty() && nothing.words().is_empty() && nothing.sink(3).is_none());
         assert_eq!(nothing.params(4), AttentionFeatures { sinks_dtype: DTYPE_FP32, ..AttentionFeatures::default() });
     }
 
@@ -130,8 +144,38 @@ mod tests {
             alibi: Some(Slopes::ByBatchAndHead),
             sinks: Some(SinkType::Bf16),
         };
-        assert_eq!(all.features(), Features::all());
+        assert_eq!(all.wanted(false), (false, Features::all()));
         assert_eq!(all.words(), " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16");
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
+    }
+
+    /// A kernel by its mask and its features.
+    fn kernel(kind: Kind, causal: bool, features: &[Feature]) -> Point {
+        let features = features.iter().copied().collect();
+        Point { kind, head_dim: 64, dtype: crate::grid::Dtype::Bf16, causal, features, target: crate::grid::Target::Sm80 }
+    }
+
+    #[test]
+    fn a_window_is_a_causal_mask_or_none_where_its_ends_say_so() {
+        let windowed = |left, right| Asked { window: Some([left, right]), ..Asked::default() };
+        let window = Features::from_iter([Feature::Window]);
+        assert_eq!(windowed(-1, -1).wanted(false), (false, Features::NONE));
+        assert_eq!(windowed(i32::MAX, i32::MAX).wanted(true), (true, Features::NONE));
+        assert_eq!(windowed(-1, 0).wanted(false), (true, Features::NONE));
+        assert_eq!(windowed(-1, 5).wanted(true), (true, Features::NONE));
+        assert_eq!(windowed(-1, 5).wanted(false), (false, window));
+        assert_eq!(windowed(0, 0).wanted(false), (true, window));
+    }
+
+    #[test]
+    fn a_kernel_serves_what_its_mask_and_features_hold() {
+        let window = Asked { window: Some([9, -1]), ..Asked::default() };
+        let (full, causal) = (kernel(Kind::Fwd, false, &[Feature::Window]), kernel(Kind::Fwd, true, &[Feature::Window]));
+        assert!(window.is_served_by(false, full) && window.is_served_by(true, full));
+        assert!(!window.is_served_by(false, causal) && window.is_served_by(true, causal));
+        let plain = kernel(Kind::Fwd, false, &[]);
+        assert!(!window.is_served_by(false, plain) && !Asked::default().is_served_by(true, plain));
+        let sinks = Asked { sinks: Some(SinkType::Bf16), ..Asked::default() };
+        assert!(!sinks.is_served_by(false, plain) && sinks.is_served_by(false, kernel(Kind::FwdSplit, false, &[])));
     }
 }

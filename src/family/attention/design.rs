@@ -67,6 +67,11 @@ impl FeatureParts {
         let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
         Self { window, chunk, softcap, alibi, sinks, positions: window || chunk || alibi, scores: softcap || alibi }
     }
+
+    /// Whether the kernel is as a plain one in all but its launcher.
+    pub fn is_none(self) -> bool {
+        !(self.positions || self.scores || self.sinks)
+    }
 }
 
 /// A run of columns of a shared-memory tile, stored as a block of its own: rows of 128, 64 or 32 bytes, each with

@@ -11,7 +11,7 @@ mod score;
 
 pub use asked::{Asked, SinkType, Slopes};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
-pub use design::{Backward, ByteTransposition, Design, Fp8Choices, Hopper, Kv, KvSource, Panel};
+pub use design::{Backward, ByteTransposition, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use exam::fuzz;
 pub use mask::Mask;
 pub use point::{Kind, Point};

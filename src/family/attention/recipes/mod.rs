@@ -20,7 +20,7 @@ pub use tile::Tile;
 
 use super::{
     Kind, Point,
-    design::{Backward, ByteTransposition, Fp8Choices, Hopper, Kv, KvSource},
+    design::{Backward, ByteTransposition, FeatureParts, Fp8Choices, Hopper, Kv, KvSource},
 };
 use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
 use recipe::Recipe;

@@ -1,7 +1,7 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    FeatureParts, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
 use crate::grid::{CopyPath, Dtype, Features, Target};
@@ -39,6 +39,9 @@ const SMALL: &[DefaultTiles] = &[
 /// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
 
+/// Positions and slopes of the rows take registers too: with Q kept, wider kernels would spill one (192 and 224 for sm80).
+const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
+
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers
 /// and strides of K and V, softmax state, the keys each row sees. Less than ptxas takes where it may take more, and
 /// enough where it may not.
@@ -62,7 +65,9 @@ impl Recipe for SplitForward {
             ));
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
-        DefaultTiles::find(if small { SMALL } else { LARGE }, variant)
+        let tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
+        let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim <= WIDEST_KEPT_WITH_FEATURES;
+        Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
     }
 
     fn keys(&self) -> &'static [&'static str] {

@@ -267,13 +267,15 @@ fn compare(
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
     let group = problem.heads / problem.heads_k;
     let mut references = reference.heads.iter().peekable();
-    for (sequence, &(rows, keys)) in problem.sequences.iter().enumerate() {
+    for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
+        let mask = problem.mask(causal, sequence);
         for head in 0..problem.heads {
+            let sink = problem.asked.sink(head);
             let sampled = references.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
             let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
             let bound = BEYOND_V * f64::from(largest) * f64::from(problem.factors(sequence, head / group)[2]);
             for row in 0..rows {
-                let masked = keys == 0 || (causal && row + 1 + keys <= rows);
+                let masked = mask.keys(row).is_empty();
                 let known =
                     sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
@@ -291,12 +293,12 @@ fn compare(
                     let offset = problem.offset(&place_lse, Side::Query, &plan, sequence, row, head);
                     let got = f64::from(f32::from_bits(image.bits(offset)));
                     let expected = match known {
-                        _ if masked => f64::NEG_INFINITY,
+                        _ if masked => sink.unwrap_or(f64::NEG_INFINITY),
                         Some(known) => known.lse[row],
                         None if got.is_finite() => got,
                         None => 0.0,
                     };
-                    lse.see([sequence, head, row, 0], got, expected, masked);
+                    lse.see([sequence, head, row, 0], got, expected, masked && sink.is_none());
                 }
             }
         }

@@ -6,7 +6,7 @@
 use crate::{
     device::Order,
     family::attention::{
-        Asked, Kind, SinkType, Slopes,
+        Asked, Kind, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
@@ -114,6 +114,11 @@ const MOST_ELEMENTS: usize = 1 << 30;
 const MOST_SEQUENCES: usize = 1 << 16;
 
 impl FuzzCase {
+    /// Whether a kernel computes it, devices and kinds aside.
+    pub fn is_served_by(&self, kernel: Point) -> bool {
+        (kernel.head_dim, kernel.dtype) == (self.head_dim, self.dtype) && self.problem.asked.is_served_by(self.causal, kernel)
+    }
+
     /// Says why there is no such call, if there is none.
     pub fn complaint(&self) -> Option<String> {
         let Self { entry, dtype, problem, splits, deterministic, .. } = self;

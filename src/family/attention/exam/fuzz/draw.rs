@@ -2,6 +2,7 @@
 //! The distribution leans to what breaks kernels; docs/decisions.md says why it is as it is.
 
 use super::{
+    asked,
     case::{ALL_INPUTS, Entry, FuzzCase, PARTS, Workspace},
     scope::{Point, Scope, ScopeDevice},
 };
@@ -11,7 +12,7 @@ use crate::{
         descale::Descales,
         problem::{Inputs, Layout, Lengths, Problem, Scale},
     },
-    grid::Dtype,
+    grid::{Dtype, Feature},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -55,16 +56,16 @@ enum Style {
 }
 
 /// Lengths near which tiles end.
-const BORDERS: [usize; 16] = [8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256, 320, 384];
+pub(super) const BORDERS: [usize; 16] = [8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256, 320, 384];
 
-type Rng = ChaCha8Rng;
+pub(super) type Rng = ChaCha8Rng;
 
-fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
 /// One of several by weight.
-fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
+pub(super) fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
     let mut at = rng.random_range(0..from.iter().map(|(weight, _)| weight).sum());
     for &(weight, value) in from {
         if at < weight {
@@ -76,7 +77,7 @@ fn weighted<T: Copy>(rng: &mut Rng, from: &[(u32, T)]) -> T {
 }
 
 /// True once in `n` times.
-fn once_in(rng: &mut Rng, n: u32) -> bool {
+pub(super) fn once_in(rng: &mut Rng, n: u32) -> bool {
     rng.random_range(0..n) == 0
 }
 
@@ -103,7 +104,9 @@ impl Drawer {
         let mut rng = Rng::seed_from_u64(self.seed);
         rng.set_stream(number);
         let rng = &mut rng;
-        let Point { entry, head_dim, dtype, causal, capability } = self.point(rng);
+        let Point { entry, head_dim, dtype, causal: made_causal, features, capability } = self.point(rng);
+        // A kernel with windows that is not causal serves causal calls too.
+        let causal = made_causal || (features.has(Feature::Window) && once_in(rng, 3));
         let on_gpu = self.multiprocessors.is_some();
         // Mostly few, so that blocks that stay get several pieces of work; many, so that all pieces run at once.
         let emulated = weighted(rng, &[(4, 1), (4, 2), (4, 3), (4, 4), (4, 5), (2, 8), (2, 12), (2, 16), (3, 132)]);
@@ -119,6 +122,9 @@ impl Drawer {
         let descales = weighted(rng, &[(1, Descales::Absent), (1, Descales::Uniform), (2, Descales::ByHead)]);
         problem.multiprocessors = (!on_gpu).then_some(multiprocessors as usize);
         problem.fp8 = (dtype == Dtype::Fp8).then_some(descales);
+        problem.asked = asked::draw(rng, features, &problem.sequences);
+        // A window that ends at the position says the same as the flag.
+        let causal = causal && !(problem.asked.window.is_some_and(|[_, right]| right == 0) && once_in(rng, 2));
         let workspace = match entry {
             Entry::Fwd => weighted(rng, &[(5, Workspace::Asked), (4, Workspace::None), (1, Workspace::Short)]),
             Entry::Bwd => weighted(rng, &[(30, Workspace::Asked), (1, Workspace::None), (1, Workspace::Short)]),

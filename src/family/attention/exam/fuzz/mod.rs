@@ -3,6 +3,7 @@
 //! A call is a [`FuzzCase`], whose name reproduces it. [`Drawer`] draws them, workers make them, and what fails is
 //! shrunk.
 
+mod asked;
 mod call;
 mod case;
 mod draw;

@@ -8,7 +8,7 @@ use crate::{
         self, Kind,
         exam::arithmetic::{Arithmetic, Sums},
     },
-    grid::{Dtype, Target},
+    grid::{Dtype, Features, Target},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub struct Point {
     pub dtype: Dtype,
     /// Causal mask.
     pub causal: bool,
+    /// Features of the kernel that it is drawn for: calls may ask for some of them, and for other masks.
+    pub features: Features,
     /// The emulated device's compute capability, or the GPU's.
     pub capability: u32,
 }
@@ -77,8 +79,8 @@ impl Scope {
                 ScopeDevice::Gpu { capability, .. } => capability,
                 ScopeDevice::Emulator => variant.target.compute_capability(),
             };
-            let attention::Point { head_dim, dtype, causal, .. } = *variant;
-            let point = Point { entry, head_dim, dtype, causal, capability };
+            let attention::Point { head_dim, dtype, causal, features, .. } = *variant;
+            let point = Point { entry, head_dim, dtype, causal, features, capability };
             if !points.contains(&point) && Self::runs(*variant, capability) {
                 points.push(point);
             }
@@ -92,9 +94,7 @@ impl Scope {
             (ScopeDevice::Gpu { capability, .. }, _) | (ScopeDevice::Emulator, Some(capability)) => capability,
             (ScopeDevice::Emulator, None) => {
                 let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
-                let wanted = (kind, case.head_dim, case.dtype, case.causal);
-                let newest =
-                    self.held.iter().filter(|v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted).map(|v| v.target).max();
+                let newest = self.held.iter().filter(|v| v.kind == kind && case.is_served_by(**v)).map(|v| v.target).max();
                 newest.unwrap_or(Target::Sm80).compute_capability()
             }
         }
@@ -102,8 +102,7 @@ impl Scope {
 
     /// The held kernels of a kind that the dispatcher may choose for a case on a device.
     fn candidates(&self, kind: Kind, case: &FuzzCase, capability: u32) -> impl Iterator<Item = &attention::Point> {
-        let wanted = (kind, case.head_dim, case.dtype, case.causal);
-        self.held.iter().filter(move |v| (v.kind, v.head_dim, v.dtype, v.causal) == wanted && Self::runs(**v, capability))
+        self.held.iter().filter(move |v| v.kind == kind && case.is_served_by(**v) && Self::runs(**v, capability))
     }
 
     /// Whether a kernel runs on a device and finds enough shared memory there.

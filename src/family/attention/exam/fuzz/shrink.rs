@@ -4,9 +4,12 @@
 use super::case::{Entry, FuzzCase, Workspace};
 use crate::{
     device::Order,
-    family::attention::exam::{
-        descale::Descales,
-        problem::{Inputs, Layout, Lengths, Scale},
+    family::attention::{
+        Asked, SinkType, Slopes,
+        exam::{
+            descale::Descales,
+            problem::{Inputs, Layout, Lengths, Scale},
+        },
     },
 };
 
@@ -130,6 +133,7 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.problem.inputs = Inputs::Normal);
     offer(&|c| c.problem.scale = Scale::Usual);
     offer(&|c| c.problem.lse = true);
+    fewer_features(offer);
     offer(&|c| c.problem.fp8 = c.problem.fp8.map(|_| Descales::Absent));
     offer(&|c| c.splits = 0);
     if case.entry == Entry::Fwd {
@@ -154,6 +158,21 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
         }
     }
     offer(&|c| c.seed = 0);
+}
+
+/// Asks for less of masks and scores: nothing, one thing less, or the plainer form of one.
+fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
+    offer(&|c| c.problem.asked = Asked::default());
+    offer(&|c| c.problem.asked.window = None);
+    offer(&|c| c.problem.asked.chunk = 0);
+    offer(&|c| c.problem.asked.softcap_hundredths = 0);
+    offer(&|c| c.problem.asked.alibi = None);
+    offer(&|c| c.problem.asked.sinks = None);
+    for side in 0..2 {
+        offer(&|c| c.problem.asked.window.iter_mut().for_each(|window| window[side] = -1));
+    }
+    offer(&|c| c.problem.asked.alibi = c.problem.asked.alibi.map(|_| Slopes::ByHead));
+    offer(&|c| c.problem.asked.sinks = c.problem.asked.sinks.map(|_| SinkType::Fp32));
 }
 
 #[cfg(test)]
@@ -190,6 +209,14 @@ mod tests {
     #[test]
     fn a_call_that_fails_by_itself_alone_stays_as_it_is() {
         assert_eq!(shrunk(BIG, |_| false), None);
+    }
+
+    #[test]
+    fn features_that_do_not_matter_are_dropped_one_by_one() {
+        let all = format!("{BIG} window70,-1 chunk33 softcap2.5 alibi-by-batch sinks-bf16");
+        let fails = |case: &FuzzCase| case.problem.asked.chunk > 0 && case.problem.asked.sinks.is_some();
+        let smallest = shrunk(&all, fails).expect("it fails");
+        assert_eq!(smallest, "fwd hdim64 bf16 b1 h1/1 sq0 sk0 causal bshd normal chunk33 sinks on1 no-workspace sm90 seed0");
     }
 
     #[test]
