@@ -7,9 +7,24 @@ import torch
 DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float32: 3}
 FLAG_CAUSAL = 1
 FLAG_DETERMINISTIC = 2
+FLAG_WINDOW = 4
 REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
 PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED"]
 FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
+
+
+class AttentionFeatures(ctypes.Structure):
+    """`kgen_attention_features`, field for field."""
+
+    _fields_ = [
+        *[(name, ctypes.c_int32) for name in ("window_left", "window_right", "attention_chunk")],
+        ("softcap", ctypes.c_float),
+        ("alibi_slopes", ctypes.c_void_p),
+        ("alibi_batch_stride", ctypes.c_int64),
+        ("sinks", ctypes.c_void_p),
+        ("sinks_dtype", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    ]
 
 
 class FwdParams(ctypes.Structure):
@@ -31,6 +46,7 @@ class FwdParams(ctypes.Structure):
         ("split_counts", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
+        ("features", AttentionFeatures),
     ]
 
 
@@ -75,6 +91,8 @@ class BwdParams(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
         *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "total_q", "head_dim", "dtype")],
         ("softmax_scale", ctypes.c_float),
+        ("features", AttentionFeatures),
+        ("dsinks", ctypes.c_void_p),
     ]
 
 

@@ -3,6 +3,8 @@
 
 #[path = "library/dispatch.rs"]
 mod dispatch;
+#[path = "library/features.rs"]
+mod features;
 
 use kgen::{
     family::attention::{Kind, Point},
@@ -185,11 +187,11 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
     let tail = |caller: &str, code: u8| {
         let (last, known) = (size - 1, size - 16);
         format!(
-            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 3 and knows the first {known} bytes"
+            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 4 and knows the first {known} bytes"
         )
     };
     let flags =
-        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 3 of the library knows {known} here");
+        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 4 of the library knows {known} here");
     let launcher = "flash_fwd_hdim40_fp16_sm80";
     assert_eq!(
         refused[..5],
@@ -197,8 +199,8 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
             tail("kgen_fwd", 5),
             tail(launcher, 5),
             tail("kgen_fwd_workspace", 0),
-            flags("kgen_fwd", "0xf01"),
-            flags(launcher, "0x1")
+            flags("kgen_fwd", "0xf05"),
+            flags(launcher, "0x5")
         ]
     );
     assert!(refused[5].starts_with("1 kgen_fwd: params.struct_size is 1073741824; version 1 of"), "{said}");

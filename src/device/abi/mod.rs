@@ -288,11 +288,11 @@ mod tests {
             sys.modules['torch'] = types.SimpleNamespace(**dtypes)\n\
             import kgen_ctypes as k\n\
             layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
-            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC}\n\
+            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC, 'WINDOW': k.FLAG_WINDOW}\n\
             reductions = {name.upper(): value for name, value in k.REDUCTIONS.items()}\n\
             flags |= {'PATH_' + path: flag for path, flag in k.FLAG_PATHS.items()}\n\
             paths = {path: number for number, path in enumerate(k.PATHS)}\n\
-            names = {'fwd_params': k.FwdParams, 'bwd_params': k.BwdParams, 'vector_add_params': k.VectorAddParams,\n\
+            names = {'attention_features': k.AttentionFeatures, 'fwd_params': k.FwdParams, 'bwd_params': k.BwdParams, 'vector_add_params': k.VectorAddParams,\n\
                 'transpose_params': k.TransposeParams, 'reduce_params': k.ReduceParams, 'candidate': k.Candidate, 'choice': k.Choice}\n\
             print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions, paths]))";
         let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
@@ -307,7 +307,7 @@ mod tests {
             Numbers,
             Numbers,
         ) = serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (7, 4, 6, 3, 4));
+        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (8, 4, 7, 3, 4));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
             let asserts =
                 numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));

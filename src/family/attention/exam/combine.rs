@@ -176,8 +176,9 @@ fn judge(
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..count(sequence)).map(|split| wide(workspace.lse(split, sequence, row, head))).collect();
-            let (merged, merged_lse) =
-                merge_with_sink(&parts, problem.asked.sink(head), head_dim, |split, d| wide(workspace.o(split, sequence, row, head) + d as i64));
+            let (merged, merged_lse) = merge_with_sink(&parts, problem.asked.sink(head), head_dim, |split, d| {
+                wide(workspace.o(split, sequence, row, head) + d as i64)
+            });
             let masked = parts.iter().all(|part| *part == f64::NEG_INFINITY);
             let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
             for (d, expected) in merged.into_iter().enumerate() {

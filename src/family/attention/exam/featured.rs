@@ -107,7 +107,11 @@ pub fn splits(features: Features, level: Level) -> Vec<Listed> {
         cases.push((Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None));
         cases.push((Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None));
         cases.push((unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, counts()));
-        cases.push((Problem::new(&[(40, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)), 2, None));
+        cases.push((
+            Problem::new(&[(40, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)),
+            2,
+            None,
+        ));
     }
     // The kernel leaves sinks to the one that combines the splits, whatever features it has.
     cases.push((decode(10, 5).asking(Asked { sinks: Some(SinkType::Bf16), ..Asked::default() }), SPLITS, None));

@@ -110,7 +110,10 @@ impl Case for ScheduleCase {
         let lengths = format!("{:?}", problem.lengths).to_lowercase();
         let blocks = blocks.unwrap_or(0);
         let asked = problem.asked.words();
-        format!("b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths}{asked} blocks{blocks} splits{most}", sequences.len())
+        format!(
+            "b{} h{heads}/{heads_k} keys{total} longest{longest} {lengths}{asked} blocks{blocks} splits{most}",
+            sequences.len()
+        )
     }
 
     fn draw(&self, _seed: u64) -> Drawn {

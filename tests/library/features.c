@@ -1,0 +1,51 @@
+/* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
+ * right side of a window, chunk, softcap, whether there are slopes and sinks, and num_splits. What that version does not have is
+ * garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of workspace. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kgen.h"
+
+void kgen_emulator_device(int capability);
+void kgen_emulator_multiprocessors(int count);
+
+int main(void) {
+    static _Alignas(16) float somewhere[4];
+    kgen_emulator_device(80);
+    kgen_emulator_multiprocessors(10);
+    const size_t sizes[] = {0, offsetof(kgen_fwd_params, q_descale), offsetof(kgen_fwd_params, features), offsetof(kgen_fwd_params, features),
+                            sizeof(kgen_fwd_params)};
+    kgen_attention_features f;
+    int version, slopes, sinks;
+    int32_t head_dim, num_splits;
+    uint32_t flags;
+    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %" SCNd32, &version, &head_dim, &flags, &f.window_left,
+                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &num_splits) == 10) {
+        f.alibi_slopes = slopes ? somewhere : NULL;
+        f.alibi_batch_stride = 0;
+        f.sinks = sinks ? somewhere : NULL;
+        f.sinks_dtype = KGEN_DTYPE_BF16;
+        f.reserved = 0;
+        kgen_fwd_params p;
+        memset(&p, 0, sizeof p);
+        p.struct_size = (uint32_t)sizes[version];
+        p.flags = flags;
+        p.batch = p.num_heads = p.num_heads_k = p.seqlen_q = 1;
+        p.seqlen_k = 4096;
+        p.head_dim = head_dim;
+        p.softmax_scale = 1.0f;
+        p.num_splits = num_splits;
+        p.features = f;
+        memset((char*)&p + sizes[version], 0x5a, sizeof p - sizes[version]);
+        const size_t bytes = kgen_fwd_workspace(&p);
+        if (version > 1 && bytes > 0) {
+            p.workspace = somewhere;
+            p.workspace_bytes = bytes;
+        }
+        const int code = kgen_fwd(&p, NULL);
+        printf("%d|%s|%zu\n", code, kgen_last_error(), bytes);
+    }
+    return 0;
+}

@@ -1,0 +1,203 @@
+//! Which kernels the dispatcher takes where calls ask for features, and that the rule in Rust is that in C++.
+
+use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
+use kgen::{
+    family::attention::{Asked, Kind, Point, SinkType, Slopes},
+    grid::{Dtype, Feature, Features, Target},
+    toolchain::host_compiler,
+};
+use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use Feature::{Alibi, Sinks, Softcap, Window};
+
+const CAUSAL: u32 = 1;
+const WINDOW: u32 = 4;
+
+fn point(kind: Kind, head_dim: u32, causal: bool, features: &[Feature]) -> Point {
+    let features = features.iter().copied().collect();
+    Point { kind, head_dim, dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
+}
+
+/// What a program prints, by line, that reads these lines.
+fn lines_of(program: &Path, input: String) -> Vec<String> {
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("no panic").expect("written");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("ASCII").lines().map(str::to_owned).collect()
+}
+
+/// A call: what it asks for, besides a version of the structure and the splits that it wants.
+#[derive(Clone, Copy)]
+struct Ask {
+    version: u32,
+    head_dim: u32,
+    causal: bool,
+    asked: Asked,
+    splits: u32,
+}
+
+fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
+    Ask { version: 4, head_dim, causal, asked, splits: 0 }
+}
+
+/// As both programs read it: flags, window, chunk, softcap, slopes, sinks.
+fn words_of(causal: bool, asked: Asked) -> String {
+    let [left, right] = asked.window.unwrap_or_default();
+    let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
+    let [slopes, sinks] = [asked.alibi.is_some(), asked.sinks.is_some()].map(u8::from);
+    format!("{flags:x} {left} {right} {} {} {slopes} {sinks}", asked.chunk, asked.softcap())
+}
+
+const NOTHING: Asked = Asked { window: None, chunk: 0, softcap_hundredths: 0, alibi: None, sinks: None };
+
+fn window(left: i32, right: i32) -> Asked {
+    Asked { window: Some([left, right]), ..NOTHING }
+}
+
+/// What the dispatcher says to each of some calls: a launcher's name, or why there is none; and the bytes of workspace.
+fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
+    let kernels = [
+        point(Kind::Fwd, 64, false, &[]),
+        point(Kind::Fwd, 64, true, &[]),
+        point(Kind::Fwd, 64, false, &[Window]),
+        point(Kind::Fwd, 64, false, Feature::ALL),
+        point(Kind::Fwd, 96, false, &[Window]),
+        point(Kind::Fwd, 128, false, &[]),
+        point(Kind::Fwd, 128, true, &[]),
+        point(Kind::FwdSplit, 128, false, &[]),
+        point(Kind::FwdSplit, 128, false, &[Window]),
+        point(Kind::Fwd, 256, false, &[Softcap]),
+        point(Kind::Fwd, 256, false, &[Softcap, Alibi]),
+        point(Kind::FwdCombine, 0, false, &[]),
+    ];
+    let library = names_in_place_of_kernels("features", &kernels);
+    let program = library.program(&Path::new(ROOT).join("tests/library/features.c"), "features", &library.dispatcher);
+    let lines = asks.iter().map(|Ask { version, head_dim, causal, asked, splits }| {
+        format!("{version} {head_dim} {} {splits}\n", words_of(*causal, *asked))
+    });
+    let said = lines_of(&program, lines.collect());
+    assert_eq!(said.len(), asks.len());
+    let parts = said.iter().map(|line| {
+        let [code, message, bytes] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let message = message.strip_prefix("flash_").map_or_else(|| format!("{code} {message}"), str::to_owned);
+        (message.replace("_fp16", "").replace("_sm80", ""), bytes.parse().expect("a number"))
+    });
+    parts.collect()
+}
+
+#[test]
+fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
+    let capped = Asked { softcap_hundredths: 500, ..NOTHING };
+    let calls = [
+        (ask(64, false, NOTHING), "fwd_hdim64"),
+        (ask(64, true, NOTHING), "fwd_hdim64_causal"),
+        // Windows that say no more than the flag.
+        (ask(64, false, window(-1, -1)), "fwd_hdim64"),
+        (ask(64, false, window(-1, 0)), "fwd_hdim64_causal"),
+        (ask(64, true, window(-1, 7)), "fwd_hdim64_causal"),
+        (ask(64, false, window(5, -1)), "fwd_hdim64_window"),
+        (ask(64, true, window(5, 9)), "fwd_hdim64_window"),
+        (ask(64, false, window(-1, 3)), "fwd_hdim64_window"),
+        (ask(64, false, capped), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
+        (ask(64, true, Asked { chunk: 9, ..NOTHING }), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
+        (ask(64, true, Asked { sinks: Some(SinkType::Bf16), ..window(5, 0) }), "fwd_hdim64_window_chunk_softcap_alibi_sinks"),
+        (ask(96, true, NOTHING), "fwd_hdim96_window"),
+        (ask(96, false, NOTHING), "fwd_hdim96_window"),
+        (ask(256, false, capped), "fwd_hdim256_softcap"),
+        (ask(256, false, Asked { alibi: Some(Slopes::ByHead), ..NOTHING }), "fwd_hdim256_softcap_alibi"),
+    ];
+    let said = answers(&calls.map(|(call, _)| call));
+    for ((_, expected), (name, bytes)) in calls.iter().zip(said) {
+        assert_eq!((name.as_str(), bytes), (*expected, 0));
+    }
+}
+
+#[test]
+fn splits_are_taken_where_they_have_the_features() {
+    let split = |asked| Ask { splits: 4, ..ask(128, false, asked) };
+    let sunk = Asked { sinks: Some(SinkType::Fp32), ..NOTHING };
+    let said = answers(&[split(NOTHING), split(window(100, 0)), split(sunk), split(Asked { chunk: 50, ..NOTHING })]);
+    let bytes = 4 * 129 * 4;
+    assert_eq!(said[0], ("fwd_split_hdim128".to_owned(), bytes));
+    assert_eq!(said[1], ("fwd_split_hdim128_window".to_owned(), bytes));
+    assert_eq!(said[2], ("fwd_split_hdim128".to_owned(), bytes), "sinks join where splits are combined");
+    assert_eq!(said[3].1, 0, "no kernel has chunks");
+}
+
+#[test]
+fn what_no_kernel_has_is_named() {
+    let said = answers(&[
+        ask(128, false, Asked { chunk: 50, ..NOTHING }),
+        ask(96, true, Asked { softcap_hundredths: 500, ..window(3, 0) }),
+        ask(256, false, Asked { softcap_hundredths: 500, alibi: Some(Slopes::ByHead), sinks: Some(SinkType::Fp32), ..NOTHING }),
+        ask(256, true, NOTHING),
+    ]);
+    let lacks = |feature: &str, kernel: &str| {
+        format!(
+            "3 kgen_fwd: no variant with the feature `{feature}` for compute capability 8.0: flash_{kernel} lacks it; `kgen generate \
+             --features` makes one that has it"
+        )
+    };
+    assert_eq!(said[0].0, lacks("chunk", "fwd_hdim128"));
+    assert_eq!(said[1].0, lacks("softcap", "fwd_hdim96_window"));
+    assert_eq!(said[2].0, lacks("sinks", "fwd_hdim256_softcap_alibi"));
+    assert!(said[3].0.starts_with("3 kgen_fwd: no variant for head_dim 256, fp16, causal"), "{}", said[3].0);
+}
+
+/// What a version does not have is full of garbage.
+#[test]
+fn callers_of_earlier_versions_get_plain_kernels() {
+    let calls = [1, 2, 3].map(|version| Ask { version, ..ask(64, true, NOTHING) });
+    for (name, bytes) in answers(&calls) {
+        assert_eq!((name.as_str(), bytes), ("fwd_hdim64_causal", 0));
+    }
+}
+
+#[test]
+fn the_rule_in_rust_is_that_of_the_header() {
+    const CALLS: usize = 20_000;
+    let folder = &LIBRARY.folder;
+    let object = compile_cpp(folder, &Path::new(ROOT).join("tests/library/serves.cpp"), "serves", &[]);
+    let program = folder.join("serves");
+    let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end");
+    run(Command::new(host_compiler().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let sides = [-1, 0, 1, 100, i32::MAX - 1, i32::MAX];
+    let drawn: Vec<(Asked, bool, Point)> = (0..CALLS)
+        .map(|_| {
+            let mut side = || *sides.choose(&mut rng).expect("there are some");
+            let window = [side(), side()];
+            let mut sometimes = || rng.random_range(0..3) == 0;
+            let asked = Asked {
+                window: sometimes().then_some(window),
+                chunk: u32::from(sometimes()),
+                softcap_hundredths: 100 * u32::from(sometimes()),
+                alibi: sometimes().then_some(Slopes::ByHead),
+                sinks: sometimes().then_some(SinkType::Fp32),
+            };
+            let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|_| !sometimes()).collect();
+            let kind = if sometimes() { Kind::FwdSplit } else { Kind::Fwd };
+            let causal = sometimes();
+            (asked, sometimes(), point(kind, 64, causal, &held))
+        })
+        .collect();
+    let lines = drawn.iter().map(|(asked, causal, kernel)| {
+        let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Sinks]) } else { Features::NONE };
+        let held = kernel.features.with(besides).iter().map(|feature| 2 << feature as u32).sum::<u32>();
+        format!("{} {:x}\n", words_of(*causal, *asked), held | u32::from(kernel.causal))
+    });
+    let said = lines_of(&program, lines.collect());
+    let expected: Vec<&str> =
+        drawn.iter().map(|(asked, causal, kernel)| if asked.is_served_by(*causal, *kernel) { "1" } else { "0" }).collect();
+    assert_eq!(said, expected);
+    let served = expected.iter().filter(|served| **served == "1").count();
+    assert!((CALLS / 20..CALLS / 2).contains(&served), "{served} of {CALLS}");
+}
