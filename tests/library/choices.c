@@ -1,6 +1,6 @@
 /* What kgen_explain_choice says of each line of its input: compute capability, multiprocessors, batch, heads, key heads, longest
- * queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in all, and bytes of
- * workspace. Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what kgen_fwd itself says: the
+ * queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in all, bytes of
+ * workspace, and the sides of a window. Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what kgen_fwd itself says: the
  * launchers of this library fail with their names. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +18,10 @@ int main(void) {
     memset(&p, 0, sizeof p);
     p.struct_size = sizeof p;
     uint64_t room;
-    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64,
+    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64 " %" SCNd32 " %" SCNd32,
                  &capability, &multiprocessors, &p.batch, &p.num_heads, &p.num_heads_k, &p.seqlen_q, &p.seqlen_k, &p.head_dim, &p.dtype, &p.flags,
-                 &p.num_splits, &unequal_q, &unequal_k, &p.total_q, &p.total_k, &room) == 16) {
+                 &p.num_splits, &unequal_q, &unequal_k, &p.total_q, &p.total_k, &room, &p.features.window_left,
+                 &p.features.window_right) == 18) {
         kgen_emulator_device(capability);
         kgen_emulator_multiprocessors(multiprocessors);
         p.cu_seqlens_q = unequal_q ? somewhere : NULL;

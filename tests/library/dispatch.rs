@@ -6,7 +6,7 @@ use kgen::{
         KernelCost, Kind, Point,
         cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
-    grid::{Dtype, Features, Target},
+    grid::{Dtype, Feature, Features, Target},
     plan::{Limits, Plan},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -19,6 +19,7 @@ use std::{
 };
 
 const CAUSAL: u32 = 1;
+const WINDOW: u32 = 4;
 const ONLY_DENSE: u32 = 0x100;
 const ONLY_SHORT: u32 = 0x200;
 const ONLY_SPLIT: u32 = 0x400;
@@ -33,10 +34,17 @@ fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     Point { kind, head_dim, dtype: Dtype::Fp16, causal: causal && kind.has_shape(), features: Features::NONE, target }
 }
 
+/// The head dim of which the library has kernels with windows.
+const WINDOWED: u32 = 64;
+
+fn windowed(kind: Kind) -> Point {
+    Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
+}
+
 /// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
 /// `fwd_short` nor `fwd_split`.
 static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
-    let mut kernels = Vec::new();
+    let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
     for causal in [false, true] {
         for head_dim in [64, 128] {
             kernels.extend([Target::Sm80, Target::Sm90].map(|target| point(Kind::Fwd, head_dim, causal, target)));
@@ -78,6 +86,7 @@ fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_d
         head_dim,
         element_bytes: 2,
         causal: false,
+        most_seen: None,
     };
     Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED }
 }
@@ -120,10 +129,14 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
         .iter()
         .map(|ask| {
             let Ask { capability, multiprocessors, request: r, flags, num_splits, room } = ask;
-            let flags = flags | if r.causal { CAUSAL } else { 0 };
+            let flags = flags | if r.causal { CAUSAL } else { 0 } | if r.most_seen.is_some() { WINDOW } else { 0 };
+            // A window of so many keys, the query's own among them.
+            let others = r.most_seen.map_or(0, |seen| seen - 1);
+            let left = if r.causal { others } else { others / 2 };
+            let right = others - left;
             let [unequal_q, unequal_k] = [r.queries, r.keys].map(|side| u8::from(side.unequal));
             format!(
-                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room}\n",
+                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right}\n",
                 r.batch, r.heads, r.heads_k, r.queries.longest, r.keys.longest, r.head_dim, r.queries.total, r.keys.total,
             )
         })
@@ -176,7 +189,8 @@ fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
     let find = |kind: Kind, target: Target| {
-        let wanted = point(kind, ask.request.head_dim, ask.request.causal, target);
+        let plain = point(kind, ask.request.head_dim, ask.request.causal, target);
+        let wanted = if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { plain };
         KERNELS.contains(&wanted).then(|| {
             let plan = Plan::new(wanted, None).expect("fits");
             let cost = KernelCost::of(&plan);
@@ -228,7 +242,10 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         head_dim: *[64, 64, 128, 128, 96].choose(rng).expect("not empty"),
         element_bytes: 2,
         causal: rng.random(),
+        most_seen: None,
     };
+    let most_seen = (request.head_dim == WINDOWED && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
+    let request = Request { most_seen, ..request };
     let (capability, multiprocessors) = *[(90, 132), (90, 132), (90, 78), (80, 108)].choose(rng).expect("not empty");
     Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED }
 }

@@ -64,6 +64,15 @@ inline bool serves_features(uint32_t asked, uint32_t held) {
 // Features whose kernels know the positions of rows and keys.
 constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI;
 
+// The keys that one query sees at most, by windows and chunks, after read_features(); INT32_MAX: no limit.
+inline int32_t most_keys_seen(const kgen_attention_features& f) {
+    const bool windowed = f.window_left != NO_LIMIT && f.window_right != NO_LIMIT;
+    const int64_t in_window = windowed ? static_cast<int64_t>(f.window_left) + f.window_right + 1 : INT32_MAX;
+    const int64_t in_chunk = f.attention_chunk > 0 ? f.attention_chunk : INT32_MAX;
+    const int64_t most = in_window < in_chunk ? in_window : in_chunk;
+    return most < INT32_MAX ? static_cast<int32_t>(most) : INT32_MAX;
+}
+
 // The word for the first of a set of features.
 inline const char* feature_name(uint32_t features) {
     constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks"};

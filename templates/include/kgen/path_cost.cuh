@@ -38,6 +38,7 @@ struct request_cost {
     double queries, keys;  // per sequence, on average
     double longest_queries, longest_keys;  // of the longest sequence
     double head_dim, element_bytes;
+    double most_seen;     // keys that one query sees at most, by windows and chunks; HUGE_VAL: no limit
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
     bool unequal_queries, unequal_keys;  // of more than one sequence
@@ -108,6 +109,9 @@ constexpr double LINE_BYTES = 128, OF_LINE = 1.0 / 3;
 // Rows of a sequence before its first key.
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
 
+// The keys that `queries` neighbouring queries of a sequence see at most.
+inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
+
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
     const double tiles_of_sequence = tile_count(r, r.queries * group, k.rows);
@@ -116,10 +120,12 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     // the average.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
-    const double keys = fmin(r.longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
-    const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
+    // With a window or chunks no tile sees more than this.
+    const double limit = most_seen_by(r, k.rows / group), longest_keys = fmin(r.longest_keys, limit);
+    const double keys = fmin(longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
+    const double most = ceil((s.balanced ? fmin(r.keys, limit) : longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
-    const double longest = s.balanced ? fmax(average, ceil(r.longest_keys / s.most_splits / k.keys)) : most;
+    const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
 
     // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
     // ended.
@@ -148,7 +154,7 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     const double row_bytes = r.head_dim * r.element_bytes;
     const double fetched_bytes = row_bytes + OF_LINE * (ceil(row_bytes / LINE_BYTES) * LINE_BYTES - row_bytes);
-    const double from_dram = 2 * fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + r.keys * r.heads_k);
+    const double from_dram = 2 * fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k);
     const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
     const double from_l2 = blocks * (keys / s.splits) * 2 * fetched_bytes + partial;
     // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
@@ -182,7 +188,7 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
 // turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
-    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(fmin(r.keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
     return fmax(1, fmin(splits, most));
 }
 
@@ -194,7 +200,7 @@ inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, co
     constexpr int32_t ROUND[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
     const double filling = floor(d.multiprocessors * k.resident / tiles);
-    const double most = fmin(MOST_SPLITS, ceil(r.longest_keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    const double most = fmin(MOST_SPLITS, ceil(fmin(r.longest_keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
     int count = 0;
     const auto add = [&](double splits) {
         if (splits < 1 || splits > most) return;

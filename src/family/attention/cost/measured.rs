@@ -43,7 +43,7 @@ fn h100() -> DeviceCost {
 
 fn request(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_dim: u32, causal: bool) -> Request {
     let [queries, keys] = [queries, keys].map(Lengths::equal);
-    Request { batch, heads, heads_k, queries, keys, head_dim, element_bytes: 2, causal }
+    Request { batch, heads, heads_k, queries, keys, head_dim, element_bytes: 2, causal, most_seen: None }
 }
 
 fn us(kernel: Option<Held>, request: &Request) -> f64 {

@@ -136,7 +136,8 @@ fn most_splits(request: &Request, blocks: f64) -> u32 {
     let tiles = rows.div_ceil(16) * u64::from(request.heads_k);
     let blocks = whole_number(blocks);
     let at_once = if tiles < blocks { blocks / tiles } else { 1 };
-    let worthwhile = request.keys.longest.div_ceil(128).min(MOST_SPLITS);
+    let seen = request.most_seen.unwrap_or(u32::MAX);
+    let worthwhile = request.keys.longest.min(seen).div_ceil(128).min(MOST_SPLITS);
     u32::try_from(at_once).unwrap_or(MOST_SPLITS).min(worthwhile)
 }
 

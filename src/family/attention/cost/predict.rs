@@ -67,6 +67,8 @@ pub struct Request {
     pub element_bytes: u32,
     /// Causal mask.
     pub causal: bool,
+    /// Keys that one query sees at most, by a window or chunks.
+    pub most_seen: Option<u32>,
 }
 
 impl Request {
@@ -110,6 +112,15 @@ impl Request {
         self.keys.mean(self.batch.into())
     }
 
+    fn most_seen(&self) -> f64 {
+        self.most_seen.map_or(f64::INFINITY, f64::from)
+    }
+
+    /// The keys that `queries` neighbouring queries of a sequence see at most.
+    fn most_seen_by(&self, queries: f64) -> f64 {
+        self.most_seen() + (queries.min(self.mean_queries()) - 1.0).max(0.0)
+    }
+
     /// The other guess where the number of keys is unknown: one long sequence among short ones.
     pub(super) fn with_one_long_sequence(&self) -> Option<Self> {
         let Lengths { longest, unequal, total } = self.keys;
@@ -125,7 +136,8 @@ impl Request {
     /// Split counts that are weighed, in rising order.
     pub fn split_counts(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost) -> Vec<u32> {
         let filling = (device.multiprocessors * f64::from(resident) / self.packed_tiles(kernel)).floor();
-        let most = f64::from(MOST_SPLITS).min((f64::from(self.keys.longest) / LEAST_KEYS_OF_A_SPLIT).ceil());
+        let most =
+            f64::from(MOST_SPLITS).min((f64::from(self.keys.longest).min(self.most_seen()) / LEAST_KEYS_OF_A_SPLIT).ceil());
         let wanted = ROUND.map(f64::from).into_iter().chain([filling, 2.0 * filling]);
         let mut counts: Vec<u32> = wanted.filter(|splits| (1.0..=most).contains(splits)).map(whole).collect();
         counts.sort_unstable();
@@ -139,7 +151,7 @@ impl Request {
         let rows = self.mean_queries() * self.group();
         let tiles = f64::from(self.batch) * f64::from(self.heads_k) * (rows / SCHEDULED_ROWS).ceil();
         let turns = if tiles <= blocks { 1.0 } else { 2.0 };
-        let splits = (turns * blocks / tiles).min((self.mean_keys() / LEAST_KEYS_OF_A_SPLIT).ceil());
+        let splits = (turns * blocks / tiles).min((self.mean_keys().min(self.most_seen()) / LEAST_KEYS_OF_A_SPLIT).ceil());
         splits.min(most.into()).max(1.0)
     }
 
@@ -231,15 +243,14 @@ impl Times {
         let span = seen.min(tile_rows / group);
         let diagonal = request.causal && seen > span;
         let keys = if diagonal { (mean_keys - (seen - span) / 2.0) * (seen / queries) } else { mean_keys };
-        let keys = f64::from(request.keys.longest).min(keys * request.keys_to_mean());
+        // With a window or chunks no tile sees more than this.
+        let limit = request.most_seen_by(tile_rows / group);
+        let longest_keys = f64::from(request.keys.longest).min(limit);
+        let keys = longest_keys.min(keys * request.keys_to_mean());
         let steps = |keys: f64| keys / sharing.splits / tile_keys;
-        let most = steps(if sharing.balanced { mean_keys } else { request.keys.longest.into() }).ceil();
+        let most = steps(if sharing.balanced { mean_keys.min(limit) } else { longest_keys }).ceil();
         let average = most.min(if diagonal { steps(keys) + 0.5 } else { steps(keys).ceil() });
-        let longest = if sharing.balanced {
-            average.max((f64::from(request.keys.longest) / sharing.most_splits / tile_keys).ceil())
-        } else {
-            most
-        };
+        let longest = if sharing.balanced { average.max((longest_keys / sharing.most_splits / tile_keys).ceil()) } else { most };
 
         // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
         // ended.
@@ -268,7 +279,8 @@ impl Times {
         let busy_steps = (longest * fullest).max(in_multiprocessor * average_tile);
         let row_bytes = head_dim * f64::from(request.element_bytes);
         let fetched_bytes = row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes);
-        let from_dram = 2.0 * fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + mean_keys * heads_k);
+        let keys_read = mean_keys.min(request.most_seen_by(queries));
+        let from_dram = 2.0 * fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + keys_read * heads_k);
         let partial =
             if sharing.packed { batch * (queries - without_keys) * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
         let from_l2 = blocks * (keys / sharing.splits) * 2.0 * fetched_bytes + partial;
