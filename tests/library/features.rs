@@ -159,6 +159,11 @@ fn callers_of_earlier_versions_get_plain_kernels() {
     for (name, bytes) in answers(&calls) {
         assert_eq!((name.as_str(), bytes), ("fwd_hdim64_causal", 0));
     }
+    let windows = [1, 2, 3].map(|version| Ask { version, ..ask(64, true, window(5, 0)) });
+    for (message, bytes) in answers(&windows) {
+        assert!(message.starts_with("1 kgen_fwd: KGEN_FLAG_WINDOW needs params.features, the first "), "{message}");
+        assert_eq!(bytes, 0);
+    }
 }
 
 #[test]

@@ -40,12 +40,22 @@ int copy_structure(const Params* given, size_t least, int version, const char* s
     return KGEN_SUCCESS;
 }
 
+// Refuses a flag about fields that the caller's version does not have.
+template <class Params>
+int check_has_window(const Params* given, const char* name) {
+    constexpr size_t needed = offsetof(Params, features) + sizeof(kgen_attention_features);
+    if ((given->flags & KGEN_FLAG_WINDOW) == 0 || given->struct_size >= needed) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: KGEN_FLAG_WINDOW needs params.features, the first %zu bytes; params.struct_size is %u", name, needed, given->struct_size);
+}
+
 inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
-    return copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params);
+    if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
+    return check_has_window(given, name);
 }
 
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
-    return copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params);
+    if (const int code = copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params)) return code;
+    return check_has_window(given, name);
 }
 
 // Refuses flags that are not among `known`.

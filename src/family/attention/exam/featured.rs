@@ -60,10 +60,12 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     cases
 }
 
+/// Splits of most cases.
+const SPLITS: usize = 3;
+
 /// The cases of a split-KV kernel's features. Windows and chunks leave the splits a whole number of units of keys, and
 /// one key more and less; there are splits that no key is left for.
-pub fn splits(features: Features, level: Level) -> Vec<Listed> {
-    const SPLITS: usize = 3;
+pub fn splits(features: Features) -> Vec<Listed> {
     let decode = |heads, heads_k| Problem::new(&[(1, 300)], heads, heads_k);
     let counted = |problem: Problem| problem.inputs(Inputs::Constant, Scale::Zero);
     let unlike = || Problem::new(&[(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)], 4, 2).lengths(Lengths::Packed);
@@ -123,15 +125,20 @@ pub fn splits(features: Features, level: Level) -> Vec<Listed> {
         cases.push((Problem::new(&[(7, 113)], 8, 1).layout(Layout::Unaligned).asking(together(&all, 30)), SPLITS, None));
         cases.push((Problem::new(&[(1, 331); 3], 8, 2).asking(together(&all, 100)), 5, None));
     }
-    if level == Level::Thorough {
-        let sides = [-1, 0, 1, 15, 16, 17, 100];
-        let shapes = [((1, 300), 8, 2), ((19, 300), 2, 2), ((9, 113), 8, 1)];
-        let windows = itertools::iproduct!(sides, sides, shapes).filter(|_| features.has(Feature::Window));
-        cases.extend(windows.map(|(left, right, (lengths, heads, heads_k))| {
-            (Problem::new(&[lengths], heads, heads_k).layout(Layout::Bhsd).asking(window_of([left, right])), SPLITS, None)
-        }));
-    }
     cases
+}
+
+/// Windows of every pair of some sides, on rows of one query and of several.
+pub fn every_window(features: Features) -> Vec<Listed> {
+    if !features.has(Feature::Window) {
+        return Vec::new();
+    }
+    let sides = [-1, 0, 1, 15, 16, 17, 100];
+    let shapes = [((1, 300), 8, 2), ((19, 300), 2, 2), ((9, 113), 8, 1)];
+    let windows = itertools::iproduct!(sides, sides, shapes).map(|(left, right, (lengths, heads, heads_k))| {
+        (Problem::new(&[lengths], heads, heads_k).layout(Layout::Bhsd).asking(window_of([left, right])), SPLITS, None)
+    });
+    windows.collect()
 }
 
 /// Sides of windows.

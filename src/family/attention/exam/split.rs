@@ -81,9 +81,13 @@ struct SplitCase {
 
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
-    let list = if level == Level::Smoke { smoke() } else { thorough() };
-    let featured = featured::splits(variant.features, level);
-    list.into_iter().chain(featured).map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
+    let mut list = smoke();
+    list.extend(featured::splits(variant.features));
+    if level == Level::Thorough {
+        list.extend(thorough());
+        list.extend(featured::every_window(variant.features));
+    }
+    list.into_iter().map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
 }
 
 /// One problem.
@@ -136,8 +140,9 @@ fn smoke() -> Vec<Listed> {
     cases
 }
 
+/// Those besides.
 fn thorough() -> Vec<Listed> {
-    let mut cases = smoke();
+    let mut cases = Vec::new();
     let layouts = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
     let heads = [(2, 2), (8, 2), (8, 1), (3, 1), (24, 1)];
     let mut number = 0;

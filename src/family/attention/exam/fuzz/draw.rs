@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{self, exam::place::Side},
-        grid::{Target, Variant},
+        grid::{Features, Target, Variant},
     };
     use std::collections::HashSet;
 
@@ -417,6 +417,33 @@ mod tests {
                 assert_eq!(case.complaint(), None, "{case}");
                 assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
             }
+        }
+    }
+
+    /// Of kernels with every feature one with a causal mask and one without.
+    #[test]
+    fn kernels_with_features_are_asked_for_what_they_serve_and_sometimes_for_nothing() {
+        let kernel = |causal| attention::Point {
+            kind: attention::Kind::Fwd,
+            head_dim: 64,
+            dtype: Dtype::Bf16,
+            causal,
+            features: Features::all(),
+            target: Target::Sm80,
+        };
+        let mut words = HashSet::new();
+        for held in [vec![kernel(false)], vec![kernel(true)], vec![kernel(false), kernel(true)]] {
+            let scope = Scope { wanted: held.clone(), held, device: ScopeDevice::Emulator };
+            let drawer = Drawer::new(&scope, 3);
+            for case in (0..1000).map(|number| drawer.draw(number)) {
+                assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
+                assert!(scope.holds(&case), "{case}");
+                words.extend(case.to_string().split(' ').map(str::to_owned));
+                words.extend(case.problem.asked.wanted(case.causal).1.is_empty().then(|| "nothing".to_owned()));
+            }
+        }
+        for word in "full causal softcap30 alibi alibi-by-batch sinks sinks-bf16 chunk64 window-1,-1 nothing".split(' ') {
+            assert!(words.contains(word), "{word}");
         }
     }
 
