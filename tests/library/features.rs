@@ -9,8 +9,9 @@ use kgen::{
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use std::{
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
 };
 
 use Feature::{Alibi, Sinks, Softcap, Window};
@@ -62,8 +63,7 @@ fn window(left: i32, right: i32) -> Asked {
     Asked { window: Some([left, right]), ..NOTHING }
 }
 
-/// What the dispatcher says to each of some calls: a launcher's name, or why there is none; and the bytes of workspace.
-fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let kernels = [
         point(Kind::Fwd, 64, false, &[]),
         point(Kind::Fwd, 64, true, &[]),
@@ -79,11 +79,15 @@ fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
         point(Kind::FwdCombine, 0, false, &[]),
     ];
     let library = names_in_place_of_kernels("features", &kernels);
-    let program = library.program(&Path::new(ROOT).join("tests/library/features.c"), "features", &library.dispatcher);
+    library.program(&Path::new(ROOT).join("tests/library/features.c"), "features", &library.dispatcher)
+});
+
+/// What the dispatcher says to each of some calls: a launcher's name, or why there is none; and the bytes of workspace.
+fn answers(asks: &[Ask]) -> Vec<(String, u64)> {
     let lines = asks.iter().map(|Ask { version, head_dim, causal, asked, splits }| {
         format!("{version} {head_dim} {} {splits}\n", words_of(*causal, *asked))
     });
-    let said = lines_of(&program, lines.collect());
+    let said = lines_of(&PROGRAM, lines.collect());
     assert_eq!(said.len(), asks.len());
     let parts = said.iter().map(|line| {
         let [code, message, bytes] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
