@@ -179,7 +179,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
     let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end");
     run(Command::new(host_compiler().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-    let sides = [-1, 0, 1, 100, i32::MAX - 1, i32::MAX];
+    let sides = [-1, 0, 1, 100, (1 << 30) - 2, (1 << 30) - 1, i32::MAX];
     let drawn: Vec<(Asked, bool, Point)> = (0..CALLS)
         .map(|_| {
             let mut side = || *sides.choose(&mut rng).expect("there are some");

@@ -21,6 +21,9 @@ pub struct Asked {
     pub sinks: Option<SinkType>,
 }
 
+/// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
+const NO_LIMIT: i32 = (1 << 30) - 1;
+
 /// Whether batch entries have slopes of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slopes {
@@ -44,7 +47,7 @@ impl Asked {
     /// the position is a causal mask, and one without ends is none: `read_features` of `kgen/features.cuh`.
     pub fn wanted(&self, causal: bool) -> (bool, Features) {
         let [left, right] = self.window.unwrap_or([-1, -1]);
-        let is_closed = |side: i32| (0..i32::MAX).contains(&side);
+        let is_closed = |side: i32| (0..NO_LIMIT).contains(&side);
         let causal = causal || right == 0;
         let wanted = [
             (Feature::Window, is_closed(left) || (is_closed(right) && !causal)),
