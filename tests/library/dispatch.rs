@@ -189,8 +189,9 @@ fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
     let find = |kind: Kind, target: Target| {
-        let plain = point(kind, ask.request.head_dim, ask.request.causal, target);
-        let wanted = if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { plain };
+        let without = point(kind, ask.request.head_dim, ask.request.causal, target);
+        let wanted =
+            if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
         KERNELS.contains(&wanted).then(|| {
             let plan = Plan::new(wanted, None).expect("fits");
             let cost = KernelCost::of(&plan);
