@@ -1,4 +1,5 @@
 //! What a call asks of masks and scores besides a causal mask.
+#![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::{Kind, Point};
 use crate::{
@@ -103,27 +104,14 @@ impl Asked {
 
     /// What names of cases say of it: ` window64,-1 softcap30`.
     pub fn words(&self) -> String {
-        let mut words = String::new();
-        if let Some([left, right]) = self.window {
-            words += &format!(" window{left},{right}");
-        }
-        if self.chunk > 0 {
-            words += &format!(" chunk{}", self.chunk);
-        }
-        if self.softcap_hundredths > 0 {
-            words += &format!(" softcap{}", f64::from(self.softcap_hundredths) / 100.0);
-        }
-        words += match self.alibi {
-            None => "",
-            Some(Slopes::ByHead) => " alibi",
-            Some(Slopes::ByBatchAndHead) => " alibi-by-batch",
-        };
-        words += match self.sinks {
-            None => "",
-            Some(SinkType::Fp32) => " sinks",
-            Some(SinkType::Bf16) => " sinks-bf16",
-        };
-        words
+        let words = [
+            self.window.map(|[left, right]| format!(" window{left},{right}")),
+            (self.chunk > 0).then(|| format!(" chunk{}", self.chunk)),
+            (self.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(self.softcap_hundredths) / 100.0)),
+            self.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned()),
+            self.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned()),
+        ];
+        words.into_iter().flatten().collect()
     }
 }
 

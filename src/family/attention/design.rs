@@ -40,6 +40,7 @@ impl crate::plan::Plan {
 
 /// Which parts of the templates a kernel's features take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
 pub struct FeatureParts {
     /// Windows.
     pub window: bool,

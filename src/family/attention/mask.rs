@@ -1,5 +1,6 @@
 //! Which keys a query sees: the one definition that the reference, the gradients, the sample check, the count of work
 //! and the names of cases use.
+#![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use super::Asked;
 use std::ops::Range;

@@ -1,5 +1,6 @@
 //! What a product of a query and a key becomes before the softmax: the one definition that the reference, the gradients
 //! and the sample check use.
+#![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 /// The score of one head of one sequence: the product times a scale, capped, and less by the distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
