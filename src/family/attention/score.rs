@@ -49,6 +49,20 @@ impl Score {
         if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 }
     }
 
+    /// The same as a framework without a fused kernel has it that rounds to 16 bits after each step: the score, and how
+    /// fast it grows with product `s`. What the distance takes is not rounded.
+    pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {
+        let (scaled, cap) = (round((self.scale * s) as f32), self.softcap as f32);
+        let (capped, slope) = if cap > 0.0 {
+            let tanh = round((scaled / cap).tanh());
+            (round(cap * tanh), self.scale as f32 * (1.0 - tanh * tanh))
+        } else {
+            (scaled, self.scale as f32)
+        };
+        let taken = if self.slope == 0.0 { 0.0 } else { self.slope as f32 * self.distance(row, key) as f32 };
+        (capped - taken, slope)
+    }
+
     /// How fast the score grows with product `s`.
     pub fn slope(&self, s: f64, _row: usize, _key: usize) -> f64 {
         if self.softcap > 0.0 { self.scale * (1.0 - (self.scale * s / self.softcap).tanh().powi(2)) } else { self.scale }
@@ -63,6 +77,15 @@ impl Score {
     /// 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`).
     pub fn error(&self, product: f64) -> f64 {
         if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 }
+    }
+
+    /// What it may change [`slope`](Self::slope) by for product `s`.
+    pub fn slope_error(&self, s: f64) -> f64 {
+        if self.softcap > 0.0 {
+            2.0 * self.scale * (self.scale * s / self.softcap).tanh().powi(2) * 2.0_f64.powf(-10.9)
+        } else {
+            0.0
+        }
     }
 
     /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys.
@@ -84,6 +107,16 @@ mod tests {
             let slope = (score.of(s + step, 1, 2) - score.of(s - step, 1, 2)) / (2.0 * step);
             assert!((slope - score.slope(s, 1, 2)).abs() < 1e-6);
             assert!(score.of(-s, 0, 0).abs() <= score.bound(s, 3));
+        }
+    }
+
+    #[test]
+    fn rounded_scores_and_slopes_are_near_the_exact_ones() {
+        let round = |value: f32| crate::check::Number::Bf16.through(value);
+        for score in [Score::scaled(0.125), Score::scaled(0.5).capped(2.0), Score::scaled(0.5).capped(2.0).sloped(0.25, 4)] {
+            let (rounded, slope) = score.in_16_bits(3.1, 1, 2, round);
+            let (score, exact) = (score.of(3.1, 1, 2), score.slope(3.1, 1, 2));
+            assert!((f64::from(rounded) - score).abs() < 0.02 && (f64::from(slope) - exact).abs() < 0.01, "{rounded} {slope}");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Backward attention: its cases, each with the gradients that judge it.
 
 use super::{
-    cases,
+    cases, featured_backward,
     gradients::{Gradients, Inputs},
     place::Side,
     problem::Problem,
-    tensors::{Tensors, Values, image, lengths, side_and_heads},
+    tensors::{Tensors, Values, asked, image, lengths, side_and_heads},
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
@@ -22,9 +22,26 @@ pub struct BackwardProblem {
     pub deterministic: bool,
     /// Tells the launcher how many rows packed queries have.
     pub total_q: bool,
+    /// Asks for the gradient of sinks where there are any.
+    pub sink_gradient: bool,
 }
 
 impl BackwardProblem {
+    /// A problem of which nothing but the gradients is asked.
+    pub fn plain(problem: Problem) -> Self {
+        Self { problem, deterministic: false, total_q: false, sink_gradient: true }
+    }
+
+    /// The same, asking for the same bits from the same inputs.
+    pub fn deterministic(problem: Problem) -> Self {
+        Self { deterministic: true, ..Self::plain(problem) }
+    }
+
+    /// Whether the launcher is given a place for the gradient of sinks.
+    fn has_sink_gradient(&self) -> bool {
+        self.sink_gradient && self.problem.asked.sinks.is_some()
+    }
+
     fn name(&self, causal: bool) -> String {
         let mut name = self.problem.name(causal);
         if self.total_q {
@@ -32,6 +49,9 @@ impl BackwardProblem {
         }
         if self.deterministic {
             name += " deterministic";
+        }
+        if !self.sink_gradient {
+            name += " no-dsinks";
         }
         name
     }
@@ -51,7 +71,8 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
     let Point { head_dim, dtype, causal, .. } = subject.variant;
     let number = Number::of(dtype);
     let case = |asked| BackwardCase { asked, number, head_dim: head_dim as usize, causal };
-    cases::backward(subject, level).into_iter().map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
+    let problems = cases::backward(subject, level).into_iter().chain(featured_backward::cases(subject, level));
+    problems.map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
 }
 
 impl Case for BackwardCase {
@@ -82,7 +103,7 @@ impl BackwardCase {
 
     /// Lays the tensors out as the problem wants them: what the forward pass read and gave, and poisoned gradients.
     fn call(&self, inputs: Inputs<'_>, gradients: &Gradients) -> Call {
-        let Self { asked: BackwardProblem { ref problem, deterministic, total_q }, number, head_dim, causal } = *self;
+        let Self { asked: BackwardProblem { ref problem, deterministic, total_q, .. }, number, head_dim, causal } = *self;
         let given = |tensor, values: &Values| {
             image(problem, tensor, head_dim, number, |sequence, head, row| {
                 Some(&values.head(sequence, head)[row * head_dim..][..head_dim])
@@ -109,9 +130,15 @@ impl BackwardCase {
         };
         let place_lse = problem.place_lse();
         let query_rows = problem.rows(Side::Query);
+        let sink_gradient = self.asked.has_sink_gradient().then(|| {
+            let mut image = Image::poisoned(Element::Bits32, problem.heads, 0);
+            (0..problem.heads).for_each(|head| _ = image.mark(head as i64));
+            ("dsinks", image)
+        });
+        let outputs = [("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))];
         Call {
-            inputs: tensors.into_iter().chain(lengths(problem)).collect(),
-            outputs: vec![("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))],
+            inputs: tensors.into_iter().chain(lengths(problem)).chain(asked(problem)).collect(),
+            outputs: outputs.into_iter().chain(sink_gradient).collect(),
             scratch: true,
             multiprocessors: problem.multiprocessors,
             params: Params::Bwd(BwdParams {
@@ -148,8 +175,8 @@ fn log_sum_exp(problem: &Problem, gradients: &Gradients) -> Image {
     image
 }
 
-/// Compares dQ, dK and dV with the reference. A row that sees no key must be exactly 0, and so must keys that no row
-/// sees.
+/// Compares dQ, dK and dV, and the gradient of sinks where it was asked for, with the reference. A row that sees no key
+/// must be exactly 0, and so must keys that no row sees.
 fn compare(
     problem: &Problem,
     head_dim: usize,
@@ -158,40 +185,68 @@ fn compare(
     gradients: &Gradients,
     outputs: &Outputs,
 ) -> Comparison {
-    if let Some(&tolerance) = gradients.tolerance.iter().find(|tolerance| !tolerance.is_finite()) {
+    let mut tolerances = gradients.tolerance.iter().chain([&gradients.sink_tolerance]);
+    if let Some(&tolerance) = tolerances.find(|tolerance| !tolerance.is_finite()) {
         return Comparison::impossible("dQ", tolerance);
     }
     let named = [("dQ", "dq"), ("dK", "dk"), ("dV", "dv")];
     let images = named.map(|(output, name)| (output, outputs.get(name)));
-    let images = images.map(|(output, image)| match image {
-        Some(image) => (output, image),
-        None => unreachable!("every backward call has {output}"),
-    });
-    let tallies: [Tally; 3] = std::array::from_fn(|i| {
+    let mut images: Vec<_> = images
+        .into_iter()
+        .map(|(output, image)| match image {
+            Some(image) => (output, image),
+            None => unreachable!("every backward call has {output}"),
+        })
+        .collect();
+    let mut tallies: Vec<Tally> = (0..3).map(|i| Tally::new(images[i].0, gradients.tolerance[i])).collect();
+    for (i, tally) in tallies.iter_mut().enumerate() {
         let (side, heads) = side_and_heads(problem, 5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
-        let mut tally = Tally::new(images[i].0, gradients.tolerance[i]);
-        for (sequence, &(queries, keys)) in problem.sequences.iter().enumerate() {
-            let rows = if side == Side::Query { queries } else { keys };
-            for (head, row) in itertools::iproduct!(0..heads, 0..rows) {
-                let (expected, unseen) = match i {
-                    0 => {
-                        let seen = if causal { (row + 1 + keys).saturating_sub(queries) } else { keys };
-                        (&gradients.query_head(sequence, head).dq, seen == 0)
-                    }
-                    1 => (&gradients.key_head(sequence, head).dk, queries == 0),
-                    _ => (&gradients.key_head(sequence, head).dv, queries == 0),
+        for sequence in 0..problem.sequences.len() {
+            let takes_part = taking_part(problem, causal, sequence, side);
+            for (head, (row, &takes_part)) in itertools::iproduct!(0..heads, takes_part.iter().enumerate()) {
+                let expected = match i {
+                    0 => &gradients.query_head(sequence, head).dq,
+                    1 => &gradients.key_head(sequence, head).dk,
+                    _ => &gradients.key_head(sequence, head).dv,
                 };
                 let start = problem.offset(&place, side, &plan, sequence, row, head);
                 for d in 0..head_dim {
                     let got = f64::from(number.widen(images[i].1.bits(start + d as i64)));
-                    tally.see([sequence, head, row, d], got, expected[row * head_dim + d], unseen);
+                    tally.see([sequence, head, row, d], got, expected[row * head_dim + d], !takes_part);
                 }
             }
         }
-        tally
-    });
+    }
+    if let Some(image) = outputs.get("dsinks") {
+        let mut tally = Tally::new("dsinks", gradients.sink_tolerance);
+        for (head, &expected) in gradients.sinks.iter().enumerate() {
+            tally.see([0, head, 0, 0], f64::from(f32::from_bits(image.bits(head as i64))), expected, false);
+        }
+        tallies.push(tally);
+        images.push(("dsinks", image));
+    }
     Comparison::of(&tallies, &images)
+}
+
+/// Whether each query of a sequence sees a key, or each key is seen.
+fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side) -> Vec<bool> {
+    let (queries, keys) = problem.sequences[sequence];
+    let mask = problem.mask(causal, sequence);
+    if side == Side::Query {
+        return (0..queries).map(|row| !mask.keys(row).is_empty()).collect();
+    }
+    // Where a range begins and ends, so that long sequences cost no more than short ones for each row.
+    let mut change = vec![0_i64; keys + 1];
+    for seen in (0..queries).map(|row| mask.keys(row)).filter(|seen| !seen.is_empty()) {
+        change[seen.start] += 1;
+        change[seen.end] -= 1;
+    }
+    let depth = change.iter().take(keys).scan(0, |depth, change| {
+        *depth += change;
+        Some(*depth > 0)
+    });
+    depth.collect()
 }
 
 #[cfg(test)]
@@ -199,15 +254,18 @@ mod tests {
     use super::*;
     use crate::{
         device::POISON,
-        family::attention::exam::problem::{Layout, Lengths},
+        family::attention::{
+            Asked, SinkType,
+            exam::problem::{Layout, Lengths},
+        },
     };
 
     const DIM: usize = 16;
 
     fn case(causal: bool) -> BackwardCase {
         let problem = Problem::new(&[(5, 3), (2, 4), (0, 2)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
-        let asked = BackwardProblem { problem, deterministic: false, total_q: false };
-        BackwardCase { asked, number: Number::Bf16, head_dim: DIM, causal }
+        let problem = problem.asking(Asked { sinks: Some(SinkType::Fp32), ..Asked::default() });
+        BackwardCase { asked: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM, causal }
     }
 
     /// The complaint about outputs that hold the rounded reference, after `spoil` has changed them.
@@ -219,7 +277,7 @@ mod tests {
         let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
         let gradients = Gradients::compute(problem, inputs, DIM, number, causal);
         let mut outputs = Outputs(case.call(inputs, &gradients).outputs);
-        for (i, (_, output)) in outputs.0.iter_mut().enumerate() {
+        for (i, (_, output)) in outputs.0.iter_mut().take(3).enumerate() {
             let (_, heads) = side_and_heads(problem, 5 + i);
             let all: Vec<Vec<f32>> = (0..problem.sequences.len() * heads)
                 .map(|at| match i {
@@ -231,6 +289,9 @@ mod tests {
                 .collect();
             *output =
                 image(problem, 5 + i, DIM, number, |sequence, head, row| Some(&all[sequence * heads + head][row * DIM..][..DIM]));
+        }
+        if let Some(image) = outputs.get_mut("dsinks") {
+            gradients.sinks.iter().enumerate().for_each(|(head, &sink)| image.put(head as i64, (sink as f32).to_bits()));
         }
         spoil(&mut outputs);
         compare(problem, DIM, number, causal, &gradients, &outputs).complaint
@@ -263,6 +324,25 @@ mod tests {
             let offset = 2 * strides[tensor].batch;
             assert!(complaint(false, |all| output(all, name).put(offset, tiny)).is_some(), "no queries, two keys");
         }
+    }
+
+    #[test]
+    fn a_wrong_gradient_of_a_sink_fails_and_so_does_one_that_is_not_written() {
+        let said = complaint(false, |all| {
+            let wrong = f32::from_bits(output(all, "dsinks").bits(1)) + 0.5;
+            output(all, "dsinks").put(1, wrong.to_bits());
+        });
+        assert!(said.expect("it fails").contains("dsinks: 1 of 2 elements are wrong; first [sequence 0, head 1"));
+        let said = complaint(false, |all| output(all, "dsinks").put(0, f32::NAN.to_bits()));
+        assert!(said.expect("it fails").contains("1 NaN"));
+    }
+
+    #[test]
+    fn a_query_takes_part_if_it_sees_a_key_and_a_key_if_a_query_sees_it() {
+        let problem = Problem::new(&[(5, 3), (1, 4)], 1, 1).asking(Asked { window: Some([1, 0]), ..Asked::default() });
+        assert_eq!(taking_part(&problem, false, 0, Side::Query), [false, false, true, true, true]);
+        assert_eq!(taking_part(&problem, false, 0, Side::Key), [true; 3]);
+        assert_eq!(taking_part(&problem, false, 1, Side::Key), [false, false, true, true]);
     }
 
     #[test]

@@ -254,8 +254,7 @@ fn thorough() -> Vec<Problem> {
 
 /// Problems of backward attention, in order.
 pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
-    let plain = |problem| BackwardProblem { problem, deterministic: false, total_q: false };
-    let deterministic = |problem| BackwardProblem { deterministic: true, ..plain(problem) };
+    let (plain, deterministic) = (BackwardProblem::plain, BackwardProblem::deterministic);
     let mut cases = vec![
         // Tails on both sides, several steps and key tiles, a different stride for every tensor.
         plain(Problem::new(&[(113, 203)], 2, 2).layout(Layout::Padded)),
@@ -292,7 +291,7 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
     let Tiling { m, n, .. } = subject.tiling;
     let tight = Problem::new(&[(m + 1, n + 1), (m - 1, 17), (1, n)], 2, 1).lengths(Lengths::Packed);
     for deterministic in [false, true] {
-        cases.push(BackwardProblem { problem: tight.clone(), deterministic, total_q: true });
+        cases.push(BackwardProblem { deterministic, total_q: true, ..plain(tight.clone()) });
     }
     // More sequences than query tiles that their rows would fill: each has a tile of its own all the same.
     let tiny = [(1, 2), (2, 1), (0, 3), (1, 1), (3, 2), (1, 4), (0, 0), (2, 2), (1, 3), (2, 5)];

@@ -142,7 +142,7 @@ pub fn every_window(features: Features) -> Vec<Listed> {
 }
 
 /// Sides of windows.
-fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
+pub(super) fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
     let [m, n] = [m, n].map(|rows| rows as i32);
     let mut windows =
         vec![[0, 0], [n - 1, 0], [n, 0], [n + 1, 0], [-1, 0], [-1, 5], [17, -1], [m + 1, n - 1], [1, m], [5000, 5000]];
@@ -153,16 +153,16 @@ fn windows(m: usize, n: usize, level: Level) -> Vec<[i32; 2]> {
     windows
 }
 
-fn window_of(window: [i32; 2]) -> Asked {
+pub(super) fn window_of(window: [i32; 2]) -> Asked {
     Asked { window: Some(window), ..Asked::default() }
 }
 
-fn chunk_of(chunk: usize) -> Asked {
+pub(super) fn chunk_of(chunk: usize) -> Asked {
     Asked { chunk: chunk as u32, ..Asked::default() }
 }
 
 /// Some of the features, with numbers that leave most rows a part of their keys.
-fn together(features: &[Feature], n: usize) -> Asked {
+pub(super) fn together(features: &[Feature], n: usize) -> Asked {
     let features: Features = features.iter().copied().collect();
     let has = |feature| features.has(feature);
     Asked {

@@ -10,7 +10,13 @@
 //!   weights and exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's
 //!   need not;
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
-//!   relative to the largest term), and K or Q carry that to dQ or dK.
+//!   relative to the largest term), and K or Q carry that to dQ or dK;
+//! * where scores are capped, what the GPU's `tanh` may err by (PTX ISA), carried through P and dS to every element: the
+//!   kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
+//!
+//! The sinks' gradient is fp32: three times the largest naive error, where one way rounds P of the sink to 16 bits and
+//! the other takes delta from a rounded O; twice the error of rounding it to fp32; and what fp32 sums err by: 2⁻²⁰ of
+//! the sum of all terms' magnitudes, and numbers below 2⁻¹²⁶, which are flushed to zero.
 
 use super::{
     problem::Problem,
@@ -44,6 +50,10 @@ pub struct Gradients {
     heads_k: usize,
     /// Allowed errors of dQ, dK and dV.
     pub tolerance: [f64; 3],
+    /// The gradient of each query head's sink; 0 where there are no sinks.
+    pub sinks: Vec<f64>,
+    /// Allowed error of those.
+    pub sink_tolerance: f64,
 }
 
 /// The answer for one query head of one sequence, rows of `head_dim`.
@@ -74,6 +84,32 @@ struct Pass {
     naive: [[Vec<f32>; 3]; 2],
     /// What fp32 sums in dS, and its rounding, make dQ and dK err by.
     sum_error: [f64; 2],
+    /// What the GPU's `tanh` may make dQ, dK and dV err by.
+    tanh_error: [f64; 3],
+    sink: SinkGradient,
+}
+
+/// What one query head of one sequence adds to the gradient of the head's sink.
+#[derive(Debug, Clone, Copy, Default)]
+struct SinkGradient {
+    exact: f64,
+    /// In each of the two ways.
+    naive: [f32; 2],
+    /// The sum of its terms' magnitudes.
+    terms: f64,
+    /// What flushing P and its products to zero may change it by.
+    flushed: f64,
+}
+
+impl SinkGradient {
+    /// Takes a row into account: exact and naive P of the sink and delta, and the sum of |O dO|.
+    fn see_row(&mut self, p: f64, delta: f64, naive_p: f32, naive_deltas: [f32; 2], terms: f64) {
+        self.exact -= p * delta;
+        self.naive[0] -= naive_p * naive_deltas[0];
+        self.naive[1] -= p as f32 * naive_deltas[1];
+        self.terms += p * terms;
+        self.flushed += f64::from(f32::MIN_POSITIVE) * (1.0 + terms);
+    }
 }
 
 impl Gradients {
@@ -112,8 +148,12 @@ impl Gradients {
         }
         let worst = |which: usize| passes.iter().map(|pass| pass.sum_error[which]).fold(0.0, f64::max);
         let sum_errors = [worst(0), worst(1) * group as f64, 0.0];
-        let tolerance = std::array::from_fn(|i| yardsticks[i].tolerance(number) + sum_errors[i]);
-        Self { queries: passes.into_iter().map(|pass| pass.query).collect(), keys, heads, heads_k, tolerance }
+        let worst_tanh = |which: usize| passes.iter().map(|pass| pass.tanh_error[which]).fold(0.0, f64::max);
+        let tanh_errors = [worst_tanh(0), worst_tanh(1) * group as f64, worst_tanh(2) * group as f64];
+        let tolerance = std::array::from_fn(|i| yardsticks[i].tolerance(number) + sum_errors[i] + tanh_errors[i]);
+        let (sinks, sink_tolerance) = sink_gradients(&passes, heads);
+        let queries = passes.into_iter().map(|pass| pass.query).collect();
+        Self { queries, keys, heads, heads_k, tolerance, sinks, sink_tolerance }
     }
 
     /// The answer for one query head of one sequence.
@@ -125,6 +165,23 @@ impl Gradients {
     pub fn key_head(&self, sequence: usize, head: usize) -> &KeyHead {
         &self.keys[sequence * self.heads_k + head]
     }
+}
+
+/// Of all sequences, head by head, and what a kernel may err by.
+fn sink_gradients(passes: &[Pass], heads: usize) -> (Vec<f64>, f64) {
+    let mut yardstick = Yardstick::default();
+    let mut fp32_error = 0.0_f64;
+    let sums = (0..heads).map(|head| {
+        let all = || passes.iter().skip(head).step_by(heads).map(|pass| pass.sink);
+        let exact: f64 = all().map(|sink| sink.exact).sum();
+        for way in 0..2 {
+            yardstick.see(&[exact], &[all().map(|sink| sink.naive[way]).sum()]);
+        }
+        fp32_error = fp32_error.max(all().map(|sink| 2.0_f64.powi(-20) * sink.terms + sink.flushed).sum());
+        exact
+    });
+    let sums = sums.collect();
+    (sums, yardstick.tolerance(Number::Fp32) + fp32_error)
 }
 
 /// Element by element.
@@ -182,8 +239,13 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let mut naive = [nothing(), nothing()];
     let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
     let (mut p16, mut ds16) = (vec![0.0_f32; keys], [vec![0.0_f32; keys], vec![0.0_f32; keys]]);
+    let mut slope16 = vec![0.0_f32; keys];
     let mut weight = vec![0.0_f64; keys];
     let mut largest_ds = 0.0_f64;
+    let mut sink_gradient = SinkGradient::default();
+    let is_capped = score.error(1.0) > 0.0;
+    let mut tanh_errors =
+        if is_capped { [vec![0.0_f64; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]] } else { Default::default() };
     for row in 0..queries {
         let seen = mask.keys(row);
         if seen.is_empty() {
@@ -195,8 +257,9 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         for ((j, p), k_row) in seen.clone().zip(&mut p[seen.clone()]).zip(k64[elements.clone()].chunks_exact(dim)) {
             products[j] = dot(q_row, k_row);
             *p = score.of(products[j], row, j);
+            (p16[j], slope16[j]) = score.in_16_bits(products[j], row, j, |value| number.through(value));
         }
-        naive_probabilities(&p[seen.clone()], sink, number, &mut p16[seen.clone()]);
+        let sink_p16 = naive_probabilities(sink, number, &mut p16[seen.clone()]);
         query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()], sink);
         let mut delta = 0.0;
         for ((ds, &p), v_row) in ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements.clone()].chunks_exact(dim)) {
@@ -206,10 +269,22 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements].chunks_exact(dim)) {
             add(&mut query.o[range.clone()], p, v_row);
         }
-        let slopes = |j: usize| score.slope(products[j], row, j) as f32;
-        naive_score_gradients(rows, row, seen.clone(), &query.o[range.clone()], &p16, &slopes, &mut ds16);
+        let o = &query.o[range.clone()];
+        let deltas = naive_score_gradients(rows, row, seen.clone(), o, &p16, &slope16, &mut ds16);
+        if let Some(sink) = sink {
+            let terms = o.iter().zip(dout_row).map(|(o, d)| (o * d).abs()).sum();
+            sink_gradient.see_row((sink - query.lse[row]).exp(), delta, sink_p16, deltas, terms);
+        }
         for j in seen {
             let other = j * dim..(j + 1) * dim;
+            if is_capped {
+                let (of_score, softmax_gradient) = (score.error(products[j].abs()), p[j] * (ds[j] - delta).abs());
+                let of_ds = softmax_gradient * (score.slope(products[j], row, j) * of_score + score.slope_error(products[j]));
+                let [dq, dk, dv] = &mut tanh_errors;
+                add_magnitudes(&mut dq[range.clone()], of_ds, &k64[other.clone()]);
+                add_magnitudes(&mut dk[other.clone()], of_ds, q_row);
+                add_magnitudes(&mut dv[other.clone()], p[j] * of_score, dout_row);
+            }
             ds[j] = score.slope(products[j], row, j) * p[j] * (ds[j] - delta);
             largest_ds = largest_ds.max(ds[j].abs());
             weight[j] += p[j];
@@ -231,35 +306,35 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let of_ds = 2.0_f64.powi(-20) * score.steepest() * longest(&dout64) * longest(&v64);
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
-    Pass { query, key, naive, sum_error }
+    let tanh_error = tanh_errors.map(|errors| largest(&errors));
+    Pass { query, key, naive, sum_error, tanh_error, sink: sink_gradient }
 }
 
-/// A row of P as a framework without a fused kernel has it: scores rounded to 16 bits, softmax in fp32 rounded to 16
-/// bits. The scale is applied before the first rounding, as in the forward pass.
-fn naive_probabilities(scores: &[f64], sink: Option<f64>, number: Number, p: &mut [f32]) {
+/// A row of P as a framework without a fused kernel has it: scores in 16 bits, in whose place P is put, softmax in fp32
+/// rounded to 16 bits. The scale is applied before the first rounding, as in the forward pass. Gives P of the sink.
+fn naive_probabilities(sink: Option<f64>, number: Number, scores: &mut [f32]) -> f32 {
     let sink = sink.map(|sink| number.through(sink as f32));
-    for (p, &score) in p.iter_mut().zip(scores) {
-        *p = number.through(score as f32);
-    }
-    let all = || p.iter().copied().chain(sink);
+    let all = || scores.iter().copied().chain(sink);
     let max = all().fold(f32::NEG_INFINITY, f32::max);
     let sum: f32 = all().map(|score| (score - max).exp()).sum();
-    for p in p.iter_mut() {
-        *p = number.through((*p - max).exp() / sum);
+    let p = |score: f32| number.through((score - max).exp() / sum);
+    for score in scores.iter_mut() {
+        *score = p(*score);
     }
+    sink.map_or(0.0, p)
 }
 
 /// A row of dS likewise: dP rounded to 16 bits, the gradient of softmax in fp32 rounded to 16 bits. First with delta
-/// from P and dP, then from the rounded row `o` of the output.
+/// from P and dP, then from the rounded row `o` of the output. Gives both.
 fn naive_score_gradients(
     rows: Rows<'_>,
     row: usize,
     seen: Range<usize>,
     o: &[f64],
     p: &[f32],
-    slope: &dyn Fn(usize) -> f32,
+    slope: &[f32],
     ds: &mut [Vec<f32>; 2],
-) {
+) -> [f32; 2] {
     let Rows { v, dout, dim, number, .. } = rows;
     let [ds, other] = ds;
     let dout = &dout[row * dim..(row + 1) * dim];
@@ -269,9 +344,10 @@ fn naive_score_gradients(
     let delta: f32 = seen.clone().map(|j| p[j] * ds[j]).sum();
     let other_delta: f32 = o.iter().zip(dout).map(|(&o, &dout)| number.through(o as f32) * dout).sum();
     for j in seen {
-        other[j] = number.through(slope(j) * p[j] * (ds[j] - other_delta));
-        ds[j] = number.through(slope(j) * p[j] * (ds[j] - delta));
+        other[j] = number.through(slope[j] * p[j] * (ds[j] - other_delta));
+        ds[j] = number.through(slope[j] * p[j] * (ds[j] - delta));
     }
+    [delta, other_delta]
 }
 
 /// sums += factor · row.
@@ -279,53 +355,86 @@ fn add<T: Copy + std::ops::AddAssign + std::ops::Mul<Output = T>>(sums: &mut [T]
     sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += factor * value);
 }
 
+/// sums += factor · |row|.
+fn add_magnitudes(sums: &mut [f64], factor: f64, row: &[f64]) {
+    sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += factor * value.abs());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::attention::exam::tensors::Tensors;
+    use crate::family::attention::{Asked, Mask, exam::tensors::Tensors};
 
     const DIM: usize = 16;
 
-    /// The loss Σ O dO of one head, as the forward pass gives it.
-    fn loss(q: &[f32], k: &[f32], v: &[f32], dout: &[f32], causal: bool) -> f64 {
-        let rows = Rows {
-            q,
-            k,
-            v,
-            dout,
-            dim: DIM,
-            number: Number::Bf16,
-            rules: Rules::plain(causal, q.len() / DIM, k.len() / DIM, 0.5),
-        };
-        let o = differentiate(rows).query.o;
-        o.iter().zip(dout).map(|(o, &d)| o * f64::from(d)).sum()
+    /// One head of five queries and seven keys: Q, K, V and dO.
+    fn tensors() -> [Vec<f32>; 4] {
+        let problem = Problem::new(&[(5, 7)], 1, 1);
+        let Tensors { q, k, v } = Tensors::draw(&problem, DIM, Number::Fp16, 3);
+        let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Fp16, 3);
+        [q, k, v, dout].map(|values| values.head(0, 0).to_vec())
+    }
+
+    fn pass([q, k, v, dout]: &[Vec<f32>; 4], rules: Rules) -> Pass {
+        differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, rules })
+    }
+
+    /// The loss Σ O dO, as the forward pass gives it.
+    fn loss(tensors: &[Vec<f32>; 4], rules: Rules) -> f64 {
+        pass(tensors, rules).query.o.iter().zip(&tensors[3]).map(|(o, &d)| o * f64::from(d)).sum()
+    }
+
+    /// Full, causal, each feature alone, and all together.
+    fn rules() -> Vec<Rules> {
+        let plain = Rules::plain(false, 5, 7, 0.5);
+        let masked = |asked| Mask::new(false, 5, 7).with(asked);
+        let window = masked(Asked { window: Some([3, 1]), ..Asked::default() });
+        let chunk = masked(Asked { chunk: 3, ..Asked::default() });
+        let (capped, sloped) = (plain.score.capped(1.5), plain.score.sloped(0.25, 2));
+        vec![
+            plain,
+            Rules::plain(true, 5, 7, 0.5),
+            Rules { mask: window, ..plain },
+            Rules { mask: chunk, ..plain },
+            Rules { score: capped, ..plain },
+            Rules { score: sloped, ..plain },
+            Rules { sink: Some(0.75), ..plain },
+            Rules { mask: window, score: capped.sloped(0.25, 2), sink: Some(-0.5) },
+        ]
     }
 
     /// Each gradient is the change of the loss when one element changes a little.
     #[test]
     fn gradients_are_what_finite_differences_say() {
-        let problem = Problem::new(&[(5, 7)], 1, 1);
-        let tensors = Tensors::draw(&problem, DIM, Number::Fp16, 3);
-        let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Fp16, 3);
-        let tensor = |values: &Values| values.head(0, 0).to_vec();
-        let all = [tensor(&tensors.q), tensor(&tensors.k), tensor(&tensors.v)];
-        let dout = dout.head(0, 0);
-        for causal in [false, true] {
-            let [q, k, v] = &all;
-            let pass =
-                differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, rules: Rules::plain(causal, 5, 7, 0.5) });
+        let all = tensors();
+        for rules in rules() {
+            let pass = pass(&all, rules);
             for (which, gradient) in [&pass.query.dq, &pass.key.dk, &pass.key.dv].into_iter().enumerate() {
                 for at in (0..gradient.len()).step_by(7) {
                     let moved = |by: f32| {
                         let mut all = all.clone();
                         all[which][at] += by;
-                        (loss(&all[0], &all[1], &all[2], dout, causal), f64::from(all[which][at]))
+                        (loss(&all, rules), f64::from(all[which][at]))
                     };
                     let ((up, above), (down, below)) = (moved(1.0 / 1024.0), moved(-1.0 / 1024.0));
                     let slope = (up - down) / (above - below);
-                    assert!((slope - gradient[at]).abs() < 1e-4, "tensor {which}, element {at}: {slope} {}", gradient[at]);
+                    let expected = gradient[at];
+                    assert!((slope - expected).abs() < 1e-4, "{rules:?}, tensor {which}, element {at}: {slope} {expected}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_sinks_gradient_is_what_finite_differences_say() {
+        let all = tensors();
+        for rules in rules() {
+            let Some(sink) = rules.sink else { continue };
+            let moved = |by: f64| loss(&all, Rules { sink: Some(sink + by), ..rules });
+            let slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
+            let SinkGradient { exact, naive, terms, .. } = pass(&all, rules).sink;
+            assert!((slope - exact).abs() < 1e-6 && exact.abs() > 1e-2, "{rules:?}: {slope} {exact}");
+            assert!(naive.iter().all(|&naive| (f64::from(naive) - exact).abs() < 0.02 * terms), "{rules:?}: {naive:?} {exact}");
         }
     }
 

@@ -9,6 +9,7 @@ mod cases;
 mod combine;
 mod descale;
 mod featured;
+mod featured_backward;
 mod forward;
 pub mod fuzz;
 mod gradients;

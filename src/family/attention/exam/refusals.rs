@@ -222,6 +222,7 @@ const BY_TMA: &[Change] = &[
 ];
 
 const BACKWARD: &[Change] = &[
+    ("a structure of version 2", |c| begin(c, Header::FirstVersion), Same),
     ("no dout", |c| drop_tensor(c, "dout"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no lse", |c| drop_tensor(c, "lse"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no dq", |c| drop_tensor(c, "dq"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
@@ -235,6 +236,11 @@ const BACKWARD: &[Change] = &[
     ),
     ("a block of keys more than a grid has", too_many_keys, Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has")),
     ("a negative total_q", negative_total, Refused(ERROR_INVALID_VALUE, "total_q is -1")),
+    (
+        "a gradient of sinks without sinks",
+        |c| c.outputs.push(("dsinks", Image::of_numbers(&[(0, 1.0), (1, 1.0)]))),
+        Refused(ERROR_INVALID_VALUE, "dsinks is given and features.sinks is NULL"),
+    ),
 ];
 
 fn negative_total(call: &mut Call) {
@@ -328,7 +334,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
             (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD, by_tma])
         }
         Kind::Bwd => {
-            let asked = BackwardProblem { problem: problem(variant), deterministic: false, total_q: false };
+            let asked = BackwardProblem::plain(problem(variant));
             let number = Number::of(variant.dtype);
             let base = BackwardCase { asked, number, head_dim: variant.head_dim as usize, causal: variant.causal };
             (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])

@@ -4,7 +4,7 @@ use super::{
     Backward, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Target};
+use crate::grid::{CopyPath, Dtype, Features, Target};
 
 /// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
@@ -60,7 +60,7 @@ fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
     let columns = columns(variant);
     let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
     // Four of two columns each more spill a register of 255.
-    let tight = columns == 256 && (variant.head_dim < 256 || variant.target == Target::Sm100);
+    let tight = columns == 256 && (variant.head_dim < 256 || variant.target == Target::Sm100 || !variant.features.is_empty());
     match (tile.warps, tile.m) {
         (4, _) => 2,
         (_, 32) => 4,
@@ -85,9 +85,17 @@ impl Recipe for PortableBackward {
         }
         match target {
             Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
+            // With features, 128 registers do not do.
+            Target::Sm80 | Target::Sm90 | Target::Sm100 if !variant.features.is_empty() => {
+                DefaultTiles::find(ROOMY, variant).map(|tile| Tile { min_blocks_per_sm: 1, ..tile })
+            }
             Target::Sm80 | Target::Sm90 | Target::Sm100 => DefaultTiles::find(ROOMY, variant),
             Target::Sm89 | Target::Sm120 | Target::Sm121 => DefaultTiles::find(NARROW, variant),
         }
+    }
+
+    fn features(&self) -> Features {
+        Features::all()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -188,7 +196,6 @@ impl Recipe for PortableBackward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,

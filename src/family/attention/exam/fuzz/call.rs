@@ -216,7 +216,11 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
         Entry::Bwd => {
             let source = &mut Source::from_pool(!case.seed, &pool.0);
             let dout = Tensors::draw_output_gradient_from(problem, head_dim, number, source);
-            let asked = BackwardProblem { problem: problem.clone(), deterministic: case.deterministic, total_q: case.totals };
+            let asked = BackwardProblem {
+                deterministic: case.deterministic,
+                total_q: case.totals,
+                ..BackwardProblem::plain(problem.clone())
+            };
             let mut drawn = BackwardCase { asked, number, head_dim, causal: case.causal }.with(&tensors, &dout);
             drawn.call.scratch = false;
             drawn
