@@ -634,7 +634,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     write_rows<dq_query_tile, VECTOR>(dq, p.softmax_scale, q_tile, warp_row, to, p.dq_row_stride, queries.rows - first_query);
 }
 
-constexpr fwd_identity SELF = {"flash_bwd_hdim160_fp16_sm100", HEAD_DIM, KGEN_DTYPE_FP16, false};
+constexpr fwd_identity SELF = {"flash_bwd_hdim160_fp16_sm100", HEAD_DIM, KGEN_DTYPE_FP16, 0};
 
 }  // namespace
 

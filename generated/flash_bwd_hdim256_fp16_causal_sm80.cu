@@ -632,7 +632,7 @@ KGEN_KERNEL(DQ_THREADS, 1) query_gradients(KGEN_PARAMETER bwd_arguments p) {
     write_rows<dq_query_tile, VECTOR>(dq, p.softmax_scale, q_tile, warp_row, to, p.dq_row_stride, queries.rows - first_query);
 }
 
-constexpr fwd_identity SELF = {"flash_bwd_hdim256_fp16_causal_sm80", HEAD_DIM, KGEN_DTYPE_FP16, true};
+constexpr fwd_identity SELF = {"flash_bwd_hdim256_fp16_causal_sm80", HEAD_DIM, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL};
 
 }  // namespace
 

@@ -3,7 +3,8 @@
 // Flash Attention, split-KV forward, second half: merges the partial results that the fwd_split kernels have left in
 // the workspace (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
 //
-// One block of 128 threads per row (a query of a head). Its weight for a split is exp(LSE of the split - total LSE).
+// One block of 128 threads per row (a query of a head). Its weight for a split is exp(LSE of the split - total LSE);
+// the head's sink, where the call has sinks, is part of the total.
 // Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
 //
 // Made by kgen 0.1.0 from templates/attention/fwd_combine.cu.tera; edit that, not this. To compile this file alone:
@@ -42,6 +43,17 @@ KGEN_DEVICE uint32_t pack_as(int dtype, float low, float high) {
     return dtype == KGEN_DTYPE_FP16 ? pack<fp16>(low, high) : pack<bf16>(low, high);
 }
 
+// A head's sink; -infinity where there is none.
+template <class Params>
+KGEN_DEVICE float read_sink(const Params& p, int head) {
+    if (p.features.sinks == nullptr) return -infinity();
+    if (p.features.sinks_dtype == KGEN_DTYPE_FP32) return load_global(static_cast<const float*>(p.features.sinks) + head);
+    float sink, none;
+    unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
+    return sink;
+}
+
+
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int head = block_index() % p.num_heads;
@@ -56,17 +68,20 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
 
     // Every warp computes the largest LSE and the sum of weights by itself. Splits that saw no key have -infinity and
-    // weight 0.
+    // weight 0. A sink is a logit that joins the merged denominator and has no O.
+    const float sink = read_sink(p, head);
     float largest = -infinity();
     for (int split = lane_index(); split < splits; split += 32) largest = maximum(largest, lse_of(split));
     KGEN_UNROLL
     for (int step = 16; step > 0; step /= 2) largest = maximum(largest, shuffle_xor(largest, step));
+    largest = maximum(largest, sink);
     const float reference = largest == -infinity() ? 0.0f : largest;  // avoids -infinity - -infinity
     const auto weight = [&](float lse) { return exp2_fast((lse - reference) * LOG2_E); };
     float sum = 0.0f;
     for (int split = lane_index(); split < splits; split += 32) sum += weight(lse_of(split));
     KGEN_UNROLL
     for (int step = 16; step > 0; step /= 2) sum += shuffle_xor(sum, step);
+    sum += weight(sink);
     const float inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
 
     const int width = threads_a_row(p.head_dim);
@@ -122,7 +137,7 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     constexpr const char* self = "flash_fwd_combine_sm80";
     kgen_fwd_params params;
     if (const int code = copy_fwd_params(given, self, params)) return code;
-    if (const int code = check_shapes(params, KGEN_FLAG_CAUSAL, self)) return code;
+    if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
     if (const int code = check_split_params(params, self)) return code;
     if (params.head_dim < 8 || params.head_dim > 256 || params.head_dim % 8 != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self, params.head_dim);

@@ -314,7 +314,7 @@ KGEN_DEVICE void transpose(const parameters& given, uint32_t shared, barriers ba
             mbarrier_wait(barrier.v_full(v_stage), place_of_v.parity);
             mbarrier_wait(barrier.values_empty(stage), place_of_tile.parity ^ 1);
             // Rows before the sequence belong to the previous sequence, and must be zeros: 0 * NaN is NaN.
-            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.span() : 0;
+            const int first = work.keys.packed ? (tile + 1) * BLOCK_N - work.origin() : 0;
             transpose_bytes<key_tile, value_tile, TRANSPOSERS, TRANSPOSED_AT_ONCE>(shared + V_OFFSET + v_stage * STAGE_BYTES, shared + VALUES_OFFSET + stage * VALUE_STAGE_BYTES,
                                                                warp, first);
             fence_proxy_async();
@@ -366,7 +366,7 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {first, diagonal + r}; }
 };
 
-KGEN_DEVICE void mask(scores& s, view seen) {
+KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
@@ -517,6 +517,7 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
+
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.
 KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {
@@ -588,7 +589,6 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     // (With warp_index(), which ptxas keeps instead of recomputing, registers spill.)
     const int warp_row = warpgroup_row + thread_index() % 128 / 32 * 16;
     const int lane_row = warp_row + static_cast<int>(lane_index() / 4);
-
     q_slot_place q_place(warpgroup);
     ring_place<STAGES> k_place, v_place;
     const auto release = [&](uint32_t empty) {
@@ -695,10 +695,10 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         const assignment work = assigned_work(p, at.head, at.tile);
         const int head_k = work.head / (p.num_heads / p.num_heads_k);
         const int batch = work.batch;
-        // The factors of Q and K are part of the scores. A scale of 0 is replaced by one that changes no exponential,
-    // so that a masked key's -infinity stays -infinity.
+        // The factors of Q and K are part of the scores.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
     const float threshold = 0.0f;
         weights weight;
@@ -798,7 +798,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_hdim192_fp8_causal_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim192_fp8_causal_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, true};
+    constexpr fwd_identity self = {"flash_fwd_hdim192_fp8_causal_sm90", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;

@@ -165,7 +165,7 @@ struct view {
     KGEN_DEVICE interval of_row(int) const { return {0, keys}; }
 };
 
-KGEN_DEVICE void mask(scores& s, view seen) {
+KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -255,6 +255,7 @@ KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
+
 
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
 // adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained
@@ -351,10 +352,10 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         copy_bytes<key_tile, HEAD_DIM, THREADS, VECTOR, V_ORDER>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
 
-    // The factors of Q and K are part of the scores. A scale of 0 is replaced by one that changes no exponential,
-    // so that a masked key's -infinity stays -infinity.
+    // The factors of Q and K are part of the scores.
     const float descale = descale_of(p.q_descale, batch, head_k, p.q_descale_batch_stride, p.q_descale_head_stride) *
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
+    // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
     const float threshold = 0.0f;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
@@ -406,7 +407,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 }  // namespace
 
 extern "C" int flash_fwd_hdim256_fp8_sm120(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim256_fp8_sm120", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, false};
+    constexpr fwd_identity self = {"flash_fwd_hdim256_fp8_sm120", HEAD_DIM, KGEN_DTYPE_FP8_E4M3, 0};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

@@ -147,7 +147,7 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {0, min(keys, diagonal + r)}; }
 };
 
-KGEN_DEVICE void mask(scores& s, view seen) {
+KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -237,6 +237,7 @@ KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : recipr
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
+
 
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
@@ -358,7 +359,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
 }  // namespace
 
 extern "C" int flash_fwd_hdim96_bf16_causal_sm89(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_hdim96_bf16_causal_sm89", HEAD_DIM, KGEN_DTYPE_BF16, true};
+    constexpr fwd_identity self = {"flash_fwd_hdim96_bf16_causal_sm89", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     const uint64_t blocks = product(tiles_of(params.seqlen_q, BLOCK_M), params.num_heads, params.batch);

@@ -210,7 +210,7 @@ struct view {
     KGEN_DEVICE interval of_row(int) const { return {first, INT32_MAX}; }
 };
 
-KGEN_DEVICE void mask(scores& s, view seen) {
+KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
@@ -379,6 +379,7 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
+
 // Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
 // maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.
 //
@@ -532,7 +533,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
 }  // namespace
 
 extern "C" int flash_fwd_short_hdim192_fp16_sm90(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_short_hdim192_fp16_sm90", HEAD_DIM, KGEN_DTYPE_FP16, false};
+    constexpr fwd_identity self = {"flash_fwd_short_hdim192_fp16_sm90", HEAD_DIM, KGEN_DTYPE_FP16, 0};
     parameters params = {};
     kgen_fwd_params& p = params.call;
     if (const int code = check_fwd_params(given, self, p)) return code;

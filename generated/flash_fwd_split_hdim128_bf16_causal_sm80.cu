@@ -240,6 +240,7 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
+
 // The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
 // each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
 struct assignment {
@@ -375,6 +376,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
     const sequence keys = sequence_of(work.batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     const int rows = queries.rows * group;
     if (work.first_row >= rows) return;
+
     constexpr int clear_first = 0;  // no mask here has a left end
     // Row r sees the keys below r / group + diagonal. The keys that the tile's last row sees are divided among the
     // splits.
@@ -478,12 +480,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
 extern "C" size_t flash_fwd_split_hdim128_bf16_causal_sm80_workspace(const kgen_fwd_params* given) {
     constexpr const char* self = "flash_fwd_split_hdim128_bf16_causal_sm80_workspace";
     kgen_fwd_params params;
-    if (copy_fwd_params(given, self, params) || check_shapes(params, KGEN_FLAG_CAUSAL, self) || check_split_params(params, self)) return 0;
+    if (copy_fwd_params(given, self, params) || check_shapes(params, FEATURE_FLAGS, self) || check_split_params(params, self)) return 0;
     return split_workspace_bytes(params);
 }
 
 extern "C" int flash_fwd_split_hdim128_bf16_causal_sm80(const kgen_fwd_params* given, cudaStream_t stream) {
-    constexpr fwd_identity self = {"flash_fwd_split_hdim128_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16, true};
+    constexpr fwd_identity self = {"flash_fwd_split_hdim128_bf16_causal_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
     if (const int code = check_split_params(params, self.name)) return code;

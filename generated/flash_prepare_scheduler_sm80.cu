@@ -4,7 +4,8 @@
 // that a batch of unequal lengths keeps the whole GPU busy. Compute capability 8.0 and newer.
 //
 // The rule. A sequence is `tiles` row tiles (16 rows: queries x heads of a key head) for each key head, and `units`
-// pieces of 16 keys; without rows or keys it is empty and gets 0 splits. Splits of T units make ceil(units / T) of
+// pieces of 16 keys; without rows or keys it is empty and gets 0 splits. With a window or chunks the keys that count are
+// those that its last query sees. Splits of T units make ceil(units / T) of
 // them, and tiles x ceil(units / T) blocks. With B blocks at once (concurrent_blocks, or two per multiprocessor) and an
 // average load of A = (sum of tiles x units) / B units per block,
 //
@@ -42,12 +43,20 @@ struct work {
 
 KGEN_DEVICE int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
+// The keys of a sequence that its last query sees.
+KGEN_DEVICE int32_t keys_seen(const kgen_fwd_params& p, int32_t keys) {
+    const int32_t last = keys - 1;
+    const bool windowed = (p.flags & KGEN_FLAG_WINDOW) != 0;
+    const int32_t in_window = windowed && last > p.features.window_left ? p.features.window_left + 1 : keys;
+    return p.features.attention_chunk > 0 ? min(in_window, last % p.features.attention_chunk + 1) : in_window;
+}
+
 KGEN_DEVICE work work_of(const kgen_fwd_params& p, int batch) {
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     if (queries.rows <= 0 || keys.rows <= 0) return {0, 0};
     const int64_t rows = static_cast<int64_t>(queries.rows) * (p.num_heads / p.num_heads_k);
-    return {(rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k, divide_up(keys.rows, SPLIT_KEYS)};
+    return {(rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k, divide_up(keys_seen(p, keys.rows), SPLIT_KEYS)};
 }
 
 // The sum over the batch of `term(sequence's work)`, for every lane of the warp.
@@ -107,7 +116,7 @@ extern "C" int flash_prepare_scheduler_sm80(const kgen_fwd_params* given, cudaSt
     constexpr const char* self = "flash_prepare_scheduler_sm80";
     kgen_fwd_params params;
     if (const int code = copy_fwd_params(given, self, params)) return code;
-    if (const int code = check_shapes(params, KGEN_FLAG_CAUSAL, self)) return code;
+    if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
     if (const int code = check_split_params(params, self)) return code;
     if (params.batch == 0) return KGEN_SUCCESS;
     if (params.split_counts == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: split_counts must not be NULL", self);

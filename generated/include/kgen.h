@@ -22,13 +22,13 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 3
+#define KGEN_ABI_VERSION 4
 
 /* Results of every call. */
 enum {
     KGEN_SUCCESS = 0,
     KGEN_ERROR_INVALID_VALUE = 1,  /* a parameter is outside its documented range */
-    KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype or mask */
+    KGEN_ERROR_MISMATCH = 2,       /* the launcher was built for another head dim, dtype, mask or without a feature */
     KGEN_ERROR_NO_VARIANT = 3,     /* the library holds no variant for this request on this device */
     KGEN_ERROR_LAUNCH = 4,         /* CUDA refused the launch; kgen_last_error() holds its message */
     KGEN_ERROR_UNSUPPORTED = 5     /* this kernel cannot read tensors with this memory layout, another one may; or the
@@ -40,6 +40,27 @@ enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2, KGEN_D
 
 /* Kinds of kernel. */
 enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KGEN_KIND_PREPARE_SCHEDULER = 3, KGEN_KIND_BWD = 4, KGEN_KIND_FWD_SHORT = 5 };
+
+/* What attention may do besides: masks and scores. Zeros and NULL ask for nothing. A kernel without a feature that is
+ * asked for refuses (KGEN_ERROR_MISMATCH); one with features that are not asked for computes without them.
+ *
+ * Kernels with windows, chunks or slopes take sequences of up to 2^30 rows. Positions count keys: row i of a sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths.
+ * A key is visible if every mask that is asked for shows it. Scores are changed in this order, before the mask:
+ *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|
+ */
+typedef struct kgen_attention_features {
+    /* With KGEN_FLAG_WINDOW: key j is visible if r - window_left <= j <= r + window_right; -1: no limit on that side.
+     * KGEN_FLAG_CAUSAL limits the right side to 0. */
+    int32_t window_left, window_right;
+    int32_t attention_chunk; /* key j is visible if r / chunk == j / chunk, rounded down; 0: no chunks */
+    float softcap;           /* finite; 0: scores are not capped */
+    const float* alibi_slopes;  /* by query head, or by batch entry and query head; finite, device memory; NULL: none */
+    int64_t alibi_batch_stride; /* in floats; 0 repeats one row for all batch entries */
+    const void* sinks;          /* by query head, device memory: a logit that joins the denominator of each of the head's
+                                 * rows and has no value; LSE includes it. NULL: none */
+    int32_t sinks_dtype;        /* KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16; not read without sinks */
+    int32_t reserved;           /* 0 */
+} kgen_attention_features;
 
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
@@ -118,11 +139,16 @@ typedef struct kgen_fwd_params {
     void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
     size_t workspace_bytes;  /* kgen_fwd_workspace(), for the path that is predicted to be the fastest; with less,
                               * kgen_fwd() picks among the paths that need no more */
+
+    /* From version 4 on. */
+    kgen_attention_features features;
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
 /* Backward only: the same inputs give the same bits. Without it the parts of dQ are added in no fixed order. */
 #define KGEN_FLAG_DETERMINISTIC 2u
+/* features.window_left and features.window_right are given. */
+#define KGEN_FLAG_WINDOW 4u
 /* For kgen_fwd(), kgen_fwd_workspace() and kgen_explain_choice(): the paths that they may take; none: all of them. A
  * request that none of the named ones can serve is refused. Launchers do not know these flags. */
 #define KGEN_FLAG_PATH_DENSE 0x100u
@@ -186,6 +212,10 @@ typedef struct kgen_bwd_params {
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
     float softmax_scale; /* the forward pass's */
+
+    /* From version 4 on; zeros for a caller that knows version 2. */
+    kgen_attention_features features; /* the forward pass's */
+    float* dsinks; /* gradient of the sinks by query head, fp32; NULL: not written. Needs features.sinks */
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
@@ -282,8 +312,15 @@ int kgen_reduce(const kgen_reduce_params* params, cudaStream_t stream);
 /* Bytes of workspace that kgen_reduce() needs for this request on the current device; 0 if it would fail. */
 size_t kgen_reduce_workspace(const kgen_reduce_params* params);
 
-/* Features of a variant beyond kind, head dim and dtype. A request is served by variants with exactly its features. */
+/* Features of a variant beyond kind, head dim and dtype. A request is served by variants that have all features it asks
+ * for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one with
+ * windows that is not causal serves those too. */
 #define KGEN_FEATURE_CAUSAL 1u
+#define KGEN_FEATURE_WINDOW 2u
+#define KGEN_FEATURE_CHUNK 4u
+#define KGEN_FEATURE_SOFTCAP 8u
+#define KGEN_FEATURE_ALIBI 16u
+#define KGEN_FEATURE_SINKS 32u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
@@ -291,7 +328,7 @@ typedef struct kgen_variant {
     int32_t kind;       /* KGEN_KIND_* */
     int32_t head_dim;
     int32_t dtype;      /* KGEN_DTYPE_* */
-    uint32_t features;  /* KGEN_FEATURE_*: exactly those that a request must ask for; version 2 called bit 0 `causal` */
+    uint32_t features;  /* KGEN_FEATURE_*: those that a request may ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
     kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */

@@ -256,12 +256,13 @@ mod tests {
             quoted(Kind::all().iter().filter(|kind| kind.info().axes.len() == axes).map(|kind| kind.name()).collect())
         };
         let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(0));
-        let axes = format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\n");
+        let axes =
+            format!("head_dim = [16, 256]\ndtype = {dtypes}\nmask = ['full', 'causal']\nfeatures = [[], ['window', 'sinks']]\n");
         let typed = format!("[[family]]\nkind = {}\ndtype = {dtypes}\ntarget = {targets}\n", kinds(1));
-        let text = format!("version = 1\n{declared}{helpers}{typed}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(3));
+        let text = format!("version = 1\n{declared}{helpers}{typed}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(4));
         let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
         let (plain, typed) = (2, Kind::all().iter().filter(|kind| kind.info().axes.len() == 1).count());
-        assert_eq!(grid.variants().len(), plain * 7 + typed * 4 * 7 + 4 * 2 * 4 * 2 * 7);
+        assert_eq!(grid.variants().len(), plain * 7 + typed * 4 * 7 + 4 * 2 * 4 * 2 * 2 * 7);
     }
 
     #[test]

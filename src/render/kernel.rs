@@ -225,9 +225,12 @@ mod tests {
     #[test]
     fn the_identity_of_a_kernel_is_what_its_plan_says() {
         let causal = renderer().kernel(&plan(72, Dtype::Fp16, true)).expect("renders").text;
-        assert!(causal.contains("\"flash_fwd_hdim72_fp16_causal_sm80\", HEAD_DIM, KGEN_DTYPE_FP16, true}"), "{causal}");
+        assert!(
+            causal.contains("\"flash_fwd_hdim72_fp16_causal_sm80\", HEAD_DIM, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL}"),
+            "{causal}"
+        );
         let full = renderer().kernel(&plan(64, Dtype::Bf16, false)).expect("renders").text;
-        assert!(full.contains("KGEN_DTYPE_BF16, false}"), "{full}");
+        assert!(full.contains("KGEN_DTYPE_BF16, 0}"), "{full}");
     }
 
     #[test]

@@ -13,7 +13,8 @@ struct bwd_arguments : kgen_bwd_params {
     float* dq_sums;       // dQ / scale in fp32, tile after tile; NULL: a deterministic pass, which sums in registers
     float* row_shifts;    // two floats for each row of a tile: first all shifts, then all deltas of the tile
     int32_t query_tiles;  // of one head, over all sequences
-    float log2_scale;     // softmax_scale in powers of two; stored here, so that kernels read it from constant memory each time
+    float log2_scale;     // of the scores, in powers of two; stored here, so that kernels read it from constant memory each time
+    float to_cap;         // from products to the cap's units, in which scores are then left; below 0: no cap, scores are left as they are
 };
 
 // The first tile of a sequence and head. Tiles of packed sequences start where the sequence would if every earlier one
@@ -49,13 +50,18 @@ inline size_t place_workspace(bwd_arguments& p, const bwd_tiling& tiling) {
 // Everything but the pointers to tensors; `bytes` receives the size of the workspace.
 inline int check_bwd_numbers(const kgen_bwd_params* given, const fwd_identity& self, const bwd_tiling& tiling, bwd_arguments& p, size_t& bytes) {
     if (const int code = copy_bwd_params(given, self.name, p)) return code;
-    if (const int code = check_numbers(p, KGEN_FLAG_CAUSAL | KGEN_FLAG_DETERMINISTIC, self)) return code;
+    if (const int code = check_numbers(p, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, self)) return code;
     if (p.cu_seqlens_q != nullptr && p.total_q < 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q is %d; it must be cu_seqlens_q's last entry, or 0", self.name, p.total_q);
     }
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
+    if (p.dsinks != nullptr && p.features.sinks == nullptr) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: dsinks is given and features.sinks is NULL; give both, or no dsinks", self.name);
+    }
     // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
-    const float log2_scale = p.softmax_scale * 1.44269504088896341f;
+    const bool has_cap = p.features.softcap > 0.0f;
+    p.to_cap = has_cap ? p.softmax_scale / p.features.softcap : -1.0f;
+    const float log2_scale = (has_cap ? p.features.softcap : p.softmax_scale) * 1.44269504088896341f;
     p.log2_scale = log2_scale > 1e-30f ? log2_scale : 1e-30f;
     bytes = place_workspace(p, tiling);
     if (bytes == 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: %d sequences of up to %d queries are too many", self.name, p.batch, p.seqlen_q);

@@ -10,10 +10,13 @@
 
 namespace kgen {
 
+// The version of the interface that brought the structures of these families.
+constexpr int FAMILIES_VERSION = 3;
+
 // Copies the caller's structure, which has had one version so far. No flag is known yet.
 template <class Params>
 int copy_params(const Params* given, const char* name, const char* structure, Params& params) {
-    if (const int code = copy_structure(given, sizeof(Params), KGEN_ABI_VERSION, structure, name, params)) return code;
+    if (const int code = copy_structure(given, sizeof(Params), FAMILIES_VERSION, structure, name, params)) return code;
     return check_flags(params.flags, 0, name);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kgen.h"
+#include "kgen/features.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/params.cuh"
@@ -41,13 +42,15 @@ struct fwd_identity {
     const char* name;
     int32_t head_dim;
     int32_t dtype;
-    bool causal;
+    uint32_t features;  // KGEN_FEATURE_*
 };
 
-// Checks the documented ranges of the numeric fields common to all passes. Pointers are left to the caller.
+// Checks the documented ranges of the numeric fields common to all passes, and reads the features. Pointers are left to
+// the caller.
 template <class Params>
-int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
+int check_shapes(Params& params, uint32_t known_flags, const char* name) {
     if (const int code = check_flags(params.flags, known_flags, name)) return code;
+    if (const int code = read_features(params, name)) return code;
     const int32_t longest = INT32_MAX - 1024;  // row indices of the last tile stay in range
     if (params.batch < 0 || params.seqlen_q < 0 || params.seqlen_k < 0 || params.seqlen_q > longest || params.seqlen_k > longest) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: batch %d, seqlen_q %d, seqlen_k %d must lie in 0 .. %d", name, params.batch,
@@ -66,23 +69,30 @@ int check_shapes(const Params& params, uint32_t known_flags, const char* name) {
 
 // The same, and that they match what a variant was built for.
 template <class Params>
-int check_numbers(const Params& params, uint32_t known_flags, const fwd_identity& self) {
+int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
     }
     if (params.dtype != self.dtype) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for dtype %d, called with %d", self.name, self.dtype, params.dtype);
     }
-    if (((params.flags & KGEN_FLAG_CAUSAL) != 0) != self.causal) {
-        return fail(KGEN_ERROR_MISMATCH, "%s: called with%s KGEN_FLAG_CAUSAL", self.name, self.causal ? "out" : "");
+    if (const int code = check_shapes(params, known_flags, self.name)) return code;
+    const uint32_t asked = asked_features(params);
+    if (const uint32_t missing = lacking_features(asked, self.features)) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: built without the feature `%s`, which the call asks for", self.name, feature_name(missing));
     }
-    return check_shapes(params, known_flags, self.name);
+    if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 && (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
+                    params.seqlen_q, params.seqlen_k);
+    }
+    if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without KGEN_FLAG_CAUSAL", self.name);
+    return KGEN_SUCCESS;
 }
 
 // Copies the caller's structure into `params` and checks every documented range.
 inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
     if (const int code = copy_fwd_params(given, self.name, params)) return code;
-    if (const int code = check_numbers(params, KGEN_FLAG_CAUSAL, self)) return code;
+    if (const int code = check_numbers(params, FEATURE_FLAGS, self)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);

@@ -12,6 +12,8 @@ namespace kgen {
 // Size in bytes of the structure's first version; fields missing from a caller's version are zero.
 constexpr size_t FWD_PARAMS_VERSION_1 = offsetof(kgen_fwd_params, q_descale);
 
+constexpr size_t BWD_PARAMS_VERSION_2 = offsetof(kgen_bwd_params, features);
+
 // More than any version will have: a larger size means an uninitialised structure.
 constexpr size_t LARGEST_PARAMS = 4096;
 
@@ -38,13 +40,22 @@ int copy_structure(const Params* given, size_t least, int version, const char* s
     return KGEN_SUCCESS;
 }
 
-inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
-    return copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params);
+// Refuses a flag about fields that the caller's version does not have.
+template <class Params>
+int check_has_window(const Params* given, const char* name) {
+    constexpr size_t needed = offsetof(Params, features) + sizeof(kgen_attention_features);
+    if ((given->flags & KGEN_FLAG_WINDOW) == 0 || given->struct_size >= needed) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: KGEN_FLAG_WINDOW needs params.features, the first %zu bytes; params.struct_size is %u", name, needed, given->struct_size);
 }
 
-// A backward pass's structure has had one version so far.
+inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
+    if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
+    return check_has_window(given, name);
+}
+
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
-    return copy_structure(given, sizeof(kgen_bwd_params), 2, "kgen_bwd_params", name, params);
+    if (const int code = copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params)) return code;
+    return check_has_window(given, name);
 }
 
 // Refuses flags that are not among `known`.

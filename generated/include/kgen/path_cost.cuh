@@ -36,30 +36,40 @@ struct device_cost {
 struct request_cost {
     double batch, heads, heads_k;
     double queries, keys;  // per sequence, on average
-    double longest_keys;   // of the longest sequence
+    double longest_queries, longest_keys;  // of the longest sequence
     double head_dim, element_bytes;
+    double most_seen;     // keys that one query sees at most, by windows and chunks; HUGE_VAL: no limit
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
-    bool unequal_queries;  // of more than one sequence
+    bool unequal_queries, unequal_keys;  // of more than one sequence
     bool keys_unknown;  // lengths of K differ, and their sum is not known
 };
 
-// The mean length of `batch` sequences. Where the number of rows is not known: about half of the longest.
+// The mean length of `batch` sequences, one of which is the longest. Where the number of rows is not known, the others
+// have about half as many.
 inline double mean_length(double longest, double batch, double total, bool unequal) {
     if (!unequal || batch <= 1) return longest;
-    if (total <= 0) return (longest + 1) / 2;
+    if (total <= 0) return (longest + (batch - 1) * ((longest + 1) / 2)) / batch;
     return fmin(longest, fmax(1, total / batch));
 }
 
-// Sequences that attend to themselves: how many more keys a query has than a sequence, on the average. The long ones
-// have more of both. Taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
-// given mean.
-inline double self_keys_to_mean(double longest, double mean) { return longest * longest / (mean * (2 * longest - mean)); }
+// How many more keys a query has than a sequence, on the average. Where sequences attend to themselves, the long ones
+// have more of both: taken is that lengths are the longest times a power of an even spread from 0 to 1, that with the
+// given mean. Where both sides differ in length by themselves, that one sequence is the longest in both.
+inline double keys_to_mean(const request_cost& r) {
+    if (!r.unequal_queries || !r.unequal_keys) return 1;
+    if (r.longest_queries == r.longest_keys && r.queries == r.keys) {
+        return r.longest_keys * r.longest_keys / (r.keys * (2 * r.longest_keys - r.keys));
+    }
+    const double queries = r.queries * r.batch, keys = r.keys * r.batch;
+    const double others = fmax(0, queries - r.longest_queries) * fmax(0, keys - r.longest_keys) / (r.batch - 1);
+    return (r.longest_queries * r.longest_keys + others) / queries / r.keys;
+}
 
 // The other guess where the number of keys is unknown: one long sequence among short ones.
 inline request_cost with_one_long_sequence(request_cost r) {
-    r.keys = fmax(1, floor(r.longest_keys / 16));
-    r.keys_to_mean = 1;
+    r.keys = (r.longest_keys + (r.batch - 1) * fmax(1, floor(r.longest_keys / 16))) / r.batch;
+    r.keys_to_mean = keys_to_mean(r);
     return r;
 }
 
@@ -75,10 +85,10 @@ struct sharing {
 struct kernel_time {
     double launch, tile, chain, step, memory;
 
-    // A twentieth of what should run beside the longest part does not.
+    // About a sixth of what should run beside the longest part does not.
     double total() const {
         const double longest = fmax(fmax(chain, step), memory);
-        return launch + tile + longest + 0.05 * (chain + step + memory - longest);
+        return launch + tile + longest + 0.16 * (chain + step + memory - longest);
     }
 };
 
@@ -88,8 +98,19 @@ inline double tile_count(const request_cost& r, double rows, double tile_rows) {
     return r.unequal_queries ? fmax(tiles + 0.5, 1) : ceil(tiles);
 }
 
-// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for.
+// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
+// a block of fwd_combine for a row that a shorter sequence does not have.
 constexpr double WITHOUT_KEYS = 1.0 / 3;
+
+// L2 holds lines of so many bytes. Where a row of K or V does not fill its last line, a third of the rest is fetched
+// besides: the block of the next head, which wants it, often comes too late.
+constexpr double LINE_BYTES = 128, OF_LINE = 1.0 / 3;
+
+// Rows of a sequence before its first key.
+inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
+
+// The keys that `queries` neighbouring queries of a sequence see at most.
+inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
 
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
@@ -99,18 +120,20 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     // the average.
     const double seen = fmin(r.queries, r.keys), span = fmin(seen, k.rows / group);
     const bool diagonal = r.causal && seen > span;
-    const double keys = fmin(r.longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
-    const double most = ceil((s.balanced ? r.keys : r.longest_keys) / s.splits / k.keys);
+    // With a window or chunks no tile sees more than this.
+    const double limit = most_seen_by(r, k.rows / group), longest_keys = fmin(r.longest_keys, limit);
+    const double keys = fmin(longest_keys, (diagonal ? (r.keys - (seen - span) / 2) * (seen / r.queries) : r.keys) * r.keys_to_mean);
+    const double most = ceil((s.balanced ? fmin(r.keys, limit) : longest_keys) / s.splits / k.keys);
     const double average = fmin(most, diagonal ? keys / s.splits / k.keys + 0.5 : ceil(keys / s.splits / k.keys));
-    const double longest = s.balanced ? fmax(average, ceil(r.longest_keys / s.most_splits / k.keys)) : most;
+    const double longest = s.balanced ? fmax(average, ceil(longest_keys / s.most_splits / k.keys)) : most;
 
     // The longest sequence's blocks begin when they do, and half of what they have more comes after all others have
     // ended.
     const double tail = r.unequal ? (longest - average) / 2 : 0;
 
-    // Rows before the first key: their tiles are written and no more. Where rows are packed, Q is read first.
-    const double without_keys = r.causal && r.queries > seen && !s.packed ? r.queries - seen : 0;
-    const double with_keys = fmin(1, ceil(seen / k.rows) / tiles_of_sequence);
+    // Rows before the first key: their tiles are written and no more.
+    const double without_keys = rows_without_keys(r);
+    const double with_keys = fmin(1, ceil(seen * group / k.rows) / tiles_of_sequence);
     const double full_tiles = without_keys > 0 ? with_keys + WITHOUT_KEYS * (1 - with_keys) : 1;
 
     const double slots = d.multiprocessors * k.resident;
@@ -125,24 +148,34 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
         in_slot = turns * longest;
         in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
     }
-    const double busy_rows = fmin(k.rows, ceil(r.queries * group / k.group_rows) * k.group_rows);
+    // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
+    const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
+    const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
+    const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     const double row_bytes = r.head_dim * r.element_bytes;
-    const double from_dram = 2 * row_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + r.keys * r.heads_k);
-    const double partial = s.packed ? r.batch * r.queries * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
-    const double from_l2 = blocks * (keys / s.splits) * 2 * row_bytes + partial;
-    return {k.launch_ns, tiles * k.tile_cycles / d.cycles_per_ns, in_slot * k.chain_cycles / d.cycles_per_ns,
-            in_multiprocessor * k.step_cycles * (busy_rows / k.rows) / d.cycles_per_ns,
+    const double fetched_bytes = row_bytes + OF_LINE * (ceil(row_bytes / LINE_BYTES) * LINE_BYTES - row_bytes);
+    const double from_dram = 2 * fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k);
+    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
+    const double from_l2 = blocks * (keys / s.splits) * 2 * fetched_bytes + partial;
+    // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
+    const double later = (tiles - 1) * k.tile_cycles;
+    return {k.launch_ns, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
+            (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
             fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 
-// The merge of partial results, one block per row; a block reads `keys` pieces of 8 columns at once.
+// The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
+// columns at once.
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
-    const double rows = r.batch * r.queries * r.heads;
+    const double rows = r.batch * r.queries * r.heads, rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
     double pieces = 1;  // threads per row of a split
     while (pieces * 8 < r.head_dim) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
-    const double busy = ceil(rows / (d.multiprocessors * k.resident)) * (k.tile_cycles + rounds * k.chain_cycles) / d.cycles_per_ns;
-    const double bytes = rows * splits * (r.head_dim + 1) * 4;
+    const double slots = d.multiprocessors * k.resident;
+    const double empty = (r.batch * r.longest_queries * r.heads - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
+    const double busy =
+        (ceil(rows / slots) * k.tile_cycles + ceil(rows_with_keys / slots) * rounds * k.chain_cycles + empty) / d.cycles_per_ns;
+    const double bytes = rows_with_keys * splits * (r.head_dim + 1) * 4;
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
@@ -155,7 +188,7 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
 // turns.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
-    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(r.keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(fmin(r.keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
     return fmax(1, fmin(splits, most));
 }
 
@@ -167,7 +200,7 @@ inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, co
     constexpr int32_t ROUND[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
     const double filling = floor(d.multiprocessors * k.resident / tiles);
-    const double most = fmin(MOST_SPLITS, ceil(r.longest_keys / (SPLIT_KEYS * SPLIT_LEAST)));
+    const double most = fmin(MOST_SPLITS, ceil(fmin(r.longest_keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
     int count = 0;
     const auto add = [&](double splits) {
         if (splits < 1 || splits > most) return;

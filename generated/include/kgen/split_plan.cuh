@@ -13,6 +13,7 @@
 
 #include "kgen.h"
 #include "kgen/blocks.cuh"
+#include "kgen/features.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/query_rows.cuh"
 
@@ -78,7 +79,8 @@ inline int64_t split_tiles(const kgen_fwd_params& p) {
 inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
     const int64_t tiles = split_tiles(p);
     const int64_t at_once = tiles < blocks ? blocks / tiles : 1;
-    const int64_t worthwhile = (static_cast<int64_t>(p.seqlen_k) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
+    const int32_t seen = most_keys_seen(p.features), keys = seen < p.seqlen_k ? seen : p.seqlen_k;
+    const int64_t worthwhile = (static_cast<int64_t>(keys) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
     const int64_t splits = at_once < worthwhile ? at_once : worthwhile;
     return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
 }

@@ -1,0 +1,85 @@
+// Features that a call asks for: reading them, checking them, and which kernels serve them. For the host compiler as well
+// as nvcc.
+#pragma once
+
+#include <stdint.h>
+
+#include "kgen.h"
+#include "kgen/launch.cuh"
+
+namespace kgen {
+
+// Flags that concern features.
+constexpr uint32_t FEATURE_FLAGS = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW;
+
+// A side of a window without limit: as many keys as a sequence may have where kernels know positions. Larger numbers
+// would overflow in `position - window_left`, which nvcc computes even where the comparison before it says not to.
+constexpr int32_t NO_LIMIT = (1 << 30) - 1;
+
+// Checks the documented ranges, and gives masks one form: KGEN_FLAG_CAUSAL where the right side ends at the position, a
+// side of the window without limit as NO_LIMIT, and no KGEN_FLAG_WINDOW where the other features say as much.
+template <class Params>
+int read_features(Params& p, const char* name) {
+    kgen_attention_features& f = p.features;
+    const bool windowed = (p.flags & KGEN_FLAG_WINDOW) != 0;
+    if (windowed && (f.window_left < -1 || f.window_right < -1)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: window_left %d and window_right %d must be -1, for no limit, or more", name, f.window_left, f.window_right);
+    }
+    if (f.attention_chunk < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: attention_chunk %d must not be negative", name, f.attention_chunk);
+    if (!(f.softcap >= 0.0f && f.softcap <= 3.402823466e38f)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: softcap %g must be finite and >= 0", name, static_cast<double>(f.softcap));
+    }
+    if (f.sinks != nullptr && f.sinks_dtype != KGEN_DTYPE_FP32 && f.sinks_dtype != KGEN_DTYPE_BF16) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: sinks_dtype %d must be KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16", name, f.sinks_dtype);
+    }
+    if (f.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: features.reserved is %d and must be 0", name, f.reserved);
+    if (windowed && f.window_right == 0) p.flags |= KGEN_FLAG_CAUSAL;
+    const bool causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
+    f.window_left = windowed && f.window_left >= 0 && f.window_left < NO_LIMIT ? f.window_left : NO_LIMIT;
+    f.window_right = causal ? 0 : windowed && f.window_right >= 0 && f.window_right < NO_LIMIT ? f.window_right : NO_LIMIT;
+    p.flags &= ~KGEN_FLAG_WINDOW;
+    if (f.window_left != NO_LIMIT || (!causal && f.window_right != NO_LIMIT)) p.flags |= KGEN_FLAG_WINDOW;
+    return KGEN_SUCCESS;
+}
+
+// The features that parameters ask for (KGEN_FEATURE_*), after read_features().
+template <class Params>
+uint32_t asked_features(const Params& p) {
+    const kgen_attention_features& f = p.features;
+    return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) | ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
+           (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
+           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0);
+}
+
+// Those of `asked` that a kernel with the features `held` lacks. A window holds what a causal mask does.
+inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
+    return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
+}
+
+// Whether a kernel with the features `held` computes what is asked: it lacks none, and masks no more.
+inline bool serves_features(uint32_t asked, uint32_t held) {
+    return lacking_features(asked, held) == 0 && ((held & KGEN_FEATURE_CAUSAL) == 0 || (asked & KGEN_FEATURE_CAUSAL) != 0);
+}
+
+// Features whose kernels know the positions of rows and keys.
+constexpr uint32_t WITH_POSITIONS = KGEN_FEATURE_WINDOW | KGEN_FEATURE_CHUNK | KGEN_FEATURE_ALIBI;
+
+// The keys that one query sees at most, by windows and chunks, after read_features(); INT32_MAX: no limit.
+inline int32_t most_keys_seen(const kgen_attention_features& f) {
+    const bool windowed = f.window_left != NO_LIMIT && f.window_right != NO_LIMIT;
+    const int64_t in_window = windowed ? static_cast<int64_t>(f.window_left) + f.window_right + 1 : INT32_MAX;
+    const int64_t in_chunk = f.attention_chunk > 0 ? f.attention_chunk : INT32_MAX;
+    const int64_t most = in_window < in_chunk ? in_window : in_chunk;
+    return most < INT32_MAX ? static_cast<int32_t>(most) : INT32_MAX;
+}
+
+// The word for the first of a set of features.
+inline const char* feature_name(uint32_t features) {
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks"};
+    for (int bit = 0; bit < 6; ++bit) {
+        if ((features >> bit & 1) != 0) return NAMES[bit];
+    }
+    return "unknown";
+}
+
+}  // namespace kgen
