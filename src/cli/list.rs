@@ -197,7 +197,6 @@ mod tests {
                 tile,
                 rows_per_warp: 32,
                 head_dim_padded: 80,
-                features: attention::FeatureParts::of(POINT),
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
                 features: attention::FeatureParts::of(POINT),
