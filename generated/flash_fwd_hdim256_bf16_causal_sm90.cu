@@ -428,8 +428,8 @@ KGEN_DEVICE void write_output(const output& o, const float (&factor)[2], const p
     }
 }
 
-// Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring lanes write neighbouring
-// columns: a sector that is written in parts costs as much for each part as for the whole.
+// Writes a warp's rows of a work item without keys: O = 0, LSE = -infinity. Neighbouring
+// lanes write neighbouring columns: a sector that is written in parts costs as much for each part as for the whole.
 KGEN_DEVICE void write_nothing(const parameters& given, const assignment& work, int warp_row) {
     static_assert(HEAD_DIM <= 8 * 32, "a row is at most a piece of 16 bytes for each lane");
     const kgen_fwd_params& p = given.call;

@@ -4,8 +4,8 @@
 // that a batch of unequal lengths keeps the whole GPU busy. Compute capability 8.0 and newer.
 //
 // The rule. A sequence is `tiles` row tiles (16 rows: queries x heads of a key head) for each key head, and `units`
-// pieces of 16 keys; without rows or keys it is empty and gets 0 splits. With a window or chunks the keys that count are
-// those that its last query sees. Splits of T units make ceil(units / T) of
+// pieces of 16 keys; without rows or keys it is empty and gets 0 splits. With a window or chunks the keys that count
+// are those that its last query sees. Splits of T units make ceil(units / T) of
 // them, and tiles x ceil(units / T) blocks. With B blocks at once (concurrent_blocks, or two per multiprocessor) and an
 // average load of A = (sum of tiles x units) / B units per block,
 //

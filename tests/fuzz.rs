@@ -162,7 +162,7 @@ fn a_tail_that_is_not_masked_is_found_and_shrunk() {
     let folder = tempfile::tempdir().expect("a folder");
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(ROOT).join("templates"), &templates);
-    let kernel = templates.join("attention/fwd_sm80.cu.tera");
+    let kernel = templates.join("attention/parts/softmax/prepare.tera");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replace("mask(s, {keys.rows - (origin", "mask(s, {keys.rows + 1 - (origin");
     assert_ne!(text, broken, "the template no longer holds what this test breaks");

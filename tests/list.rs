@@ -42,7 +42,8 @@ fn the_default_grid_is_a_table_with_a_line_a_variant() {
 fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     let list = json(&["--hdim", "128", "--dtype", "bfloat16", "--causal", "--target", "ampere", "--kind", "fwd"]);
     let expected = serde_json::json!([{
-        "name": "flash_fwd_hdim128_bf16_causal_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": true, "target": "sm80",
+        "name": "flash_fwd_hdim128_bf16_causal_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": true,
+            "features": [], "target": "sm80",
         "runs_on": ["8.0", "8.6", "8.7", "8.9"], "newer_by_ptx": true,
     }]);
     assert_eq!(Value::from(list), expected);

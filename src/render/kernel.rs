@@ -137,8 +137,8 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     }
 }
 
-/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter, so
-/// every split kernel serves them.
+/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter,
+/// so every split kernel serves them.
 pub(super) fn features_constant(plan: &Plan) -> String {
     let at = plan.variant.coordinates();
     let splits = plan.variant.attention().is_some_and(|point| point.kind == attention::Kind::FwdSplit);

@@ -44,7 +44,8 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
 /* What attention may do besides: masks and scores. Zeros and NULL ask for nothing. A kernel without a feature that is
  * asked for refuses (KGEN_ERROR_MISMATCH); one with features that are not asked for computes without them.
  *
- * Kernels with windows, chunks or slopes take sequences of up to 2^30 rows. Positions count keys: row i of a sequence is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths.
+ * Kernels with windows, chunks or slopes take sequences of up to 2^30 rows. Positions count keys: row i of a sequence
+ * is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths.
  * A key is visible if every mask that is asked for shows it. Scores are changed in this order, before the mask:
  *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|
  */

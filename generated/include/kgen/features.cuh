@@ -1,5 +1,5 @@
-// Features that a call asks for: reading them, checking them, and which kernels serve them. For the host compiler as well
-// as nvcc.
+// Features that a call asks for: reading them, checking them, and which kernels serve them. For the host compiler as
+// well as nvcc.
 #pragma once
 
 #include <stdint.h>

@@ -137,7 +137,8 @@ impl Point {
     }
 
     /// The one name of this kernel: file stem, launcher symbol, cache label.
-    /// `flash_<kind>_hdim<D>_<dtype>[_causal][_<feature>…]_<target>`; kinds without a shape are `flash_<kind>_<target>`.
+    /// `flash_<kind>_hdim<D>_<dtype>[_causal][_<feature>…]_<target>`; kinds without a shape are
+    /// `flash_<kind>_<target>`.
     pub fn name(&self) -> String {
         if !self.kind.has_shape() {
             return format!("flash_{}_{}", self.kind, self.target);

@@ -55,7 +55,8 @@ impl Units {
 }
 
 /// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, like all numbers of [`KernelCost::hopper`],
-/// [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100: docs/dispatch.md, "The numbers".
+/// [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100: docs/dispatch.md, "The
+/// numbers".
 const WGMMA: [f64; 2] = [0.67, 0.9];
 
 /// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another.
@@ -130,8 +131,8 @@ impl KernelCost {
         }
     }
 
-    /// A launch takes 0.4 µs, a tile 1 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6 µs
-    /// and 1 ns a column. A last panel of less than 64 columns takes half of what it lacks as well.
+    /// A launch takes 0.4 µs, a tile 1 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
+    /// µs and 1 ns a column. A last panel of less than 64 columns takes half of what it lacks as well.
     fn short(point: Point, design: &Design) -> Self {
         let lacking = if point.head_dim > 64 { point.head_dim.next_multiple_of(64) - point.head_dim } else { 0 };
         let columns = point.head_dim + lacking / 2;

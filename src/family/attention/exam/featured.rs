@@ -1,5 +1,5 @@
-//! Cases of masks and scores: each feature of a kernel alone, all pairs, and all together. Windows and chunks end at the
-//! borders of the kernel's tiles, and one before and after them.
+//! Cases of masks and scores: each feature of a kernel alone, all pairs, and all together. Windows and chunks end at
+//! the borders of the kernel's tiles, and one before and after them.
 
 use super::{
     problem::{Inputs, Layout, Lengths, Problem, Scale},

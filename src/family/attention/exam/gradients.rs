@@ -11,8 +11,8 @@
 //!   need not;
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK;
-//! * where scores are capped, what the GPU's `tanh` may err by (PTX ISA), carried through P and dS to every element: the
-//!   kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
+//! * where scores are capped, what the GPU's `tanh` may err by (PTX ISA), carried through P and dS to every element:
+//!   the kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
 //!
 //! The sinks' gradient is fp32: three times the largest naive error, where one way rounds P of the sink to 16 bits and
 //! the other takes delta from a rounded O; twice the error of rounding it to fp32; and what fp32 sums err by: 2⁻²⁰ of

@@ -39,7 +39,8 @@ const SMALL: &[DefaultTiles] = &[
 /// nvcc 13.0 spills 8 to 24 bytes of wider kernels made for `compute_100f` and `compute_120f`, with Q kept or not.
 const WIDEST_FOR_BLACKWELL: u32 = 160;
 
-/// Positions and slopes of the rows take registers too: with Q kept, wider kernels would spill one (192 and 224 for sm80).
+/// Positions and slopes of the rows take registers too: with Q kept, wider kernels would spill one (192 and 224 for
+/// sm80).
 const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
 
 /// Registers of a thread beyond accumulators and kept Q: operand fragments, lane offsets and addresses, 64-bit pointers
