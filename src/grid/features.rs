@@ -44,17 +44,6 @@ impl Feature {
             Self::Softcap => &[],
         }
     }
-
-    /// What requests and the library's table of kernels call it in `kgen.h`.
-    pub fn constant(self) -> &'static str {
-        match self {
-            Self::Window => "KGEN_FEATURE_WINDOW",
-            Self::Chunk => "KGEN_FEATURE_CHUNK",
-            Self::Softcap => "KGEN_FEATURE_SOFTCAP",
-            Self::Alibi => "KGEN_FEATURE_ALIBI",
-            Self::Sinks => "KGEN_FEATURE_SINKS",
-        }
-    }
 }
 
 impl fmt::Display for Feature {

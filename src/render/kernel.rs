@@ -137,6 +137,17 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     }
 }
 
+/// `kgen.h`'s name of a feature.
+fn feature_constant(feature: Feature) -> &'static str {
+    match feature {
+        Feature::Window => "KGEN_FEATURE_WINDOW",
+        Feature::Chunk => "KGEN_FEATURE_CHUNK",
+        Feature::Softcap => "KGEN_FEATURE_SOFTCAP",
+        Feature::Alibi => "KGEN_FEATURE_ALIBI",
+        Feature::Sinks => "KGEN_FEATURE_SINKS",
+    }
+}
+
 /// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter,
 /// so every split kernel serves them.
 pub(super) fn features_constant(plan: &Plan) -> String {
@@ -145,7 +156,7 @@ pub(super) fn features_constant(plan: &Plan) -> String {
     let sinks = splits.then(|| Features::from_iter([Feature::Sinks]));
     let features = at.features.unwrap_or_default().with(sinks.unwrap_or_default());
     let causal = (at.causal == Some(true)).then_some("KGEN_FEATURE_CAUSAL");
-    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(Feature::constant)).collect();
+    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(feature_constant)).collect();
     if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
 }
 

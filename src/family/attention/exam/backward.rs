@@ -256,7 +256,10 @@ mod tests {
         device::POISON,
         family::attention::{
             Asked, SinkType,
-            exam::problem::{Layout, Lengths},
+            exam::{
+                featured,
+                problem::{Layout, Lengths},
+            },
         },
     };
 
@@ -264,7 +267,7 @@ mod tests {
 
     fn case(causal: bool) -> BackwardCase {
         let problem = Problem::new(&[(5, 3), (2, 4), (0, 2)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
-        let problem = problem.asking(Asked { sinks: Some(SinkType::Fp32), ..Asked::default() });
+        let problem = problem.asking(featured::sunk(SinkType::Fp32));
         BackwardCase { asked: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM, causal }
     }
 

@@ -1,6 +1,7 @@
 //! The combine kernel by itself: synthetic partial results, merged in float64.
 
 use super::{
+    featured,
     place::Side,
     problem::{Layout, Lengths, Part, Problem},
     split::{Workspace, merge_with_sink},
@@ -9,7 +10,7 @@ use super::{
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Image, Outputs, Params},
-    family::attention::{Asked, SinkType},
+    family::attention::SinkType,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -68,7 +69,7 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (unequal.lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 7, None, Near, Bf16, 40),
     ];
     // Sinks far below the log-sum-exps, among them and far above; alone where a row has seen nothing.
-    let sunk = |problem: Problem, sinks| problem.asking(Asked { sinks: Some(sinks), ..Asked::default() });
+    let sunk = |problem: Problem, sinks| problem.asking(featured::sunk(sinks));
     let heads = Problem::new(&[(2, 7)], 10, 5);
     list.extend([
         (sunk(heads.clone(), SinkType::Fp32), 5, None, Near, Bf16, 64),

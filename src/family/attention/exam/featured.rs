@@ -19,7 +19,7 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
     let mut cases = Vec::new();
     if features.has(Feature::Window) {
         cases.extend(windows(m, n, level).into_iter().map(|window| long(m, n).asking(window_of(window))));
-        // Rows that see nothing: before the first key, and behind the last one.
+        // Rows that see nothing: before the first key, and after the last one.
         cases.push(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2])));
         cases.push(
             Problem::new(&[(40, 17), (9, 0), (3, 200)], 2, 2).lengths(Lengths::Packed).asking(window_of([5, 0])).without_lse(),
@@ -31,19 +31,16 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
     }
     if features.has(Feature::Softcap) {
-        let capped = |hundredths| Asked { softcap_hundredths: hundredths, ..Asked::default() };
         cases.push(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)));
         cases.push(Problem::new(&[(33, 2 * n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)));
         cases.push(Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200)));
     }
     if features.has(Feature::Alibi) {
-        let sloped = |slopes| Asked { alibi: Some(slopes), ..Asked::default() };
         cases.push(Problem::new(&[(m + 1, 2 * n + 3)], 8, 2).asking(sloped(Slopes::ByHead)));
         cases.push(batch(n).asking(sloped(Slopes::ByBatchAndHead)));
         cases.push(Problem::new(&[(n + 1, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)));
     }
     if features.has(Feature::Sinks) {
-        let sunk = |sinks| Asked { sinks: Some(sinks), ..Asked::default() };
         cases.push(Problem::new(&[(m + 1, n + 17)], 10, 5).asking(sunk(SinkType::Bf16)));
         // Rows without keys have the sink alone.
         cases.push(Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32)));
@@ -98,13 +95,11 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.push((unlike().asking(chunk_of(50)), 4, counts()));
     }
     if features.has(Feature::Softcap) {
-        let capped = |hundredths| Asked { softcap_hundredths: hundredths, ..Asked::default() };
         cases.push((Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)), SPLITS, None));
         cases.push((Problem::new(&[(3, 203)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50)), 2, None));
         cases.push((counted(decode(4, 2)).asking(capped(200)), SPLITS, None));
     }
     if features.has(Feature::Alibi) {
-        let sloped = |slopes| Asked { alibi: Some(slopes), ..Asked::default() };
         cases.push((Problem::new(&[(5, 257)], 8, 2).asking(sloped(Slopes::ByHead)), SPLITS, None));
         cases.push((Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None));
         cases.push((Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None));
@@ -116,7 +111,7 @@ pub fn splits(features: Features) -> Vec<Listed> {
         ));
     }
     // The kernel leaves sinks to the one that combines the splits, whatever features it has.
-    cases.push((decode(10, 5).asking(Asked { sinks: Some(SinkType::Bf16), ..Asked::default() }), SPLITS, None));
+    cases.push((decode(10, 5).asking(sunk(SinkType::Bf16)), SPLITS, None));
     let all: Vec<Feature> = features.iter().collect();
     let pairs = all.iter().array_combinations().map(|pair: [&Feature; 2]| pair.map(|one| *one));
     cases.extend(pairs.map(|pair| (unlike().asking(together(&pair, 40)), 4, counts())));
@@ -159,6 +154,18 @@ pub(super) fn window_of(window: [i32; 2]) -> Asked {
 
 pub(super) fn chunk_of(chunk: usize) -> Asked {
     Asked { chunk: chunk as u32, ..Asked::default() }
+}
+
+pub(super) fn capped(hundredths: u32) -> Asked {
+    Asked { softcap_hundredths: hundredths, ..Asked::default() }
+}
+
+pub(super) fn sloped(slopes: Slopes) -> Asked {
+    Asked { alibi: Some(slopes), ..Asked::default() }
+}
+
+pub(super) fn sunk(sinks: SinkType) -> Asked {
+    Asked { sinks: Some(sinks), ..Asked::default() }
 }
 
 /// Some of the features, with numbers that leave most rows a part of their keys.

@@ -2,17 +2,17 @@
 
 use super::{
     backward::BackwardProblem,
-    featured::{chunk_of, together, window_of, windows},
+    featured::{capped, chunk_of, sloped, sunk, together, window_of, windows},
     problem::{Inputs, Layout, Lengths, Problem, Scale},
 };
 use crate::{
     check::{Level, Subject},
-    family::attention::{Asked, Point, SinkType, Slopes},
+    family::attention::{Point, SinkType, Slopes},
     grid::Feature,
 };
 use itertools::Itertools;
 
-/// The cases of a kernel's features; none of a plain one. Its blocks take a tile of keys and pass over the queries that
+/// The cases of a kernel's features; none of a plain one. Its blocks take a tile of keys and iterate over the queries that
 /// see them; a deterministic pass has one more kernel, whose blocks take queries: both ends of what a query sees and of
 /// what sees a key.
 pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
@@ -30,7 +30,7 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
         cases.extend(both(walked(m, n).asking(window_of([n as i32, 0]))));
         // The first query that sees a tile's last key is the second of its tile of queries.
         cases.push(plain(walked(m, n).asking(window_of([-1, m as i32 - 4]))));
-        // More queries than a window passes before the next key tile's begin: tiles on both sides are left out.
+        // More queries than see a tile of keys: query tiles on both sides are skipped.
         cases.extend(both(Problem::new(&[(4 * m + 3, n + 9)], 2, 1).asking(window_of([7, 3]))));
         // Rows that see nothing, and keys that no row sees.
         cases.extend(both(Problem::new(&[(2 * m + 5, 17)], 2, 1).layout(Layout::Bhsd).asking(window_of([3, 2]))));
@@ -47,14 +47,12 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
         cases.extend(both(Problem::new(&[(3 * m + 1, 2 * n + 1)], 1, 1).asking(chunk_of(n + 1))));
     }
     if features.has(Feature::Softcap) {
-        let capped = |hundredths| Asked { softcap_hundredths: hundredths, ..Asked::default() };
         cases.extend(both(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000))));
         cases.extend(both(Problem::new(&[(33, n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50))));
         cases.push(plain(Problem::new(&[(m + 1, 70)], 2, 1).asking(capped(100))));
         cases.extend(both(Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200))));
     }
     if features.has(Feature::Alibi) {
-        let sloped = |slopes| Asked { alibi: Some(slopes), ..Asked::default() };
         cases.extend(both(Problem::new(&[(m + 1, 33)], 8, 2).asking(sloped(Slopes::ByHead))));
         cases.extend(both(packed(m, n).asking(sloped(Slopes::ByBatchAndHead))));
         cases.extend(both(
@@ -62,7 +60,6 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
         ));
     }
     if features.has(Feature::Sinks) {
-        let sunk = |sinks| Asked { sinks: Some(sinks), ..Asked::default() };
         cases.extend(both(Problem::new(&[(m + 1, 70)], 10, 5).asking(sunk(SinkType::Bf16))));
         // Rows without keys have the sink alone.
         let short = Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32));
