@@ -85,9 +85,11 @@ impl Recipe for PortableBackward {
         }
         match target {
             Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
-            // With features, 128 registers do not do.
+            // With features, 128 registers do not do, nor do 32 keys a warp beyond 128 columns.
             Target::Sm80 | Target::Sm90 | Target::Sm100 if !variant.features.is_empty() => {
-                DefaultTiles::find(ROOMY, variant).map(|tile| Tile { min_blocks_per_sm: 1, ..tile })
+                let head_dim = if (129..192).contains(&variant.head_dim) { 192 } else { variant.head_dim };
+                let tile = DefaultTiles::find(ROOMY, Point { head_dim, ..variant })?;
+                Ok(Tile { min_blocks_per_sm: 1, ..tile })
             }
             Target::Sm80 | Target::Sm90 | Target::Sm100 => DefaultTiles::find(ROOMY, variant),
             Target::Sm89 | Target::Sm120 | Target::Sm121 => DefaultTiles::find(NARROW, variant),

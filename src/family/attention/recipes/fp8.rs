@@ -54,7 +54,9 @@ impl Recipe for Fp8Forward {
             return Err(format!("FP8 on `{target}` has no template yet; available: `sm89`, `sm90`, `sm120`, `sm121`"));
         }
         let fp8_mma = if has_block_scale(target) { Fp8Mma::BlockScaled } else { Fp8Mma::Fp32 };
-        Ok(Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? })
+        let tile = Tile { fp8_mma, ..DefaultTiles::find(TILES, variant)? };
+        // Factors and positions take registers: with 64 keys ptxas spills two to six.
+        Ok(if variant.features.is_empty() { tile } else { Tile { n: 32, ..tile } })
     }
 
     fn features(&self) -> Features {

@@ -28,7 +28,7 @@ impl Recipe for PortableForward {
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
         }
-        DefaultTiles::find(portable_tiles(target), variant)
+        DefaultTiles::find(portable_tiles(variant), variant)
     }
 
     fn features(&self) -> Features {

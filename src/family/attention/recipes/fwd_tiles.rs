@@ -1,13 +1,17 @@
 //! Default tiles of the portable 16-bit forward kernel, a table for each kind of multiprocessor. docs/variants.md says
 //! how they were chosen; every one compiles without spills for its target at every head dim (`benches/spill_scan.py`).
 
-use super::tile::{BASE, DefaultTiles, Tile};
+use super::{
+    Point,
+    tile::{BASE, DefaultTiles, Tile},
+};
 use crate::grid::Target;
 
-/// The table of `target`: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have
+/// The table of a variant: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have
 /// forward kernels of their own.
-pub(super) fn portable_tiles(target: Target) -> &'static [DefaultTiles] {
-    match target {
+pub(super) fn portable_tiles(variant: Point) -> &'static [DefaultTiles] {
+    match variant.target {
+        Target::Sm80 | Target::Sm100 if !variant.features.is_empty() => SM80_FEATURES,
         Target::Sm75 | Target::Sm80 | Target::Sm90 => SM80,
         Target::Sm100 => SM100,
         Target::Sm89 | Target::Sm120 | Target::Sm121 => SMALL,
@@ -46,6 +50,16 @@ const SM80: &[DefaultTiles] = &[
         full: Tile { m: 64, n: 80, min_blocks_per_sm: 1, ..BASE },
         causal: Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE },
     },
+    DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// The tiles of sm80 and sm100 for kernels with features, whose factors and positions take registers. Not measured.
+const SM80_FEATURES: &[DefaultTiles] = &[
+    DefaultTiles::same(32, Tile { m: 128, n: 64, stages: 2, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(64, Tile { m: 128, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(80, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 128, n: 32, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(192, Tile { m: 64, n: 64, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(256, Tile { m: 64, n: 64, min_blocks_per_sm: 1, ..BASE }),
 ];
 
