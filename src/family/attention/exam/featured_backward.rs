@@ -12,9 +12,9 @@ use crate::{
 };
 use itertools::Itertools;
 
-/// The cases of a kernel's features; none of a plain one. Its blocks take a tile of keys and iterate over the queries that
-/// see them; a deterministic pass has one more kernel, whose blocks take queries: both ends of what a query sees and of
-/// what sees a key.
+/// The cases of a kernel's features; none of a plain one. Its blocks take a tile of keys and iterate over the queries
+/// that see them; a deterministic pass has one more kernel, whose blocks take queries: both ends of what a query sees
+/// and of what sees a key.
 pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
     let features = subject.variant.features;
     let (m, n) = (subject.tiling.m, subject.tiling.n);
