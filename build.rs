@@ -1,5 +1,5 @@
 //! Rebuilds kgen when a file is added to or removed from what it embeds (cargo itself only sees edits), and gives it
-//! the hash of the code that judges kernels, which is part of every kept verdict's key.
+//! the hash of the code that judges kernels, which is part of every kept verdict's key, and the triple it is built for.
 
 use std::{
     fs, io,
@@ -23,6 +23,8 @@ fn main() -> io::Result<()> {
         hasher.update(&fs::read(file)?);
     }
     println!("cargo:rustc-env=KGEN_JUDGE={}", hasher.finalize());
+    let target = std::env::var("TARGET").map_err(io::Error::other)?;
+    println!("cargo:rustc-env=KGEN_TARGET={target}");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use kgen::{
     grid::{Dtype, Features, Grid, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
-    toolchain::host_compiler,
+    toolchain::host_compiler_in_process,
 };
 use std::{
     path::{Path, PathBuf},
@@ -88,7 +88,7 @@ impl Library {
         command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]).arg(self.folder.join("include"));
         command.arg("-I").arg(Path::new(ROOT).join("tests/library")).args(compiling).arg("-c").arg(file).arg("-o").arg(&object);
         run(&mut command);
-        let mut link = Command::new(host_compiler().expect("a C++ compiler").path);
+        let mut link = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
         run(link.args(&self.kernels).arg(dispatcher).arg(&object).args(linking).args(["-lm", "-o"]).arg(&program));
         program
     }
@@ -96,7 +96,7 @@ impl Library {
 
 fn compile_cpp(folder: &Path, file: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let object = folder.join(name).with_extension("o");
-    let mut command = Command::new(host_compiler().expect("a C++ compiler").path);
+    let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     command.args(["-std=c++17", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-O1"]);
     // The emulator's own types are hidden; a kernel's parameters, which hold tensor maps, need not be.
     command.args(["-Wno-attributes", "-I"]);
@@ -116,7 +116,7 @@ fn run(command: &mut Command) -> String {
 #[test]
 fn a_device_is_asked_for_the_clock_of_its_memory_once() {
     let (tests, program) = (Path::new(ROOT).join("tests/library/device"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("devices"));
-    let mut command = Command::new(host_compiler().expect("a C++ compiler").path);
+    let mut command = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     command
         .args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(&tests)

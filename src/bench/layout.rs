@@ -330,7 +330,7 @@ mod tests {
         grid::Target,
         plan::Plan,
         render::{Renderer, Templates},
-        toolchain::{Cancel, host_compiler},
+        toolchain::{Cancel, host_compiler_in_process},
     };
 
     #[test]
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_every_kind_of_kernel_leaves_on_the_emulator_is_attention_and_a_changed_row_is_not() {
         let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
-        let host = host_compiler().expect("a C++ compiler");
+        let host = host_compiler_in_process().expect("a C++ compiler");
         let kit =
             EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
         let kit = kit.expect("the emulator compiles");

@@ -129,7 +129,7 @@ pub(super) struct Tools {
 impl BuildArgs {
     /// Finds both compilers, installing nvcc where there is none and it is allowed.
     pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
-        let host = host_compiler()?;
+        let host = host_compiler(cancel)?;
         let request = NvccRequest { flag: self.nvcc.clone(), offline: self.offline, cancel: cancel.clone() };
         Ok(Tools { nvcc: find_nvcc(&request, &Installing::default())?, host })
     }

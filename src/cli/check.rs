@@ -217,7 +217,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let how = check.how(jobs, gpu_jobs, place.gpu);
-    let host = || Ok(host_compiler()?);
+    let host = || Ok(host_compiler(&cancel)?);
     let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;
     if let Some(file) = &check.junit {
         junit::write(file, &verdicts)?;

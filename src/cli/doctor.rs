@@ -117,7 +117,7 @@ fn disassembler(nvcc: Option<&Nvcc>, can_install: bool) -> Result<Finding, CliEr
 }
 
 fn host_compiler() -> Finding {
-    let (state, detail) = match toolchain::host_compiler() {
+    let (state, detail) = match toolchain::host_compiler(&Cancel::default()) {
         Ok(host) => (State::Found, format!("{} at `{}`", host.version, host.path.display())),
         Err(error) => (State::Missing, error.to_string()),
     };

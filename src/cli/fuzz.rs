@@ -216,7 +216,7 @@ fn emulator_library(
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
     let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
-    let host = host_compiler()?;
+    let host = host_compiler(cancel)?;
     let made = |error| match error {
         KitError::Interrupted => CliError::INTERRUPTED,
         other => CliError::Environment(other.to_string()),

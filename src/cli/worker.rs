@@ -1,8 +1,11 @@
 //! `kgen __worker`: one piece of work in an isolated process; see `isolate`.
 
-use super::{CliError, Global};
-use crate::{bench, check, family::attention::fuzz, isolate};
-use std::io;
+use super::{CliError, Global, ui};
+use crate::{bench, check, family::attention::fuzz, isolate, toolchain};
+use std::{
+    fs::File,
+    io::{self, StdinLock},
+};
 
 /// Arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -21,20 +24,26 @@ enum Task {
     Bench,
     /// Random calls of a library.
     Fuzz,
+    /// What the environment names as C++ compiler.
+    HostCompiler,
 }
 
-/// Serves one request from standard input, on what is standard output until a kernel can print.
+/// Serves one request from standard input, if the task has one, on what is standard output until a kernel can print.
 ///
 /// # Errors
 /// [`CliError::Usage`] where the request cannot be understood, which says that something else than kgen sent it.
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
-    let mut input = io::stdin().lock();
+    match args.task {
+        Task::Check => serve(|input, output| check::serve_worker(input, output)),
+        Task::Bench => serve(|input, output| bench::serve_worker(input, output)),
+        Task::Fuzz => serve(|input, output| fuzz::serve(input, output)),
+        Task::HostCompiler => ui::print_json(&toolchain::named_by_environment()),
+    }
+}
+
+/// Has `work` serve the request, with a pipe for its answers that a kernel cannot print to.
+fn serve(work: impl FnOnce(&mut StdinLock<'_>, File) -> Result<(), String>) -> Result<(), CliError> {
     let output = isolate::private_output();
     let output = output.map_err(|error| CliError::Environment(format!("cannot keep the pipe to kgen apart: {error}")))?;
-    let served = match args.task {
-        Task::Check => check::serve_worker(&mut input, output),
-        Task::Bench => bench::serve_worker(&mut input, output),
-        Task::Fuzz => fuzz::serve(&mut input, output),
-    };
-    served.map_err(CliError::Usage)
+    work(&mut io::stdin().lock(), output).map_err(CliError::Usage)
 }

@@ -1,14 +1,22 @@
-//! The host C++ compiler nvcc works with, and the emulator is built with.
+//! The host C++ compiler nvcc works with, and the emulator is built with: what the environment names, read by the `cc`
+//! crate, as build scripts of Rust packages read it.
 
-use super::{Cancel, ToolchainError, find_in_path, is_executable, nvcc::ask_version};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
-
-/// Programs that may stand before the compiler in `CXX`.
-const WRAPPERS: [&str; 3] = ["ccache", "sccache", "distcc"];
+use super::{Cancel, ToolchainError, find_in_path, is_executable, nvcc::ask_version, process};
+use serde::{Deserialize, Serialize};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 /// What is looked for in `PATH` if no compiler is named.
 const USUAL: [&str; 3] = ["c++", "g++", "clang++"];
+
+/// How long the `cc` crate may take, which starts the compiler to learn its family.
+const ASKING_LIMIT: Duration = Duration::from_secs(20);
+
+/// The arguments of kgen's own process that answers with [`named_by_environment`] as JSON.
+const ASK: [&str; 2] = ["__worker", "host-compiler"];
 
 /// A working C++ compiler. nvcc is told to use it (`-ccbin`), so that there is one host compiler in a build.
 #[derive(Clone, Debug, Serialize)]
@@ -22,44 +30,92 @@ pub struct HostCompiler {
     pub flags: Vec<String>,
 }
 
+/// A compiler that has not been tried.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Named {
+    path: PathBuf,
+    flags: Vec<String>,
+}
+
 /// The C++ compiler of `CXX`, of `HOST_CXX`, of nvcc's own `NVCC_CCBIN`, or the system's.
 ///
+/// The `cc` crate starts compilers without a time limit, so it works in a process of its own, which can be killed.
+///
 /// # Errors
-/// [`ToolchainError::NoHostCompiler`] when there is none or it does not run.
-pub fn host_compiler() -> Result<HostCompiler, ToolchainError> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let named = ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name));
-    let path = match &named {
-        Some(named) => resolve(Path::new(program(named))),
-        None => USUAL
-            .iter()
-            .find_map(|name| find_in_path(name))
-            .ok_or_else(|| ToolchainError::NoHostCompiler { tried: USUAL[0].into(), detail: "is not in `PATH`".into() })?,
-    };
-    // Compilers run in other folders than this one.
-    let path = std::path::absolute(&path).map_err(ToolchainError::io("resolve", &path))?;
-    let version = version_of(&path)?;
-    let mut flags = named.as_deref().map(flags_behind).unwrap_or_default();
-    flags.extend(variable("CXXFLAGS").iter().flat_map(|flags| flags.split_whitespace()).map(str::to_owned));
-    Ok(HostCompiler { path, version, flags })
-}
-
-/// The compiler in a value of `CXX`: not the launcher before it, nor flags after it. A path may hold spaces.
-fn program(named: &str) -> &str {
-    let named = named.trim();
-    if Path::new(named).exists() {
-        return named;
+/// [`ToolchainError::NoHostCompiler`] when there is none, or it does not run or not answer in time;
+/// [`ToolchainError::Cancelled`].
+pub fn host_compiler(cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
+    let asking = |detail: String| ToolchainError::NoHostCompiler { tried: tried(), detail };
+    let failed = |error: std::io::Error| asking(format!("could not be asked for ({error})"));
+    let answer = tempfile::NamedTempFile::new().map_err(failed)?;
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(ASK).stdin(Stdio::null()).stdout(answer.reopen().map_err(failed)?).stderr(Stdio::null());
+    match process::run(&mut command, ASKING_LIMIT, cancel).map_err(failed)?.ending {
+        process::Ending::Exited(0) => {}
+        process::Ending::Cancelled => return Err(ToolchainError::Cancelled),
+        process::Ending::TimeLimit => return Err(asking(format!("gave no answer in {} s", ASKING_LIMIT.as_secs()))),
+        other => return Err(asking(format!("could not be asked for ({other:?})"))),
     }
-    let is_wrapper = |word: &&str| Path::new(word).file_name().is_some_and(|name| WRAPPERS.iter().any(|w| name == *w));
-    named.split_whitespace().find(|word| !is_wrapper(word)).unwrap_or(named)
+    let answer = std::fs::read(answer.path()).map_err(failed)?;
+    let named: Result<Named, String> = serde_json::from_slice(&answer).map_err(|error| failed(error.into()))?;
+    tried_out(named.map_err(asking)?, cancel)
 }
 
-/// The words after the compiler in a value of `CXX`.
-fn flags_behind(named: &str) -> Vec<String> {
-    let named = named.trim();
-    let compiler = program(named);
-    let behind = named.find(compiler).map_or("", |start| &named[start + compiler.len()..]);
-    behind.split_whitespace().map(str::to_owned).collect()
+/// What the environment names, or why nothing can be named. Starts the compiler without a time limit: for
+/// [`host_compiler`]'s own process.
+///
+/// # Errors
+/// A fragment that follows the name of the compiler.
+pub fn named_by_environment() -> Result<Named, String> {
+    let scratch = tempfile::tempdir().map_err(|error| format!("could not be asked for ({error})"))?;
+    let mut build = cc::Build::new();
+    build.cpp(true).target(env!("KGEN_TARGET")).host(env!("KGEN_TARGET")).opt_level(2).out_dir(scratch.path());
+    build
+        .no_default_flags(true)
+        .warnings(false)
+        .extra_warnings(false)
+        .cargo_metadata(false)
+        .cargo_warnings(false)
+        .cargo_debug(false);
+    // `cc` knows neither nvcc's variable nor that `c++` may be missing where `g++` is not.
+    if !["CXX", "HOST_CXX"].iter().any(|name| variable(name).is_some()) {
+        let usual = || USUAL.iter().find_map(|name| find_in_path(name)).ok_or_else(|| "is not in `PATH`".to_owned());
+        build.compiler(variable("NVCC_CCBIN").map_or_else(usual, |named| Ok(PathBuf::from(named)))?);
+    }
+    let tool = build.try_get_compiler().map_err(|error| format!("could not be asked for ({error})"))?;
+    // The command holds the flags of `CXX` too. A launcher (ccache) stands before the compiler; kgen's cache does
+    // without it.
+    let command = tool.to_command();
+    let launched = usize::from(command.get_program() != tool.path());
+    let flags = command.get_args().skip(launched).map(|flag| flag.to_string_lossy().into_owned()).collect();
+    Ok(Named { path: resolve(tool.path()), flags })
+}
+
+/// `named`, once it has told its version.
+fn tried_out(named: Named, cancel: &Cancel) -> Result<HostCompiler, ToolchainError> {
+    // Compilers run in other folders than this one.
+    let path = std::path::absolute(&named.path).map_err(ToolchainError::io("resolve", &named.path))?;
+    let version = version_of(&path, cancel)?;
+    Ok(HostCompiler { path, version, flags: named.flags })
+}
+
+/// [`host_compiler`] for programs other than kgen itself, as its tests are: without a process of its own, and without
+/// a time limit for what the `cc` crate starts.
+///
+/// # Errors
+/// Why there is none.
+pub fn host_compiler_in_process() -> Result<HostCompiler, String> {
+    tried_out(named_by_environment()?, &Cancel::default()).map_err(|error| error.to_string())
+}
+
+/// A variable of the environment that is not blank.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// What the user would know the compiler by, for a message.
+fn tried() -> String {
+    ["CXX", "HOST_CXX", "NVCC_CCBIN"].iter().find_map(|name| variable(name)).unwrap_or_else(|| USUAL[0].into())
 }
 
 /// `NVCC_CCBIN` may name a folder, which holds a `g++`; a bare name is one in `PATH`.
@@ -73,9 +129,9 @@ fn resolve(named: &Path) -> PathBuf {
     named.to_owned()
 }
 
-fn version_of(path: &Path) -> Result<String, ToolchainError> {
+fn version_of(path: &Path, cancel: &Cancel) -> Result<String, ToolchainError> {
     let missing = |detail: String| ToolchainError::NoHostCompiler { tried: path.display().to_string(), detail };
-    let answer = ask_version(path, &Cancel::default()).map_err(missing)?.unwrap_or_default();
+    let Some(answer) = ask_version(path, cancel).map_err(missing)? else { return Err(ToolchainError::Cancelled) };
     let line = answer.lines().map(str::trim).find(|l| !l.is_empty());
     line.map(str::to_owned).ok_or_else(|| missing("says no version".into()))
 }
@@ -86,19 +142,12 @@ mod tests {
 
     #[test]
     fn a_missing_host_compiler_names_the_package_that_mends_it() {
-        let message = version_of(Path::new("no-such-compiler")).unwrap_err().to_string();
+        let message = version_of(Path::new("no-such-compiler"), &Cancel::default()).unwrap_err().to_string();
         assert!(message.contains("no-such-compiler") && message.contains("apt-get install g++"), "{message}");
     }
 
     #[test]
-    fn the_compiler_is_found_between_a_launcher_and_flags() {
-        for (named, expected) in
-            [("g++-12", "g++-12"), ("ccache g++ -m64", "g++"), ("/usr/bin/sccache /opt/clang++", "/opt/clang++")]
-        {
-            assert_eq!(program(named), expected);
-        }
-        assert_eq!(flags_behind("ccache g++ -m64 -g"), ["-m64", "-g"]);
-        assert_eq!(flags_behind("/usr/bin/clang++"), Vec::<String>::new());
+    fn nvccs_variable_may_name_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(resolve(folder.path()), folder.path().join("g++"));
     }

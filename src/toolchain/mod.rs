@@ -13,7 +13,7 @@ mod wheels;
 
 pub use disassembler::{Disassembler, find_disassembler};
 pub use error::ToolchainError;
-pub use host::{HostCompiler, host_compiler};
+pub use host::{HostCompiler, host_compiler, host_compiler_in_process, named_by_environment};
 pub use nvcc::{MINIMUM_NVCC, Nvcc, NvccOrigin, NvccRequest, find_nvcc};
 pub use pip::Pip;
 pub use process::Cancel;

@@ -11,7 +11,7 @@ use kgen::{
     grid::{Dtype, Grid, Variant},
     plan::Plan,
     render::{Renderer, Templates},
-    toolchain::{Cancel, host_compiler},
+    toolchain::{Cancel, host_compiler_in_process},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,7 @@ pub fn laboratory() -> &'static Laboratory {
             (part, texts.collect())
         });
         let marked = marked.collect();
-        let host = host_compiler().expect("a host compiler");
+        let host = host_compiler_in_process().expect("a host compiler");
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());

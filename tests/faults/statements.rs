@@ -1,6 +1,6 @@
 //! The programs of `tests/emulator/` that state what the emulator's primitives mean.
 
-use kgen::toolchain::host_compiler;
+use kgen::toolchain::host_compiler_in_process;
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -11,7 +11,7 @@ use std::{
 fn assert_all_statements_hold(statements: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(statements);
-    let mut compiler = Command::new(host_compiler().expect("a host compiler").path);
+    let mut compiler = Command::new(host_compiler_in_process().expect("a host compiler").path);
     compiler.args(["-std=c++17", "-ffp-contract=off", "-O1", "-Wall", "-Wextra", "-Werror"]);
     compiler.arg("-I").arg(root.join("templates/emulator")).arg("-I").arg(root.join("templates/include"));
     compiler.arg(root.join(format!("tests/emulator/{statements}.cpp"))).arg(root.join("templates/emulator/runtime.cpp"));

@@ -4,7 +4,7 @@ use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Asked, Kind, Point, SinkType, Slopes},
     grid::{Dtype, Feature, Features, Target},
-    toolchain::host_compiler,
+    toolchain::host_compiler_in_process,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use std::{
@@ -177,7 +177,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
     let object = compile_cpp(folder, &Path::new(ROOT).join("tests/library/serves.cpp"), "serves", &[]);
     let program = folder.join("serves");
     let runtime = LIBRARY.kernels.last().expect("the runtime stands at the end");
-    run(Command::new(host_compiler().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
+    run(Command::new(host_compiler_in_process().expect("a C++ compiler").path).args([&object, runtime]).arg("-o").arg(&program));
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
     let sides = [-1, 0, 1, 100, (1 << 30) - 2, (1 << 30) - 1, i32::MAX];
     let drawn: Vec<(Asked, bool, Point)> = (0..CALLS)

@@ -2,6 +2,9 @@
 //! and the sample check use.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
+/// Keys that no kernel's tile exceeds.
+const WIDEST_KEY_TILE: u16 = 256;
+
 /// The score of one head of one sequence: the product times a scale, capped, and less by the distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
@@ -73,10 +76,12 @@ impl Score {
         self.scale
     }
 
-    /// What the GPU's `tanh` may change a score by whose product is no larger than `product`: a relative error of
-    /// 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`).
+    /// What a kernel may change a score by whose product is no larger than `product`. `tanh` has a relative error of
+    /// 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two products, of the
+    /// slope and distances within a key tile, however few of its keys there are.
     pub fn error(&self, product: f64) -> f64 {
-        if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 }
+        let capped = if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 };
+        capped + self.slope * f64::from(WIDEST_KEY_TILE) * 2.0_f64.powi(-24)
     }
 
     /// What it may change [`slope`](Self::slope) by for product `s`.

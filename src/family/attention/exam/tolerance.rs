@@ -14,6 +14,8 @@
 //!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz);
 //! * where scores are capped, the largest capped score times 2⁻¹⁰·⁹: `tanh.approx` errs by so much (PTX ISA), and LSE
 //!   by no more than the worst score. (Naive O has scores rounded to 16 bits, and needs no such term.)
+//! * where scores fall with the distance, 2⁻²⁴ · slope · 256: kernels take the difference of two products, each of the
+//!   slope and a distance within the key tile. The naive computation multiplies by the small difference itself.
 //!
 //! The first two terms are tiny beside the effect of one key more or less, which is 1/seqlen.
 

@@ -7,7 +7,7 @@ use super::{
 use crate::family::attention::design::panels;
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{CopyPath, Dtype, Features, Target, Turns},
+    grid::{CopyPath, Dtype, Feature, Features, Target, Turns},
 };
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
@@ -193,17 +193,17 @@ impl Recipe for HopperForward {
             q_slots,
             widths: widths(variant.head_dim, tile.n),
             part_columns: variant.head_dim,
-            passes_by_turns: passes_by_turns(tile),
+            passes_by_turns: passes_by_turns(variant.features, tile),
             transposed_at_once: 0,
             next_starts_first: false,
         })
     }
 }
 
-/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, and the blocks of
-/// a cluster walk over the same keys.
-pub(super) fn passes_by_turns(tile: &Tile) -> bool {
-    tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
+/// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, the blocks of a
+/// cluster walk over the same keys, and keys of one row's chunk may all be hidden from the row before it.
+pub(super) fn passes_by_turns(features: Features, tile: &Tile) -> bool {
+    features.has(Feature::Chunk) || tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
 }
 
 /// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn hidden_tiles_are_passed_over_by_turns_where_they_may_be_more_than_the_stages() {
-        let by_turns = |m, n, stages, cluster| passes_by_turns(&Tile { m, n, stages, cluster, ..HOPPER });
+        let by_turns = |m, n, stages, cluster| passes_by_turns(Features::NONE, &Tile { m, n, stages, cluster, ..HOPPER });
         assert!(!by_turns(192, 64, 2, 1), "two of 64 keys before row 64");
         assert!(!by_turns(192, 48, 2, 1), "two of 48");
         assert!(by_turns(192, 32, 2, 1), "four of 32");
@@ -436,6 +436,8 @@ mod tests {
         assert!(by_turns(128, 16, 2, 1), "four of 16");
         assert!(!by_turns(64, 16, 1, 1), "none");
         assert!(by_turns(128, 128, 2, 2), "the second block's, besides");
+        let tile = Tile { m: 64, n: 128, stages: 2, ..HOPPER };
+        assert!(passes_by_turns(Features::from_iter([Feature::Chunk]), &tile), "all of the next row's chunk");
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Recipe for HopperFp8Forward {
             q_slots: q_slots(variant, tile),
             widths,
             part_columns,
-            passes_by_turns: passes_by_turns(tile),
+            passes_by_turns: passes_by_turns(variant.features, tile),
             // Without overlap P V of two warpgroups waits for its own sums, not for V: with four pieces products wait
             // for shared memory (2 to 5 % at head dim 256 on an H100).
             transposed_at_once: if consumers == 2 && !tile.overlap { 2 } else { 4 },
