@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -63,6 +63,10 @@ class ToolError(Exception):
     """A failure that no mutant has caused."""
 
 
+class UnharmedFails(Exception):
+    """A kernel fails without a mutant: a mutant's failures on it would mean nothing."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel of one grid."""
@@ -102,7 +106,7 @@ class Laboratory:
         self.wrapper.write_text(WRAPPER.format(compiler=self.compiler, folder=kept))
         self.wrapper.chmod(0o755)
         self.assembly_of = {}
-        self.passes = {}
+        self.unharmed = {}  # (kernel, thorough): the verdict without a mutant
         self.texts = {}
         for grid in grids:
             texts = self.rendered(self.templates, grid, self.work / "unharmed")
@@ -113,9 +117,12 @@ class Laboratory:
             # A kernel in several grids is run once.
             seen = set(self.texts.values())
             self.texts |= {kernel: text for kernel, text in texts.items() if text not in seen}
-        self.texts_of_files = {path: (self.templates / path).read_text() for path in self.files()}
-        self.includes = {path: self.included(text) for path, text in self.texts_of_files.items() if path.startswith("include/")}
+        files = {path: (self.templates / path).read_text() for path in self.files()}
+        self.includes = {path: self.included(text) for path, text in files.items() if path.startswith("include/")}
         self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
+        # Headers of dispatchers alone have no kernel that could notice anything.
+        used = {header for features in self.features.values() for header in features.headers}
+        self.texts_of_files = {path: text for path, text in files.items() if path in used or not path.startswith("include/")}
 
     # -- processes
 
@@ -156,8 +163,9 @@ class Laboratory:
     # -- the templates as they are
 
     def files(self):
-        """The files to mutate, below the templates' folder: kernels, their parts, and headers without a counterpart in the emulator."""
-        kernels = sorted(path for path in self.templates.glob("**/*.tera") if path.relative_to(self.templates).parts[0] != "bindings")
+        """Kernels, their parts, and headers without a counterpart in the emulator, below the templates' folder."""
+        texts = (path.relative_to(self.templates) for path in self.templates.glob("**/*.tera"))
+        kernels = sorted(self.templates / path for path in texts if path.parts[0] != "bindings" and not path.match("*.cpp.tera"))
         headers = sorted(self.templates.glob("include/kgen/*.cuh"))
         used = [h for h in headers if not (self.templates / "emulator/kgen" / h.name).exists()]
         return [str(path.relative_to(self.templates)) for path in kernels + used]
@@ -267,9 +275,8 @@ class Laboratory:
             self.assembly(self.templates, kernel, self.texts[kernel])  # the fault is the mutant's, or this raises
         return result
 
-    def check(self, templates, kernel, slot, thorough):
+    def check(self, templates, kernel, slot, thorough, limit):
         """The verdict of `kgen check` on one kernel."""
-        limit = self.limits[thorough]
         command = [self.kgen, "check", "--device", "emulator", "--templates", templates, "--format", "json", "-j", "1"]
         command += ["--time-limit", limit, "--filter", f"name == {kernel.name}"]
         command += (["--variants", kernel.grid] if kernel.grid else []) + (["--thorough"] if thorough else [])
@@ -280,16 +287,20 @@ class Laboratory:
         (verdict,) = json.loads(out)
         return verdict
 
-    def unharmed_passes(self, kernel, slot, thorough):
-        """Whether a kernel passes without any mutant: otherwise it says nothing about one."""
+    def time_limit(self, kernel, slot, thorough):
+        """Seconds after which a mutant of this kernel counts as noticed. Raises if the kernel fails without one."""
         key = (kernel, thorough)
-        if key not in self.passes:
-            verdict = self.check(self.templates, kernel, slot, thorough)
-            self.passes[key] = verdict["status"] == "pass"
-            if not self.passes[key]:
-                text = f"{kernel.name} does not pass as it is, and is skipped: {verdict['status']}: {verdict['message'][:300]}"
-                print(f"mutate.py: warning: {text}", file=sys.stderr)
-        return self.passes[key]
+        if key not in self.unharmed:
+            self.unharmed[key] = self.check(self.templates, kernel, slot, thorough, 4 * self.limits[thorough])
+        verdict = self.unharmed[key]
+        if verdict["status"] != "pass":
+            raise UnharmedFails
+        return max(self.limits[thorough], math.ceil(4 * verdict["seconds"]))
+
+    def failing(self):
+        """What the kernels that fail without a mutant say, one text each."""
+        verdicts = sorted((kernel.name, verdict) for (kernel, _), verdict in self.unharmed.items() if verdict["status"] != "pass")
+        return [f"`{name}` fails without a mutant: {verdict['status']}: {verdict['message'][:300]}" for name, verdict in verdicts]
 
     @staticmethod
     def sweep(slot, kept):
