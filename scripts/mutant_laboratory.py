@@ -24,7 +24,8 @@ from mutations import applied
 
 # How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are
 # the same kernel.
-FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1"]
+# The line of a call, which emulated primitives report, is the same in all: a line more changes nothing.
+FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1", "-D__builtin_LINE()=0"]
 INCLUDES = ["-I", "emulator", "-I", "include"]
 
 # A compiler that does not recompile the emulator's runtime if a changed header does not affect it.
@@ -49,6 +50,12 @@ def bare(text):
     return "".join(re.sub(r"//.*", "", text).split())
 
 
+def numbered_anew(assembly):
+    """Assembly whose labels have numbers in order of appearance: a function that nothing calls would change them all."""
+    numbers = {}
+    return re.sub(r"\.L[A-Z]*\d+", lambda label: f".L{numbers.setdefault(label.group(), len(numbers))}", assembly)
+
+
 def shape_of(text):
     """A kernel's lines without comments and numbers: the rest differs where a template takes other branches."""
     lines = (re.sub(r"\d+", "#", re.sub(r"//.*", "", line)).strip() for line in text.splitlines())
@@ -71,7 +78,7 @@ class UnharmedFails(Exception):
 class Kernel:
     """One kernel of one grid."""
 
-    grid: str | None  # the file of `--variants`; None: the built-in one
+    grid: str | None  # the name of the file of `--variants`; None: the built-in one
     name: str
 
 
@@ -81,16 +88,20 @@ class Features:
     headers: frozenset
     head_dim: int
     traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
+    constants: dict  # by name, as text
     lines: frozenset  # the kernel's lines, without the numbers in them
 
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        self.grids, self.deadline, self.limits = grids, deadline, limits
+        """`grids`: files besides the built-in grid."""
+        self.deadline, self.limits = deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
         # Edits and builds in the meantime change nothing here.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
+        # By name, so that results hold in another folder.
+        self.grids = {None: None, **{Path(grid).name: Path(shutil.copy2(grid, self.work)) for grid in grids}}
         self.templates = self.work / "as-given"
         shutil.rmtree(self.templates, ignore_errors=True)
         shutil.copytree(templates, self.templates)
@@ -108,7 +119,7 @@ class Laboratory:
         self.assembly_of = {}
         self.unharmed = {}  # (kernel, thorough): the verdict without a mutant
         self.texts = {}
-        for grid in grids:
+        for grid in self.grids:
             texts = self.rendered(self.templates, grid, self.work / "unharmed")
             # Each family adds its block to kgen.h, so the header that kernels include is rendered too.
             self.interface = self.work / "interface"
@@ -176,13 +187,16 @@ class Laboratory:
 
     @staticmethod
     def folder_of(grid, folder):
-        return folder / (Path(grid).stem if grid else "built-in")
+        return folder / (grid or "built-in")
+
+    def variants(self, grid):
+        return ["--variants", self.grids[grid]] if grid else []
 
     def rendered(self, templates, grid, folder):
         """The text of every kernel of a grid; None if the templates do not render."""
         folder = self.folder_of(grid, folder)
         command = [self.kgen, "generate", "--all", "--templates", templates, "-o", folder]
-        code, _, error = self.run(command + (["--variants", grid] if grid else []), self.work)
+        code, _, error = self.run(command + self.variants(grid), self.work)
         if code != 0:
             if templates == self.templates:
                 raise ToolError(f"`kgen generate` fails: {error.strip()}")
@@ -197,11 +211,11 @@ class Laboratory:
             new = self.includes.get(todo.pop(), frozenset()) - headers
             headers |= new
             todo.extend(new)
-        constants = re.findall(r"^constexpr \w+ (\w+ = [\w.]+);", text, re.M)
-        shape = [c for c in constants if re.match(r"(STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*) ", c)]
+        constants = dict(re.findall(r"^constexpr \w+ (\w+) = ([\w.]+);", text, re.M))
+        shape = [c for c in constants.items() if re.fullmatch(r"STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*", c[0])]
         words = re.sub(r"hdim\d+", "", kernel.name).split("_")
         traits = frozenset(words) | frozenset(shape) | self.included(text) | {f"columns {int(self.head_dim(kernel.name)) % 64}", template}
-        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, shape_of(text))
+        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, constants, shape_of(text))
 
     @staticmethod
     def head_dim(name):
@@ -237,14 +251,16 @@ class Laboratory:
         return changed
 
     def in_order(self, kernels, mutant):
-        """The kernels, each as different from those before it as possible; small ones rather than large ones, and the
-        built-in grid's rather than those made for tests."""
+        """The kernels, each as different from those before it as possible, first of all in the constants that the changed
+        line names; small ones rather than large ones, and the built-in grid's rather than those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
         chance.shuffle(left)
         left = left[:100]
         cost = {k: max(self.features[k].head_dim - 128, 0) / 64 + (0.5 if k.grid else 0) for k in left}
-        order, distance = [], dict.fromkeys(left, 10.0)
+        named = set(re.findall(r"\w+", mutant.before + " " + mutant.after))
+        values = {k: {c for c in self.features[k].constants.items() if c[0] in named} for k in left}
+        order, distance = [], dict.fromkeys(left, 100.0)
         while left and len(order) < 16:
             best = max(left, key=lambda k: distance[k] - cost[k])
             order.append(best)
@@ -256,6 +272,7 @@ class Laboratory:
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
                 # One with a causal mask and one without, where there are both.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
+                unlike += 12 if values[kernel] != values[best] else 0
                 distance[kernel] = min(distance[kernel], unlike)
         return order
 
@@ -266,7 +283,7 @@ class Laboratory:
         # Read from standard input and by relative paths: the folder must not show in it.
         command = [self.compiler, *FLAGS, "-I", self.interface, *INCLUDES, "-x", "c++", "-S", "-o", "-", "-"]
         code, out, error = self.run(command, templates, given=text)
-        result = hashlib.sha256(out.encode()).hexdigest() if code == 0 else None
+        result = hashlib.sha256(numbered_anew(out).encode()).hexdigest() if code == 0 else None
         if templates == self.templates:
             if result is None:
                 raise ToolError(f"{kernel.name} does not compile as it is: {error.strip()[:500]}")
@@ -279,7 +296,7 @@ class Laboratory:
         """The verdict of `kgen check` on one kernel."""
         command = [self.kgen, "check", "--device", "emulator", "--templates", templates, "--format", "json", "-j", "1"]
         command += ["--time-limit", limit, "--filter", f"name == {kernel.name}"]
-        command += (["--variants", kernel.grid] if kernel.grid else []) + (["--thorough"] if thorough else [])
+        command += self.variants(kernel.grid) + (["--thorough"] if thorough else [])
         environment = {"XDG_CACHE_HOME": str(slot / "cache"), "CXX": str(self.wrapper)}
         code, out, error = self.run(command, slot, environment)
         if code not in (0, 1):

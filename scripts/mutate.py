@@ -273,9 +273,11 @@ def arguments():
     return parser.parse_args()
 
 
-def fingerprint(given):
+def fingerprint(given, grids):
     """What results depend on, except the mutant."""
     digest = sha256(Path(given.kgen).read_bytes())
+    for path in grids:
+        digest.update(Path(path).read_bytes())
     for path in sorted(Path(given.templates).rglob("*")):
         if path.is_file():
             digest.update(str(path.relative_to(given.templates)).encode() + path.read_bytes())
@@ -319,11 +321,12 @@ def main():
             refuse(f"`{getattr(given, name)}` is not there: name the {'binary' if name == 'kgen' else 'folder'} with `--{name}`")
     if given.count < 1 or given.jobs < 1:
         refuse("`--count` and `--jobs` must be at least 1")
-    made_with = fingerprint(given)
+    grids = given.grid or list(filter(Path.exists, [ROOT / "tests/emulator/kernels.toml"]))
+    made_with = fingerprint(given, grids)
     if given.resume:
         record = Record.read(given.resume)
         if record.head["made_with"] != made_with:
-            refuse(f"`{given.resume}` was made with other templates or another kgen: its results do not hold for these")
+            refuse(f"`{given.resume}` was made with other templates, other grids or another kgen: its results do not hold for these")
         record.write_to(given.out or given.resume)
     else:
         if given.out and Path(given.out).exists():
@@ -337,7 +340,6 @@ def main():
         if given.out:
             record.write_to(given.out)
     deadline = time.monotonic() + given.seconds
-    grids = [None, *map(str, given.grid or filter(Path.exists, [ROOT / "tests/emulator/kernels.toml"]))]
     work = given.work or tempfile.mkdtemp(prefix="kgen-mutants-")
     code = 0
     try:
