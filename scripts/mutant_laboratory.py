@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ from mutations import applied
 
 # How kgen compiles a kernel for the emulator (src/device/emulator_kit.rs): two texts that give the same assembly are
 # the same kernel.
-FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1"]
+# The line of a call, which emulated primitives report, is the same in all: a line more changes nothing.
+FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-w", "-O1", "-D__builtin_LINE()=0"]
 INCLUDES = ["-I", "emulator", "-I", "include"]
 
 # A compiler that does not recompile the emulator's runtime if a changed header does not affect it.
@@ -49,6 +50,12 @@ def bare(text):
     return "".join(re.sub(r"//.*", "", text).split())
 
 
+def numbered_anew(assembly):
+    """Assembly whose labels have numbers in order of appearance: a function that nothing calls would change them all."""
+    numbers = {}
+    return re.sub(r"\.L[A-Z]*\d+", lambda label: f".L{numbers.setdefault(label.group(), len(numbers))}", assembly)
+
+
 def shape_of(text):
     """A kernel's lines without comments and numbers: the rest differs where a template takes other branches."""
     lines = (re.sub(r"\d+", "#", re.sub(r"//.*", "", line)).strip() for line in text.splitlines())
@@ -63,11 +70,15 @@ class ToolError(Exception):
     """A failure that no mutant has caused."""
 
 
+class UnharmedFails(Exception):
+    """A kernel fails without a mutant: a mutant's failures on it would mean nothing."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel of one grid."""
 
-    grid: str | None  # the file of `--variants`; None: the built-in one
+    grid: str | None  # the name of the file of `--variants`; None: the built-in one
     name: str
 
 
@@ -77,16 +88,20 @@ class Features:
     headers: frozenset
     head_dim: int
     traits: frozenset  # kind, target, dtype, mask, and what the plan has decided
+    constants: dict  # by name, as text
     lines: frozenset  # the kernel's lines, without the numbers in them
 
 
 class Laboratory:
     def __init__(self, kgen, templates, grids, work, deadline, limits):
-        self.grids, self.deadline, self.limits = grids, deadline, limits
+        """`grids`: files besides the built-in grid."""
+        self.deadline, self.limits = deadline, limits
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
         # Edits and builds in the meantime change nothing here.
         self.kgen = Path(shutil.copy2(kgen, self.work / "kgen"))
+        # By name, so that results hold in another folder.
+        self.grids = {None: None, **{Path(grid).name: Path(shutil.copy2(grid, self.work)) for grid in grids}}
         self.templates = self.work / "as-given"
         shutil.rmtree(self.templates, ignore_errors=True)
         shutil.copytree(templates, self.templates)
@@ -102,9 +117,9 @@ class Laboratory:
         self.wrapper.write_text(WRAPPER.format(compiler=self.compiler, folder=kept))
         self.wrapper.chmod(0o755)
         self.assembly_of = {}
-        self.passes = {}
+        self.unharmed = {}  # (kernel, thorough): the verdict without a mutant
         self.texts = {}
-        for grid in grids:
+        for grid in self.grids:
             texts = self.rendered(self.templates, grid, self.work / "unharmed")
             # Each family adds its block to kgen.h, so the header that kernels include is rendered too.
             self.interface = self.work / "interface"
@@ -113,9 +128,12 @@ class Laboratory:
             # A kernel in several grids is run once.
             seen = set(self.texts.values())
             self.texts |= {kernel: text for kernel, text in texts.items() if text not in seen}
-        self.texts_of_files = {path: (self.templates / path).read_text() for path in self.files()}
-        self.includes = {path: self.included(text) for path, text in self.texts_of_files.items() if path.startswith("include/")}
+        files = {path: (self.templates / path).read_text() for path in self.files()}
+        self.includes = {path: self.included(text) for path, text in files.items() if path.startswith("include/")}
         self.features = {kernel: self.features_of(kernel, text) for kernel, text in self.texts.items()}
+        # Headers of dispatchers alone have no kernel that could notice anything.
+        used = {header for features in self.features.values() for header in features.headers}
+        self.texts_of_files = {path: text for path, text in files.items() if path in used or not path.startswith("include/")}
 
     # -- processes
 
@@ -156,8 +174,9 @@ class Laboratory:
     # -- the templates as they are
 
     def files(self):
-        """The files to mutate, below the templates' folder: kernels, their parts, and headers without a counterpart in the emulator."""
-        kernels = sorted(path for path in self.templates.glob("**/*.tera") if path.relative_to(self.templates).parts[0] != "bindings")
+        """Kernels, their parts, and headers without a counterpart in the emulator, below the templates' folder."""
+        texts = (path.relative_to(self.templates) for path in self.templates.glob("**/*.tera"))
+        kernels = sorted(self.templates / path for path in texts if path.parts[0] != "bindings" and not path.match("*.cpp.tera"))
         headers = sorted(self.templates.glob("include/kgen/*.cuh"))
         used = [h for h in headers if not (self.templates / "emulator/kgen" / h.name).exists()]
         return [str(path.relative_to(self.templates)) for path in kernels + used]
@@ -168,13 +187,16 @@ class Laboratory:
 
     @staticmethod
     def folder_of(grid, folder):
-        return folder / (Path(grid).stem if grid else "built-in")
+        return folder / (grid or "built-in")
+
+    def variants(self, grid):
+        return ["--variants", self.grids[grid]] if grid else []
 
     def rendered(self, templates, grid, folder):
         """The text of every kernel of a grid; None if the templates do not render."""
         folder = self.folder_of(grid, folder)
         command = [self.kgen, "generate", "--all", "--templates", templates, "-o", folder]
-        code, _, error = self.run(command + (["--variants", grid] if grid else []), self.work)
+        code, _, error = self.run(command + self.variants(grid), self.work)
         if code != 0:
             if templates == self.templates:
                 raise ToolError(f"`kgen generate` fails: {error.strip()}")
@@ -189,11 +211,11 @@ class Laboratory:
             new = self.includes.get(todo.pop(), frozenset()) - headers
             headers |= new
             todo.extend(new)
-        constants = re.findall(r"^constexpr \w+ (\w+ = [\w.]+);", text, re.M)
-        shape = [c for c in constants if re.match(r"(STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*) ", c)]
+        constants = dict(re.findall(r"^constexpr \w+ (\w+) = ([\w.]+);", text, re.M))
+        shape = [c for c in constants.items() if re.fullmatch(r"STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*", c[0])]
         words = re.sub(r"hdim\d+", "", kernel.name).split("_")
         traits = frozenset(words) | frozenset(shape) | self.included(text) | {f"columns {int(self.head_dim(kernel.name)) % 64}", template}
-        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, shape_of(text))
+        return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, constants, shape_of(text))
 
     @staticmethod
     def head_dim(name):
@@ -229,14 +251,16 @@ class Laboratory:
         return changed
 
     def in_order(self, kernels, mutant):
-        """The kernels, each as different from those before it as possible; small ones rather than large ones, and the
-        built-in grid's rather than those made for tests."""
+        """The kernels, each as different from those before it as possible, first of all in the constants that the changed
+        line names; small ones rather than large ones, and the built-in grid's rather than those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
         chance.shuffle(left)
         left = left[:100]
         cost = {k: max(self.features[k].head_dim - 128, 0) / 64 + (0.5 if k.grid else 0) for k in left}
-        order, distance = [], dict.fromkeys(left, 10.0)
+        named = set(re.findall(r"\w+", mutant.before + " " + mutant.after))
+        values = {k: {c for c in self.features[k].constants.items() if c[0] in named} for k in left}
+        order, distance = [], dict.fromkeys(left, 100.0)
         while left and len(order) < 16:
             best = max(left, key=lambda k: distance[k] - cost[k])
             order.append(best)
@@ -248,6 +272,7 @@ class Laboratory:
                 branches = min(len(one.lines ^ other.lines) / 4, 6)
                 # One with a causal mask and one without, where there are both.
                 unlike = len(different) + branches + (2 if one.head_dim != other.head_dim else 0) + (8 if "causal" in different else 0)
+                unlike += 12 if values[kernel] != values[best] else 0
                 distance[kernel] = min(distance[kernel], unlike)
         return order
 
@@ -258,7 +283,7 @@ class Laboratory:
         # Read from standard input and by relative paths: the folder must not show in it.
         command = [self.compiler, *FLAGS, "-I", self.interface, *INCLUDES, "-x", "c++", "-S", "-o", "-", "-"]
         code, out, error = self.run(command, templates, given=text)
-        result = hashlib.sha256(out.encode()).hexdigest() if code == 0 else None
+        result = hashlib.sha256(numbered_anew(out).encode()).hexdigest() if code == 0 else None
         if templates == self.templates:
             if result is None:
                 raise ToolError(f"{kernel.name} does not compile as it is: {error.strip()[:500]}")
@@ -267,12 +292,11 @@ class Laboratory:
             self.assembly(self.templates, kernel, self.texts[kernel])  # the fault is the mutant's, or this raises
         return result
 
-    def check(self, templates, kernel, slot, thorough):
+    def check(self, templates, kernel, slot, thorough, limit):
         """The verdict of `kgen check` on one kernel."""
-        limit = self.limits[thorough]
         command = [self.kgen, "check", "--device", "emulator", "--templates", templates, "--format", "json", "-j", "1"]
         command += ["--time-limit", limit, "--filter", f"name == {kernel.name}"]
-        command += (["--variants", kernel.grid] if kernel.grid else []) + (["--thorough"] if thorough else [])
+        command += self.variants(kernel.grid) + (["--thorough"] if thorough else [])
         environment = {"XDG_CACHE_HOME": str(slot / "cache"), "CXX": str(self.wrapper)}
         code, out, error = self.run(command, slot, environment)
         if code not in (0, 1):
@@ -280,16 +304,20 @@ class Laboratory:
         (verdict,) = json.loads(out)
         return verdict
 
-    def unharmed_passes(self, kernel, slot, thorough):
-        """Whether a kernel passes without any mutant: otherwise it says nothing about one."""
+    def time_limit(self, kernel, slot, thorough):
+        """Seconds after which a mutant of this kernel counts as noticed. Raises if the kernel fails without one."""
         key = (kernel, thorough)
-        if key not in self.passes:
-            verdict = self.check(self.templates, kernel, slot, thorough)
-            self.passes[key] = verdict["status"] == "pass"
-            if not self.passes[key]:
-                text = f"{kernel.name} does not pass as it is, and is skipped: {verdict['status']}: {verdict['message'][:300]}"
-                print(f"mutate.py: warning: {text}", file=sys.stderr)
-        return self.passes[key]
+        if key not in self.unharmed:
+            self.unharmed[key] = self.check(self.templates, kernel, slot, thorough, 4 * self.limits[thorough])
+        verdict = self.unharmed[key]
+        if verdict["status"] != "pass":
+            raise UnharmedFails
+        return max(self.limits[thorough], math.ceil(4 * verdict["seconds"]))
+
+    def failing(self):
+        """What the kernels that fail without a mutant say, one text each."""
+        verdicts = sorted((kernel.name, verdict) for (kernel, _), verdict in self.unharmed.items() if verdict["status"] != "pass")
+        return [f"`{name}` fails without a mutant: {verdict['status']}: {verdict['message'][:300]}" for name, verdict in verdicts]
 
     @staticmethod
     def sweep(slot, kept):

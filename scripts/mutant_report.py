@@ -14,6 +14,21 @@ KILLS = ("fail", "crash", "timeout")
 LEVELS = ("smoke", "more", "thorough")
 
 
+# Instead of the changed line: any change.
+EVERY = "*"
+
+
+class Listed:
+    """Mutants that are known to be equivalent, each with the reason."""
+
+    def __init__(self):
+        self.reasons = {}
+
+    def __contains__(self, mutant):
+        every = replace(mutant, after=EVERY)
+        return mutant.id in self.reasons or every.id in self.reasons
+
+
 class Record:
     """Events of a run. In its file, one JSON object per line: the `head`, then `mutant`, `run` and `chosen` as they occur."""
 
@@ -23,6 +38,7 @@ class Record:
         self.mutants = {}  # id: (Mutant, state, kernels)
         self.runs = {}  # id: {(level, kernel): verdict}
         self.sample = None  # ids of those that count; None while it is not complete
+        self.listed = Listed()
         self.file = None
         self.lock = threading.Lock()
 
@@ -97,13 +113,16 @@ class Record:
         return any(run["status"] == "error" for run in self.runs.get(identity, {}).values())
 
     def state(self, identity):
-        _, state, _ = self.mutants[identity]
+        mutant, state, _ = self.mutants[identity]
         if state == "valid" and self.refused(identity):
             return "does not compile"
-        if state in ("valid", "invisible"):
-            killed = self.killed(identity)
-            return f"killed ({killed})" if killed else "alive"
-        return state
+        if killed := self.killed(identity):
+            return f"killed ({killed})"
+        if state in ("valid", "invisible") and mutant in self.listed:
+            return "equivalent"
+        if state == "valid" and identity not in self.runs:
+            return "not run yet"
+        return "alive" if state in ("valid", "invisible") else state
 
     def counted(self):
         """Those that count, as far as known."""
@@ -114,46 +133,42 @@ class Record:
         return [self.mutants[i][0] for i in self.counted() if not self.killed(i)]
 
 
-class Listed:
-    """Mutants that are known to be equivalent, each with the reason."""
-
-    def __init__(self):
-        self.reasons = {}
-
-    def __contains__(self, mutant):
-        every = replace(mutant, after=EVERY)
-        return mutant.id in self.reasons or every.id in self.reasons
-
-
-# Instead of the changed line: any change.
-EVERY = "*"
-
-
-def equivalents(path, files):
-    """The entries of a file. An entry whose line has changed is no longer valid, and is refused with a warning."""
+def equivalents(folder, files=None):
+    """What the lists in a folder say. An entry whose line has changed is no longer valid, and is refused with a warning;
+    without `files`, nobody asks."""
     listed = Listed()
-    path = Path(path)
-    for entry in read_list(path) if path.exists() else []:
-        mutant = Mutant(entry["file"], 0, entry["before"], entry["after"], "listed", entry.get("occurrence", 0))
-        if mutant.id != entry["id"]:
-            warn(f"{path.name}: `{entry['id']}` is not the id of what it says, which is `{mutant.id}`: refused")
-        elif entry["file"] not in files or applied(files[entry["file"]], mutant) is None:
-            warn(f"{path.name}: the line of `{entry['id']}` is no longer in `{entry['file']}`: refused; look at it again or remove it")
+    for path, mutant, entry in entries_of(Path(folder)):
+        if files is not None and (mutant.file not in files or applied(files[mutant.file], mutant) is None):
+            warn(f"{path}: the line of `{mutant.id}` is no longer in `{mutant.file}`: refused; look at it again or remove it")
         elif not entry.get("reason", "").strip():
-            warn(f"{path.name}: `{entry['id']}` has no reason: refused")
+            warn(f"{path}: `{mutant.id}` has no reason: refused")
         else:
-            listed.reasons[entry["id"]] = entry["reason"]
+            listed.reasons[mutant.id] = entry["reason"]
     return listed
 
 
-def list_equivalent(path, mutant, reason, every):
-    """Adds a mutant to the list; `every`: all mutants of that line."""
+def entries_of(folder):
+    """Every entry of the lists in a folder: its list, the mutant, and its keys. One whose id is not its own is refused."""
+    for path in sorted(folder.glob("**/*.toml")):
+        file = path.relative_to(folder).with_suffix("").as_posix()
+        for entry in read_list(path):
+            mutant = Mutant(file, 0, entry["before"], entry["after"], "listed", entry.get("occurrence", 0))
+            if mutant.id == entry["id"]:
+                yield path.relative_to(folder), mutant, entry
+            else:
+                warn(f"{path.relative_to(folder)}: `{entry['id']}` is not the id of what it says, which is `{mutant.id}`: refused")
+
+
+def list_equivalent(folder, mutant, reason, every):
+    """Adds a mutant to the list of its file; `every`: all mutants of that line."""
     mutant = replace(mutant, before=mutant.before.strip(), after=EVERY if every else mutant.after.strip())
-    quoted = {key: json.dumps(getattr(mutant, key), ensure_ascii=False) for key in ("id", "file", "before", "after")}
-    entry = "".join(f"{key} = {value}\n" for key, value in quoted.items())
+    path = Path(folder) / f"{mutant.file}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = "".join(f"{key} = {json.dumps(getattr(mutant, key), ensure_ascii=False)}\n" for key in ("id", "before", "after"))
     entry += f"occurrence = {mutant.occurrence}\n" if mutant.occurrence else ""
-    with Path(path).open("a") as file:
-        file.write(f"\n[[mutant]]\n{entry}reason = {json.dumps(reason, ensure_ascii=False)}\n")
+    separator = "\n" if path.exists() else ""
+    with path.open("a") as file:
+        file.write(f"{separator}[[mutant]]\n{entry}reason = {json.dumps(reason, ensure_ascii=False)}\n")
 
 
 def warn(text):
@@ -215,6 +230,9 @@ def print_tables(record, style):
     print(f"\nkilled at smoke level: {smoke:.1f} %, in all: {final:.1f} %" + ("" if record.sample is not None else " (not complete)"))
     if left_out:
         print("left out: " + ", ".join(f"{count} {state}" for state, count in sorted(left_out.items())))
+    for identity, (mutant, _, _) in record.mutants.items():
+        if mutant in record.listed and record.killed(identity):
+            warn(f"`{identity}` is listed as equivalent, but was killed: look at it again")
     for identity, mutant, state, kernels in alive:
         print(f"\n{identity}  {mutant.file}:{mutant.line + 1}  {mutant.kind}{'' if state == 'valid' else ', ' + state}; passed: {ran(record, identity)}")
         print(f"  - {mutant.before.strip()}\n  + {mutant.after.strip()}")

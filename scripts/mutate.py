@@ -11,7 +11,7 @@ contain it.
 Every file has its share of the sample. A mutant is first run on two kernels that differ from each other as much as
 possible ("smoke"); survivors are run on more ("more"), then with --thorough. A mutant is killed when a check fails,
 crashes or takes too long. Mutants that do not compile, and those that change nothing in any kernel, are replaced by
-others; so are those listed with a reason in tests/emulator/equivalent_mutants.toml. See docs/checking.md. Needs only a
+others; so are those listed with a reason in tests/emulator/equivalent_mutants/. See docs/checking.md. Needs only a
 kgen binary, a C++ compiler and Python.
 
 Exit codes: 0 done, 1 the score is below --require or a kernel fails without a mutant, 2 bad usage or input, 3 out of
@@ -34,7 +34,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from hashlib import sha256
 from pathlib import Path
 
-from mutant_laboratory import Laboratory, OutOfTime, ToolError
+from mutant_laboratory import Laboratory, OutOfTime, ToolError, UnharmedFails
 from mutant_report import LEVELS, Record, equivalents, list_equivalent, print_tables, scores
 from mutations import Mutant, mutants_of
 
@@ -46,7 +46,7 @@ SMOKE, MORE, THOROUGH = 2, 6, 3
 # A file of few lines still gets this part of the sample.
 LEAST_SHARE = 0.01
 
-# Seconds after which a check counts as failed: many times what an unharmed kernel takes.
+# Seconds after which a check counts as failed, or four times what the unharmed kernel takes if that is more.
 LIMITS = {False: 40, True: 400}
 
 
@@ -87,8 +87,8 @@ def shares(lines, count):
 class Campaign:
     """Runs mutants on a laboratory's kernels and records the results."""
 
-    def __init__(self, laboratory, record, jobs, listed, level):
-        self.laboratory, self.record, self.listed, self.level = laboratory, record, listed, LEVELS.index(level)
+    def __init__(self, laboratory, record, jobs, level):
+        self.laboratory, self.record, self.level = laboratory, record, LEVELS.index(level)
         self.slots = queue.SimpleQueue()
         for number in range(jobs):
             slot = laboratory.work / f"worker-{number}"
@@ -97,10 +97,21 @@ class Campaign:
         self.pool = ThreadPoolExecutor(jobs)
         self.kits = {}
 
-    def everything(self, quotas, candidates):
-        """Tries candidates of each file until it has its share."""
+    def everything(self, lines, candidates, count):
+        """Tries candidates of each file until `count` are found: what files of few lines cannot give, others do."""
         places = dict.fromkeys(candidates, 0)
         chosen = {file: [] for file in candidates}
+        while missing := count - sum(map(len, chosen.values())):
+            left = {file: lines[file] for file in candidates if places[file] < len(candidates[file])}
+            if not left:
+                break
+            # Each round ends before the next one's shares are known, so that they depend on the seed alone.
+            quotas = {file: len(chosen[file]) + more for file, more in shares(left, missing).items()}
+            self.fill(quotas, candidates, places, chosen)
+        return [mutant for mutants in chosen.values() for mutant in mutants]
+
+    def fill(self, quotas, candidates, places, chosen):
+        """Tries the next candidates of each file until it has its quota or no more of them."""
         pending = {}
         while True:
             for file, quota in quotas.items():
@@ -113,7 +124,7 @@ class Campaign:
                     pending[self.pool.submit(self.smoke, mutant)] = (file, mutant)
                     running += 1
             if not pending:
-                return [mutant for mutants in chosen.values() for mutant in mutants]
+                return
             for done in wait(pending, return_when=FIRST_COMPLETED).done:
                 file, mutant = pending.pop(done)
                 if done.result():
@@ -121,9 +132,9 @@ class Campaign:
 
     def is_listed(self, mutant):
         """Whether the mutant is known to be equivalent; records it if so."""
-        if mutant in self.listed and self.record.known(mutant.id) is None:
+        if mutant in self.record.listed and self.record.known(mutant.id) is None:
             self.record.mutant(mutant, "equivalent", [])
-        return mutant in self.listed
+        return mutant in self.record.listed
 
     def survivors(self, mutants):
         """More kernels and every case for the survivors."""
@@ -193,10 +204,9 @@ class Campaign:
                 return
             if self.record.has_run(mutant.id, kernel, level):
                 continue
-            if not lab.unharmed_passes(kernel, slot.folder, level == "thorough"):
-                continue
+            limit = lab.time_limit(kernel, slot.folder, level == "thorough")
             slot.keep()
-            verdict = lab.check(slot.templates, kernel, slot.folder, level == "thorough")
+            verdict = lab.check(slot.templates, kernel, slot.folder, level == "thorough", limit)
             self.record.run(mutant.id, kernel, level, verdict)
             if verdict["status"] == "error":
                 return
@@ -244,7 +254,7 @@ def arguments():
     what.add_argument("--survivors", metavar="FILE", help="those that survived there, again")
     what.add_argument("--try", nargs=3, dest="own", metavar=("FILE", "OLD", "NEW"), help="one of your own: in the line that contains OLD once")
     what.add_argument("--resume", metavar="FILE", help="go on with the run that wrote this file; seed and count are its own")
-    what.add_argument("--table", metavar="FILE", help="print the tables of a file and end")
+    what.add_argument("--table", metavar="FILE", help="print the tables of a file, less what is listed as equivalent, and end")
     what.add_argument("--equal", nargs=3, metavar=("FILE", "ID", "REASON"), help="add a survivor of a file to the list of equivalent ones, and end")
     what.add_argument("--every", action="store_true", help="with --equal: whatever is changed in that line")
     how = parser.add_argument_group("how")
@@ -255,7 +265,7 @@ def arguments():
     how.add_argument("--seconds", type=float, default=1e6, help="end after so long, with exit code 3 if something is left")
     how.add_argument("--level", choices=LEVELS, default="thorough", help="how far survivors are pursued [thorough]")
     how.add_argument("--work", help="folder for templates and caches [a new one, removed at the end]")
-    how.add_argument("--equivalent", default=ROOT / "tests/emulator/equivalent_mutants.toml", help="the list of mutants that change nothing")
+    how.add_argument("--equivalent", metavar="DIR", default=ROOT / "tests/emulator/equivalent_mutants", help="lists of mutants that change nothing")
     out = parser.add_argument_group("results")
     out.add_argument("--out", metavar="FILE", help="JSON lines, written as results come")
     out.add_argument("--require", nargs=2, type=float, metavar=("SMOKE", "ALL"), help="least scores in percent, for example 97 99")
@@ -263,9 +273,11 @@ def arguments():
     return parser.parse_args()
 
 
-def fingerprint(given):
+def fingerprint(given, grids):
     """What results depend on, except the mutant."""
     digest = sha256(Path(given.kgen).read_bytes())
+    for path in grids:
+        digest.update(Path(path).read_bytes())
     for path in sorted(Path(given.templates).rglob("*")):
         if path.is_file():
             digest.update(str(path.relative_to(given.templates)).encode() + path.read_bytes())
@@ -294,6 +306,7 @@ def main():
     given = arguments()
     if given.table:
         record = Record.read(given.table)
+        record.listed = equivalents(given.equivalent)
         print_tables(record, given.format)
         return 0
     if given.equal:
@@ -308,11 +321,12 @@ def main():
             refuse(f"`{getattr(given, name)}` is not there: name the {'binary' if name == 'kgen' else 'folder'} with `--{name}`")
     if given.count < 1 or given.jobs < 1:
         refuse("`--count` and `--jobs` must be at least 1")
-    made_with = fingerprint(given)
+    grids = given.grid or list(filter(Path.exists, [ROOT / "tests/emulator/kernels.toml"]))
+    made_with = fingerprint(given, grids)
     if given.resume:
         record = Record.read(given.resume)
         if record.head["made_with"] != made_with:
-            refuse(f"`{given.resume}` was made with other templates or another kgen: its results do not hold for these")
+            refuse(f"`{given.resume}` was made with other templates, other grids or another kgen: its results do not hold for these")
         record.write_to(given.out or given.resume)
     else:
         if given.out and Path(given.out).exists():
@@ -326,14 +340,13 @@ def main():
         if given.out:
             record.write_to(given.out)
     deadline = time.monotonic() + given.seconds
-    grids = [None, *map(str, given.grid or filter(Path.exists, [ROOT / "tests/emulator/kernels.toml"]))]
     work = given.work or tempfile.mkdtemp(prefix="kgen-mutants-")
     code = 0
     try:
         laboratory = Laboratory(given.kgen, given.templates, grids, work, deadline, LIMITS)
         files = laboratory.texts_of_files
-        listed = equivalents(given.equivalent, files)
-        campaign = Campaign(laboratory, record, given.jobs, listed, level=record.head["level"])
+        record.listed = equivalents(given.equivalent, files)
+        campaign = Campaign(laboratory, record, given.jobs, record.head["level"])
         code = run(campaign, record, given, files)
     except ToolError as error:
         print(f"mutate.py: {error}", file=sys.stderr)
@@ -342,8 +355,8 @@ def main():
         if not given.work:
             shutil.rmtree(work, ignore_errors=True)
     print_tables(record, given.format)
-    if not all(laboratory.passes.values()):
-        code = code or 1
+    for text in laboratory.failing():
+        print(f"mutate.py: {text}", file=sys.stderr)
     if code == 0 and given.require:
         smoke, final = scores(record)
         code = int(smoke < given.require[0] or final < given.require[1])
@@ -351,7 +364,7 @@ def main():
 
 
 def run(campaign, record, given, files):
-    """Does all remaining work; returns 3 if the time is over before that."""
+    """Does all remaining work; returns 3 if the time is over before that, 1 if a kernel fails without a mutant."""
     head = record.head
     watch = threading.Thread(target=progress, args=(record,), daemon=True)
     if given.format == "human":
@@ -370,14 +383,20 @@ def run(campaign, record, given, files):
             lines, candidates = {}, {}
             for file, count, mutants in sample(wanted, head["seed"]):
                 lines[file], candidates[file] = count, mutants
-            mutants = campaign.everything(shares(lines, head["count"]), candidates)
+            mutants = campaign.everything(lines, candidates, head["count"])
         record.chosen(mutants)
         campaign.survivors(mutants)
     except OutOfTime:
         campaign.laboratory.stop()
         campaign.pool.shutdown(cancel_futures=True)
+        if campaign.laboratory.failing():
+            return 1
         print(f"mutate.py: the time is over; go on with `--resume {given.out or given.resume}`", file=sys.stderr)
         return 3
+    except UnharmedFails:
+        campaign.laboratory.stop()
+        campaign.pool.shutdown(cancel_futures=True)
+        return 1
     except BaseException:
         campaign.laboratory.stop()
         campaign.pool.shutdown(cancel_futures=True)

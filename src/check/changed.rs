@@ -87,7 +87,7 @@ pub const STRUCTURE: &[Change] = &[
     (
         "a structure that is too long",
         |c| begin(c, Header::TooLong),
-        Expected::Refused(ERROR_INVALID_VALUE, "params.struct_size is 4104"),
+        Expected::Refused(ERROR_INVALID_VALUE, "params.struct_size is 4097"),
     ),
     ("a structure of a later version", |c| begin(c, Header::LaterVersion), Expected::Same),
     (

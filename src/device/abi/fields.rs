@@ -84,7 +84,7 @@ impl Structure {
         let (size, flags) = (self.0[0] as u32, (self.0[0] >> 32) as u32);
         let (size, flags) = header.of(size, size, flags);
         self.0[0] = u64::from(flags) << 32 | u64::from(size);
-        self.0.extend(header.tail());
+        self.0.extend(header.tail(8 * self.0.len()));
         self
     }
 

@@ -72,11 +72,11 @@ pub enum Header {
     Null,
     /// `struct_size` is a byte less than the first version's.
     TooShort,
-    /// `struct_size` is a little more than any version's will be.
+    /// `struct_size` is a byte more than any version's will be.
     TooLong,
     /// `struct_size` is the first version's; what later ones have besides holds garbage.
     FirstVersion,
-    /// `struct_size` is a later version's; what this one does not know is zero.
+    /// `struct_size` is the largest that any version may have; what this one does not know is zero.
     LaterVersion,
     /// The same, and the last byte is not zero.
     LaterUse,
@@ -84,8 +84,13 @@ pub enum Header {
     Flags(u32),
 }
 
+/// The most bytes that any version of a structure will have: `LARGEST_PARAMS` in `kgen/params.cuh`.
+const LARGEST: u32 = 4096;
+
 /// What a later version of a structure has besides, in 8-byte numbers.
-type Tail = [u64; 8];
+type Tail = [u64; LARGEST as usize / 8];
+
+const NO_TAIL: Tail = [0; LARGEST as usize / 8];
 
 impl Header {
     /// `struct_size` and `flags` of a structure, given what they would be and the first version's size.
@@ -93,17 +98,20 @@ impl Header {
         match self {
             Self::Null => (size, flags),
             Self::TooShort => (first_version - 1, flags),
-            Self::TooLong => (4096 + size_of::<u64>() as u32, flags),
+            Self::TooLong => (LARGEST + 1, flags),
             Self::FirstVersion => (first_version, flags),
-            Self::LaterVersion | Self::LaterUse => (size + size_of::<Tail>() as u32, flags),
+            Self::LaterVersion | Self::LaterUse => (LARGEST, flags),
             Self::Flags(more) => (size, flags | more),
         }
     }
 
-    /// What lies after the structure.
-    fn tail(self) -> Tail {
-        let last = if self == Self::LaterUse { 1 << 56 } else { 0 };
-        [0, 0, 0, 0, 0, 0, 0, last]
+    /// What lies after a structure of `size` bytes.
+    fn tail(self, size: usize) -> Tail {
+        let mut tail = NO_TAIL;
+        if self == Self::LaterUse {
+            tail[(LARGEST as usize - size) / 8 - 1] = 1 << 56;
+        }
+        tail
     }
 }
 
@@ -119,7 +127,13 @@ pub(super) struct Passed<T> {
 
 impl<T> From<T> for Passed<T> {
     fn from(structure: T) -> Self {
-        Self { structure, tail: Tail::default() }
+        Self { structure, tail: NO_TAIL }
+    }
+}
+
+impl<T> Passed<T> {
+    fn headed(self, header: Header, begin: fn(T, Header) -> T) -> Self {
+        Self { structure: begin(self.structure, header), tail: header.tail(size_of::<T>()) }
     }
 }
 
@@ -148,8 +162,8 @@ impl Params {
 impl Structure {
     fn headed(self, header: Header) -> Self {
         match self {
-            Self::Fwd(passed) => Self::Fwd(Passed { structure: passed.structure.headed(header), tail: header.tail() }),
-            Self::Bwd(passed) => Self::Bwd(Passed { structure: passed.structure.headed(header), tail: header.tail() }),
+            Self::Fwd(passed) => Self::Fwd(passed.headed(header, fwd::Structure::headed)),
+            Self::Bwd(passed) => Self::Bwd(passed.headed(header, bwd::Structure::headed)),
             Self::Fields(structure) => Self::Fields(structure.headed(header)),
             Self::None => Self::None,
         }

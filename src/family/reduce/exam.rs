@@ -20,7 +20,8 @@ enum Inputs {
     Integers,
     /// Standard normal.
     Normal,
-    /// Normal, but for one element of each row that outweighs all others, at another place in each.
+    /// Normal, but for one element of each row, at another place in each, that outweighs all others by so much that its
+    /// exponential overflows relative to any of them.
     Spike,
     /// Near -200, so that a maximum must begin at -infinity.
     Low,
@@ -207,7 +208,7 @@ impl ReduceCase {
             let (row, column) = (index / self.columns, index % self.columns);
             self.number.through(match self.inputs {
                 Inputs::Integers => normal.round().clamp(-2.0, 2.0),
-                Inputs::Spike if column == self.spike(row) => 20.0,
+                Inputs::Spike if column == self.spike(row) => 200.0,
                 Inputs::Normal | Inputs::Spike => *normal,
                 Inputs::Low => normal - 200.0,
                 Inputs::Rising => 80.0 * (column as f32 / self.columns as f32) - 40.0,

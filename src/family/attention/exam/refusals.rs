@@ -19,7 +19,7 @@ use crate::{
         AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
         Element, FwdParams, Header, Image, Params,
     },
-    family::attention::{Kind, Point},
+    family::attention::{Kind, Point, design::FeatureParts},
     grid::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
@@ -122,6 +122,23 @@ fn longest_of_nobody(call: &mut Call) {
     (*numbers.batch, *numbers.seqlen_q, *numbers.seqlen_k) = (0, TOO_LONG - 1, TOO_LONG - 1);
 }
 
+/// The most keys of a sequence where kernels know positions: a window that reaches so far hides none.
+const MOST_KEYS: i32 = 1 << 30;
+
+/// What launchers of kernels do that know positions.
+const POSITIONS: &[Change] = &[
+    (
+        "more queries than positions",
+        |c| *numbers(c).seqlen_q = MOST_KEYS + 1,
+        Refused(ERROR_INVALID_VALUE, "seqlen_q 1073741825 and seqlen_k"),
+    ),
+    (
+        "more keys than positions",
+        |c| *numbers(c).seqlen_k = MOST_KEYS + 1,
+        Refused(ERROR_INVALID_VALUE, "seqlen_k 1073741825 must not exceed 2^30"),
+    ),
+];
+
 /// What a launcher does that is built for one head dim, dtype and mask.
 const SPECIALISED: &[Change] = &[
     ("another head dim", |c| *numbers(c).head_dim += 8, Refused(ERROR_MISMATCH, "built for head_dim")),
@@ -147,6 +164,7 @@ const FEATURES: &[Change] = &[
     ("a negative softcap", |c| numbers(c).features.softcap = -1.0, Refused(ERROR_INVALID_VALUE, "softcap -1 must be finite")),
     ("an infinite softcap", |c| numbers(c).features.softcap = f32::INFINITY, Refused(ERROR_INVALID_VALUE, "softcap inf must")),
     ("a softcap that is no number", |c| numbers(c).features.softcap = f32::NAN, Refused(ERROR_INVALID_VALUE, "must be finite")),
+    ("a window as wide as no limit", |c| numbers(c).features.window = Some([MOST_KEYS - 1; 2]), Same),
     ("sinks in fp16", fp16_sinks, Refused(ERROR_INVALID_VALUE, "sinks_dtype 0 must be KGEN_DTYPE_FP32")),
 ];
 
@@ -363,7 +381,8 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     // Kernels over splits leave sinks to the one that combines them.
     let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
     let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
-    [other_mask].into_iter().chain(features).collect()
+    let positions = if FeatureParts::of(variant).positions { POSITIONS } else { &[] };
+    [other_mask, positions].into_iter().chain(features).collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no
