@@ -129,7 +129,7 @@ impl Test {
             Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
             Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
             Self::Feature(feature) => at.features.is_some_and(|set| set.has(*feature)),
-            Self::Plain => at.features.is_some_and(Features::is_empty),
+            Self::Plain => at.features.is_none_or(Features::is_empty),
             Self::Target(check) => check.holds(at.target),
             Self::Name(names) => names.contains(&variant.name()),
             Self::NameLike(pattern) => glob::matches(pattern, &variant.name()),
