@@ -29,14 +29,18 @@ const RUNTIME_OPTIMISATION: &str = "-O2";
 pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: an uninitialised
-/// variable holds a pattern, large and negative as a number; of GCC an array of more than 64 bytes does so by a call of
-/// memset, which the emulator makes NaN of (`kgen/emulator.h`); and an index beyond an array's bounds traps. (GCC's
-/// tuning decides below which size stores take the place of the call: for K8 it is the least of all.)
+/// variable holds a pattern, which is made NaN ([`UNSET`], or by `kgen/emulator.h` where GCC calls memset); and an
+/// index beyond an array's bounds traps. (GCC's tuning decides from which size on it calls memset: for K8 it is the
+/// least of all.)
 const STRICT: [&str; 3] = [
     "-ftrivial-auto-var-init=pattern",
     "-mtune=k8 -mmemset-strategy=libcall:-1:noalign",
     "-fsanitize=bounds -fsanitize-undefined-trap-on-error",
 ];
+/// Four and eight bytes of GCC's pattern for uninitialised variables, as assembly has them, and what replaces them: the
+/// pattern is a finite number, which a factor of 0 cancels; NaN of every format is not. No kernel has such a number.
+const UNSET: [(&str, &str); 4] =
+    [("-16843010", "-1"), ("4278124286", "-1"), ("-72340172838076674", "-1"), ("18374403900871474942", "-1")];
 /// The file of a kit that holds those that the compiler takes, one a line.
 const STRICT_FILE: &str = "strict-flags";
 
@@ -131,6 +135,7 @@ impl EmulatorKit {
             .chain(FLAGS)
             .chain([RUNTIME_OPTIMISATION, KERNEL_OPTIMISATION])
             .chain(STRICT)
+            .chain(UNSET.iter().flat_map(|(pattern, nan)| [*pattern, *nan]))
         {
             hasher.field("flag", flag);
         }
@@ -172,12 +177,20 @@ impl EmulatorKit {
             let source = folder.join(format!("{name}.cu"));
             write(&source, text)?;
             let strict = self.strict_flags()?;
+            let assembly = folder.join(format!("{name}.s"));
             self.compile(name, folder, |command| {
-                command.args([KERNEL_OPTIMISATION, "-shared"]).args(strict).args(["-x", "c++"]).arg(&source).args(["-x", "none"]);
+                command.args([KERNEL_OPTIMISATION, "-S"]).args(strict).args(["-x", "c++"]).arg(&source).arg("-o").arg(&assembly);
+            })?;
+            let failed = |source| KitError::Io { path: assembly.clone(), source };
+            let text = fs::read_to_string(&assembly).map_err(failed)?;
+            write(&assembly, &UNSET.iter().fold(text, |text, (pattern, nan)| text.replace(pattern, nan)))?;
+            self.compile(name, folder, |command| {
+                command.arg("-shared").arg(&assembly);
                 // The kit's own objects, in a fixed order, and no others that may lie there.
                 command.args(self.objects());
                 command.arg("-o").arg(folder.join(format!("{name}.so")));
-            })
+            })?;
+            fs::remove_file(&assembly).map_err(failed)
         })?;
         Ok(folder.join(format!("{name}.so")))
     }
@@ -302,6 +315,22 @@ mod tests {
         let emulator = [("runtime.cpp", "#include \"answer.h\"\nint answer() { return 42; }\n")];
         EmulatorKit::new(cache, include.into_iter(), emulator.into_iter(), &any(Path::new("c++")), &Cancel::default())
             .expect("the kit compiles")
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_factor_of_0_does_not_cancel_a_variable_that_nobody_has_set() {
+        let cache = tempfile::tempdir().unwrap();
+        let pair = "extern \"C\" float pair(int set) { float x[2]; x[set] = 1; return x[1 - set] * 0.0f; }\n";
+        let array = "extern \"C\" float array(int set) { float x[5]; x[set] = 1; return x[3] * 0.0f; }\n";
+        let path = kit(cache.path()).library("unset", &format!("{pair}{array}")).unwrap();
+        let main = "extern \"C\" float pair(int), array(int);\n\
+                    int main() { return (pair(0) != pair(0)) + 2 * (array(2) != array(2)); }\n";
+        let (source, program) = (cache.path().join("main.cpp"), cache.path().join("main"));
+        write(&source, main).unwrap();
+        let linked = Command::new("c++").arg(source).arg(path).arg("-o").arg(&program).status().unwrap();
+        assert!(linked.success());
+        assert_eq!(Command::new(program).status().unwrap().code(), Some(3), "only NaN differs from itself");
     }
 
     #[test]
