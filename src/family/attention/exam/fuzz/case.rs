@@ -6,6 +6,7 @@
 use crate::{
     device::Order,
     family::attention::{
+        DeclaredCall,
         Asked, Kind, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
@@ -351,6 +352,7 @@ impl<'a> Words<'a> {
                 SinkType::Fp32 => "sinks".to_owned(),
                 SinkType::Bf16 => "sinks-bf16".to_owned(),
             }),
+            declared: self.rest_of("score=", |_| true).map(DeclaredCall::read).transpose()?,
         })
     }
 
