@@ -124,6 +124,13 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.push((Problem::new(&[(7, 113)], 8, 1).layout(Layout::Unaligned).asking(together(&all, 30)), SPLITS, None));
         cases.push((Problem::new(&[(1, 331); 3], 8, 2).asking(together(&all, 100)), 5, None));
     }
+    if let Some(score) = features.score() {
+        for call in declared::calls(score, SPLIT_KEYS, 3 * SPLIT_KEYS) {
+            let asked = Asked { declared: Some(call), ..Asked::default() };
+            cases.push((decode(8, 2).asking(asked), SPLITS, None));
+            cases.push((unlike().asking(asked), 4, counts()));
+        }
+    }
     cases
 }
 
