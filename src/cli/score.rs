@@ -47,7 +47,9 @@ impl ScoreArgs {
             let without = without.or(self.score_name.as_ref().map(|_| "score-name"));
             return match without {
                 None => Ok(None),
-                Some(flag) => Err(CliError::Usage(format!("`--{flag}` is given and no expression\nhelp: add `--score` or `--mask`"))),
+                Some(flag) => {
+                    Err(CliError::Usage(format!("`--{flag}` is given and no expression\nhelp: add `--score` or `--mask`")))
+                }
             };
         }
         let mut names = Declared::default();

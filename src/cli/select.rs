@@ -21,8 +21,22 @@ patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parenthe
 
 /// What narrows a selection; a name needs no narrowing.
 const FLAGS: [&str; 16] = [
-    "kind", "head_dim", "dtype", "causal", "full", "features", "score", "mask", "score_name", "scalars", "integers", "tables",
-    "target", "set", "filter", "all",
+    "kind",
+    "head_dim",
+    "dtype",
+    "causal",
+    "full",
+    "features",
+    "score",
+    "mask",
+    "score_name",
+    "scalars",
+    "integers",
+    "tables",
+    "target",
+    "set",
+    "filter",
+    "all",
 ];
 
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
@@ -112,7 +126,9 @@ impl SelectionArgs {
         let features = match self.score.declared(grid)? {
             None => features,
             Some(score) if features.is_some_and(|set| set.score().is_some()) => {
-                return Err(usage(format!("`{score}` would be the second score of a kernel\nhelp: leave out `--score` and `--mask`, or the score in `--features`")));
+                return Err(usage(format!(
+                    "`{score}` would be the second score of a kernel\nhelp: leave out `--score` and `--mask`, or the score in `--features`"
+                )));
             }
             declared => Some(features.unwrap_or_default().with_score(declared)),
         };

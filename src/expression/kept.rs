@@ -191,8 +191,7 @@ mod tests {
 
     #[test]
     fn json_holds_all_of_it_and_is_read_back() {
-        let text =
-            "[score.decay]\nscalars = [\"rate\"]\nintegers = [\"n\"]\ntables = [\"t\"]\nscore = 's - rate * t[h] * (q % n)'\nmask = 'k <= q'";
+        let text = "[score.decay]\nscalars = [\"rate\"]\nintegers = [\"n\"]\ntables = [\"t\"]\nscore = 's - rate * t[h] * (q % n)'\nmask = 'k <= q'";
         let score = kept(text);
         let json = serde_json::to_string(&score).expect("it prints");
         assert_eq!(serde_json::from_str::<KeptScore>(&json).expect("it reads"), score);

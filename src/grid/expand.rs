@@ -151,9 +151,8 @@ impl Grid {
     pub fn with_score(mut self, score: KeptScore) -> Result<Self, String> {
         let taken = features::score_name_taken(score.name());
         let declared = || self.scores().iter().any(|other| other.name() == score.name());
-        let taken = taken.or_else(|| {
-            declared().then(|| (format!("`{score}` is a score of the grid"), "give it another name".to_owned()))
-        });
+        let taken = taken
+            .or_else(|| declared().then(|| (format!("`{score}` is a score of the grid"), "give it another name".to_owned())));
         match taken {
             Some((title, help)) => Err(format!("{title}\nhelp: {help}")),
             None => {
@@ -172,7 +171,8 @@ impl Grid {
             return Ok(Features::NONE);
         }
         words.split(',').try_fold(Features::NONE, |set, word| {
-            let more = features::read_word(word, self.scores()).map_err(|misread| format!("{}\nhelp: {}", misread.title, misread.help))?;
+            let more = features::read_word(word, self.scores())
+                .map_err(|misread| format!("{}\nhelp: {}", misread.title, misread.help))?;
             set.joined(more).map_err(|title| format!("{title}\nhelp: remove one of the two"))
         })
     }

@@ -90,7 +90,8 @@ impl DeclaredCall {
     /// What names of cases say of it.
     pub fn words(self) -> String {
         let set = if self.set == 0 { String::new() } else { format!("/{}", self.set) };
-        let integer = if self.score.names.names(List::Integers).is_empty() { String::new() } else { format!(":{}", self.integer) };
+        let integer =
+            if self.score.names.names(List::Integers).is_empty() { String::new() } else { format!(":{}", self.integer) };
         format!(" score={}{integer}{set}", self.score)
     }
 

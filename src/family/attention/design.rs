@@ -108,9 +108,8 @@ impl DeclaredParts {
     pub fn of(score: KeptScore, kind: Kind) -> Self {
         let several = matches!(kind, Kind::FwdSplit | Kind::Bwd);
         let interval = score.mask.as_ref().and_then(Expr::interval);
-        let is_of_use = |end: &Expr, trend| {
-            matches!(trend, Trend::Constant | Trend::Rising) && !(several && end.uses(Variable::H))
-        };
+        let is_of_use =
+            |end: &Expr, trend| matches!(trend, Trend::Constant | Trend::Rising) && !(several && end.uses(Variable::H));
         let ends = interval.as_ref().map(|found| {
             let (low, high) = found.trends();
             (is_of_use(&found.low, low), is_of_use(&found.high, high), found.exact)

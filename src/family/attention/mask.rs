@@ -91,7 +91,12 @@ impl Mask {
     /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides
     /// are equally long and nothing else is masked; elsewhere those that it leaves are counted.
     pub fn pairs(&self) -> f64 {
-        if self.causal && self.queries == self.keys && self.asked.window.is_none() && self.asked.chunk == 0 && self.declared.is_none() {
+        if self.causal
+            && self.queries == self.keys
+            && self.asked.window.is_none()
+            && self.asked.chunk == 0
+            && self.declared.is_none()
+        {
             return self.queries as f64 * self.keys as f64 / 2.0;
         }
         (0..self.queries).map(|row| self.count(row) as f64).sum()

@@ -356,9 +356,9 @@ mod tests {
     #[test]
     fn a_query_takes_part_if_it_sees_a_key_and_a_key_if_a_query_sees_it() {
         let problem = Problem::new(&[(5, 3), (1, 4)], 1, 1).asking(Asked { window: Some([1, 0]), ..Asked::default() });
-        assert_eq!(taking_part(&problem, false, 0, Side::Query), [false, false, true, true, true]);
-        assert_eq!(taking_part(&problem, false, 0, Side::Key), [true; 3]);
-        assert_eq!(taking_part(&problem, false, 1, Side::Key), [false, false, true, true]);
+        assert_eq!(taking_part(&problem, false, 0, Side::Query, 0), [false, false, true, true, true]);
+        assert_eq!(taking_part(&problem, false, 0, Side::Key, 0), [true; 3]);
+        assert_eq!(taking_part(&problem, false, 1, Side::Key, 0), [false, false, true, true]);
     }
 
     #[test]

@@ -301,7 +301,10 @@ impl Problem {
     pub fn score(&self, scale: f64, sequence: usize, head: usize) -> Score {
         let position = self.mask(false, sequence, head).position(0);
         let slope = f64::from(self.asked.slope(sequence, head));
-        Score::scaled(scale).capped(f64::from(self.asked.softcap())).sloped(slope, position).declared(self.declared(sequence, head))
+        Score::scaled(scale)
+            .capped(f64::from(self.asked.softcap()))
+            .sloped(slope, position)
+            .declared(self.declared(sequence, head))
     }
 
     /// The factors of Q, K and V for a sequence and key head.

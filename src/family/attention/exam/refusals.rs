@@ -369,7 +369,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
     let features = if variant.kind.has_shape() { changed(&base, &not_built_for(variant)) } else { Vec::new() };
-    let lists: Vec<Vec<Change>> = lists.iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
+    let lists: Vec<Vec<Change>> =
+        lists.iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
     let lists: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
     [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, &lists), features, asks].into_iter().flatten().collect()
 }
@@ -396,11 +397,23 @@ const WITHOUT_SCORE: &[Change] = &[
 
 /// What a kernel with one does.
 const WITH_SCORE: &[Change] = &[
-    ("no declared score", |c| numbers(c).features.score = ScoreParams::default(), Refused(ERROR_MISMATCH, "called with score.id 0000")),
+    (
+        "no declared score",
+        |c| numbers(c).features.score = ScoreParams::default(),
+        Refused(ERROR_MISMATCH, "called with score.id 0000"),
+    ),
     ("another declared score", |c| numbers(c).features.score.id ^= 1, Refused(ERROR_MISMATCH, "built with the declared score")),
     ("an earlier structure", |c| begin(c, Header::FirstVersion), Refused(ERROR_MISMATCH, "called with score.id 0000")),
-    ("too many queries for a score", |c| *numbers(c).seqlen_q = (1 << 28) - 1023, Refused(ERROR_INVALID_VALUE, "with a declared score")),
-    ("too many keys for a score", |c| *numbers(c).seqlen_k = (1 << 28) - 1023, Refused(ERROR_INVALID_VALUE, "with a declared score")),
+    (
+        "too many queries for a score",
+        |c| *numbers(c).seqlen_q = (1 << 28) - 1023,
+        Refused(ERROR_INVALID_VALUE, "with a declared score"),
+    ),
+    (
+        "too many keys for a score",
+        |c| *numbers(c).seqlen_k = (1 << 28) - 1023,
+        Refused(ERROR_INVALID_VALUE, "with a declared score"),
+    ),
     (
         "a scalar that is no number",
         |c| numbers(c).features.score.scalars[0] = f32::NAN,
@@ -437,18 +450,17 @@ const WITH_SCORE: &[Change] = &[
 const WITH_TABLES: &[Change] =
     &[("no table", |c| drop_tensor(c, SCORE_TABLES[0]), Refused(ERROR_INVALID_VALUE, "score.tables[0] must not be NULL"))];
 
-/// Where the first integer divides.
+/// Where an integer divides.
 const WITH_DIVISOR: &[Change] = &[(
     "a divisor of 0",
-    |c| numbers(c).features.score.integers[0] = 0,
-    Refused(ERROR_INVALID_VALUE, "score.integers[0] is 0; the score divides by it"),
+    |c| numbers(c).features.score.integers = [0; 8],
+    Refused(ERROR_INVALID_VALUE, "is 0; the score divides by it"),
 )];
 
 /// What concerns declared scores.
 fn of_score(variant: Point) -> Vec<&'static [Change]> {
     let Some(score) = variant.features.score() else { return vec![WITHOUT_SCORE] };
-    let first = score.names.names(List::Integers).first();
-    let divides = score.score.iter().chain(&score.mask).flat_map(Expr::divisors).any(|name| first.is_some_and(|first| *name == **first));
+    let divides = score.score.iter().chain(&score.mask).any(|expr| !expr.divisors().is_empty());
     let tables = if score.names.names(List::Tables).is_empty() { &[] } else { WITH_TABLES };
     vec![WITH_SCORE, tables, if divides { WITH_DIVISOR } else { &[] }]
 }

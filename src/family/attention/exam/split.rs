@@ -93,7 +93,14 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
 /// One problem.
 pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Case + use<> {
     let Point { head_dim, dtype, causal, .. } = variant;
-    SplitCase { problem: problem.for_kernel(variant), splits, counts, number: Number::of(dtype), head_dim: head_dim as usize, causal }
+    SplitCase {
+        problem: problem.for_kernel(variant),
+        splits,
+        counts,
+        number: Number::of(dtype),
+        head_dim: head_dim as usize,
+        causal,
+    }
 }
 
 /// A problem, `num_splits` and `split_counts`.

@@ -6,8 +6,7 @@
 use crate::{
     device::Order,
     family::attention::{
-        DeclaredCall,
-        Asked, Kind, Point, SinkType, Slopes,
+        Asked, DeclaredCall, Kind, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
