@@ -19,7 +19,7 @@ use crate::{
         AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
         Element, FwdParams, Header, Image, Params, SCORE_TABLES, ScoreParams,
     },
-    expression::{Expr, List},
+    expression::List,
     family::attention::{Kind, Point, design::FeatureParts},
     grid::{Dtype, Feature, Target},
 };
