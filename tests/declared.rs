@@ -7,7 +7,7 @@ use kgen::{
     grid::Grid,
     plan::Plan,
     render::{Renderer, Templates},
-    toolchain::{Cancel, host_compiler},
+    toolchain::{Cancel, host_compiler_in_process},
 };
 use serde::Deserialize;
 use std::{
@@ -47,7 +47,7 @@ fn laboratory() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| {
         let templates = Templates::embedded();
-        let host = host_compiler().expect("a host compiler");
+        let host = host_compiler_in_process().expect("a host compiler");
         // Kept between runs of the tests: everything in it is found by its content.
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("declared");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
