@@ -71,7 +71,7 @@ impl Expr {
                 }
             }
             Self::Select(c, a, b) => {
-                return if c.rounded(at, round) != 0.0 { a.rounded(at, round) } else { b.rounded(at, round) };
+                return if c.rounded(at, round) == 0.0 { b.rounded(at, round) } else { a.rounded(at, round) };
             }
         };
         if self.kind() == Type::Real { round(value) } else { value }

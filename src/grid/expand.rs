@@ -153,13 +153,11 @@ impl Grid {
         let declared = || self.scores().iter().any(|other| other.name() == score.name());
         let taken = taken
             .or_else(|| declared().then(|| (format!("`{score}` is a score of the grid"), "give it another name".to_owned())));
-        match taken {
-            Some((title, help)) => Err(format!("{title}\nhelp: {help}")),
-            None => {
-                self.declarations.scores.push(score);
-                Ok(self)
-            }
+        if let Some((title, help)) = taken {
+            return Err(format!("{title}\nhelp: {help}"));
         }
+        self.declarations.scores.push(score);
+        Ok(self)
     }
 
     /// The set of features that words stand for, joined by commas; `none` is the empty one.

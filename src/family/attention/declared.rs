@@ -159,7 +159,7 @@ impl DeclaredRule {
 
     /// What score `s` becomes; -∞ where the mask hides it.
     pub fn of(&self, s: f64, q: i64, k: usize) -> f64 {
-        self.visible(s, q, k, |score, at| score.value(at))
+        self.visible(s, q, k, Expr::value)
     }
 
     /// The same with every step in fp32.

@@ -19,6 +19,8 @@
 //! the other takes delta from a rounded O; twice the error of rounding it to fp32; and what fp32 sums err by: 2⁻²⁰ of
 //! the sum of all terms' magnitudes, and numbers below 2⁻¹²⁶, which are flushed to zero.
 
+#![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
+
 use super::{
     problem::Problem,
     reference::{dot, dot32, longest_row},

@@ -2,6 +2,8 @@
 //! log-sum-exp in fp32 from scores summed as its tensor cores sum them. The errors of those two are the measure of what
 //! a kernel may err by.
 
+#![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
+
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
     problem::Problem,
