@@ -27,6 +27,17 @@ class AttentionFeatures(ctypes.Structure):
     ]
 
 
+class DeclaredScore(ctypes.Structure):
+    """`kgen_declared_score`, field for field."""
+
+    _fields_ = [
+        ("id", ctypes.c_uint64),
+        ("scalars", ctypes.c_float * 8),
+        ("integers", ctypes.c_int32 * 8),
+        ("tables", ctypes.c_void_p * 4),
+    ]
+
+
 class FwdParams(ctypes.Structure):
     """`kgen_fwd_params`, field for field."""
 
@@ -47,6 +58,7 @@ class FwdParams(ctypes.Structure):
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
         ("features", AttentionFeatures),
+        ("score", DeclaredScore),
     ]
 
 
@@ -93,6 +105,7 @@ class BwdParams(ctypes.Structure):
         ("softmax_scale", ctypes.c_float),
         ("features", AttentionFeatures),
         ("dsinks", ctypes.c_void_p),
+        ("score", DeclaredScore),
     ]
 
 

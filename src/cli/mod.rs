@@ -21,6 +21,7 @@ mod list;
 mod man;
 mod manner;
 mod names;
+mod score;
 mod select;
 mod table;
 mod target;

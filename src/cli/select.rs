@@ -3,12 +3,11 @@
 use super::{
     CliError, Global,
     names::{self, NameParser, SetParser},
+    score::ScoreArgs,
     target::{TargetParser, TargetWord},
     ui,
 };
-use crate::grid::{
-    AxisWord, Dtype, Feature, Features, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word,
-};
+use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
 use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use itertools::Itertools;
@@ -17,11 +16,28 @@ use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
 const FILTER_HELP: &str = "\
 Only variants that meet a condition, for example 'hdim >= 128 and dtype == bf16'.
 
-Fields: kind, hdim, dtype, causal, full, mask, feature words (window, softcap, …), plain, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
+Fields: kind, hdim, dtype, causal, full, mask, feature words (window, softcap, …), plain, score, target, name. Operators: == != < <= > >= in (a, b), not in, and ~ for \
 patterns such as name ~ 'flash_fwd_*_bf16*'. Join with and, or, not and parentheses.";
 
 /// What narrows a selection; a name needs no narrowing.
-const FLAGS: [&str; 10] = ["kind", "head_dim", "dtype", "causal", "full", "features", "target", "set", "filter", "all"];
+const FLAGS: [&str; 16] = [
+    "kind",
+    "head_dim",
+    "dtype",
+    "causal",
+    "full",
+    "features",
+    "score",
+    "mask",
+    "score_name",
+    "scalars",
+    "integers",
+    "tables",
+    "target",
+    "set",
+    "filter",
+    "all",
+];
 
 /// Which variants a command is about. Without flags, the whole grid; flags narrow, and all of them have to hold.
 #[derive(Debug, Clone, Default, PartialEq, clap::Args)]
@@ -56,10 +72,13 @@ pub struct SelectionArgs {
     #[arg(long)]
     full: bool,
 
-    /// Only kernels with exactly these features (`none`: plain ones). A set that is not in the grid is generated on
-    /// demand.
+    /// Only kernels with exactly these features (`none`: plain ones), which may include a `[score.NAME]` of the grid. A
+    /// set that is not in the grid is generated on demand.
     #[arg(long, value_name = "FEATURES", hide_possible_values = true, value_parser = FeaturesParser)]
-    features: Option<Features>,
+    features: Option<String>,
+
+    #[command(flatten)]
+    score: ScoreArgs,
 
     /// Only these GPU architectures.
     #[arg(
@@ -103,6 +122,16 @@ impl SelectionArgs {
             return names::resolve(grid, &self.names);
         }
         let usage = |message: String| CliError::Usage(message);
+        let features = self.features.as_deref().map(|words| grid.features(words)).transpose().map_err(usage)?;
+        let features = match self.score.declared(grid)? {
+            None => features,
+            Some(score) if features.is_some_and(|set| set.score().is_some()) => {
+                return Err(usage(format!(
+                    "`{score}` would be the second score of a kernel\nhelp: leave out `--score` and `--mask`, or the score in `--features`"
+                )));
+            }
+            declared => Some(features.unwrap_or_default().with_score(declared)),
+        };
         let filter = self.filter.as_deref().map(Filter::from_str).transpose().map_err(|error| usage(error.to_string()))?;
         let causal = if self.causal { Some(true) } else { self.full.then_some(false) };
         let selection = Selection {
@@ -110,7 +139,7 @@ impl SelectionArgs {
             head_dims: self.head_dim.clone(),
             dtypes: self.dtype.clone(),
             causal,
-            features: self.features,
+            features,
             targets: self.targets()?,
             set: self.set.clone(),
             filter,
@@ -193,19 +222,15 @@ impl<T: AxisWord> TypedValueParser for Words<T> {
     }
 }
 
-/// Reads a set of features: their words with commas between them, or `none`.
+/// Takes a set of features, whose words the grid knows; completions offer kgen's own.
 #[derive(Debug, Clone, Copy)]
 struct FeaturesParser;
 
 impl TypedValueParser for FeaturesParser {
-    type Value = Features;
+    type Value = String;
 
-    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<Features, clap::Error> {
-        let read = |text: String| match text.trim() {
-            "none" => Ok(Features::NONE),
-            words => words.split(',').map(read_word::<Feature>).collect::<Result<Features, _>>(),
-        };
-        StringValueParser::new().try_map(read).parse_ref(command, arg, value)
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -34,6 +34,27 @@ pub struct UserScore {
 }
 
 impl UserScore {
+    /// What is declared by its texts, which use every declared name.
+    ///
+    /// # Errors
+    /// The whole message; where an expression cannot be read it points at the column.
+    pub fn of(name: &str, names: Declared, score: Option<&str>, mask: Option<&str>) -> Result<Self, String> {
+        let refused = |error: super::NameError| format!("{}\nhelp: {}", error.title, error.help);
+        check_lower_case(name).map_err(refused)?;
+        let read = |text: Option<&str>, goal| text.map(|text| Expr::parse(text, &names, goal)).transpose();
+        let score = read(score, Goal::Score).map_err(|error| error.to_string())?;
+        let mask = read(mask, Goal::Mask).map_err(|error| error.to_string())?;
+        if score.is_none() && mask.is_none() {
+            return Err(format!("`{name}` declares neither a score nor a mask\nhelp: give one of them, or both"));
+        }
+        let lists = [List::Scalars, List::Integers, List::Tables];
+        let is_used = |name: &str| score.iter().chain(&mask).any(|expr| expr.uses_name(name));
+        if let Some(unused) = lists.iter().flat_map(|list| names.names(*list)).find(|name| !is_used(name)) {
+            return Err(format!("`{unused}` is declared and not used\nhelp: leave it out, or use it"));
+        }
+        Ok(Self { name: name.to_owned(), names, score, mask })
+    }
+
     /// A hash of what is computed: declarations share it where they differ only in name, spaces, brackets and the
     /// spelling of numbers. 64 hexadecimal digits.
     pub fn hash(&self) -> String {
@@ -65,7 +86,7 @@ struct File {
 /// One `[score.NAME]` as serde sees it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+pub(crate) struct Entry {
     #[serde(default)]
     scalars: Vec<Word>,
     #[serde(default)]
@@ -90,8 +111,8 @@ fn example_of(_key: &str) -> &'static str {
     "a table such as `[score.distance_decay]`; docs/expressions.md shows its keys"
 }
 
-/// Checks one declaration.
-fn declare(name: &Word, entry: &Entry, text: &str) -> Result<UserScore, Finding> {
+/// Checks one declaration of a file's `text`.
+pub(crate) fn declare(name: &Word, entry: &Entry, text: &str) -> Result<UserScore, Finding> {
     check_name(name)?;
     let mut names = Declared::default();
     let lists = [(List::Scalars, &entry.scalars), (List::Integers, &entry.integers), (List::Tables, &entry.tables)];
@@ -120,12 +141,19 @@ fn declare(name: &Word, entry: &Entry, text: &str) -> Result<UserScore, Finding>
 }
 
 fn check_name(name: &Word) -> Result<(), Finding> {
-    let refused = |title, help| Err(Finding::new(title, name.span(), "cannot be a name", help));
-    if let Err(error) = check_identifier(name.get_ref()) {
-        return refused(error.title, error.help);
+    check_lower_case(name.get_ref()).map_err(|error| Finding::new(error.title, name.span(), "cannot be a name", error.help))
+}
+
+/// A name that can be a part of the names of kernels.
+fn check_lower_case(name: &str) -> Result<(), super::NameError> {
+    check_identifier(name)?;
+    if name.chars().any(|c| c.is_ascii_uppercase()) {
+        let (title, help) = (format!("`{name}` has capitals"), "names of kernels are in lower case".to_owned());
+        return Err(super::NameError { title, help });
     }
-    if name.get_ref().chars().any(|c| c.is_ascii_uppercase()) {
-        return refused(format!("`{}` has capitals", name.get_ref()), "names of kernels are in lower case".to_owned());
+    if name.ends_with('_') {
+        let (title, help) = (format!("`{name}` ends with an underscore"), "end it with a letter or a digit".to_owned());
+        return Err(super::NameError { title, help });
     }
     Ok(())
 }

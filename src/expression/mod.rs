@@ -17,9 +17,11 @@ mod display;
 mod error;
 mod evaluate;
 mod interval;
+mod kept;
 mod names;
 mod parse;
 mod range;
+mod rounding;
 mod simplify;
 mod syntax;
 #[cfg(test)]
@@ -29,10 +31,12 @@ mod work;
 
 pub use check::Goal;
 pub use cuda::{HELPERS, Local, Spelling, Stage, Text};
+pub(crate) use declare::{Entry, declare};
 pub use declare::{UserScore, read};
 pub use error::ExpressionError;
 pub use evaluate::At;
 pub use interval::{Interval, Trend};
+pub use kept::KeptScore;
 pub use names::{Declared, MOST_SCALARS, MOST_TABLES, NameError};
 pub use range::LARGEST;
 pub use tree::{Binary, Expr, Leaf, List, Named, Number, Relation, Type, Unary, Variable};

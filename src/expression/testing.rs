@@ -147,7 +147,9 @@ pub(super) struct Values {
     pub seqlen_k: usize,
     pub scalars: Vec<f64>,
     pub integers: Vec<i64>,
-    pub tables: Vec<Vec<f64>>,
+    /// The values of the table, head by head, and this head's.
+    pub slopes: Vec<f64>,
+    pub tables: Vec<f64>,
 }
 
 impl Values {
@@ -155,14 +157,16 @@ impl Values {
     pub fn random(random: &mut ChaCha8Rng) -> Self {
         let mut real = |low: f32, high: f32| f64::from(random.random_range(low..high));
         let (s, scalars) = (real(-6.0, 6.0), vec![real(0.25, 4.0), real(-2.0, 2.0), real(0.01, 1.0)]);
-        let tables = vec![vec![real(0.0, 1.0), real(0.0, 1.0), real(0.0, 1.0)]];
+        let slopes = vec![real(0.0, 1.0), real(0.0, 1.0), real(0.0, 1.0)];
+        let h = random.random_range(0..3);
         Self {
             s,
             scalars,
-            tables,
+            tables: vec![slopes[h]],
+            slopes,
             q: random.random_range(-20..60),
             k: random.random_range(0..60),
-            h: random.random_range(0..3),
+            h,
             b: random.random_range(0..5),
             seqlen_q: random.random_range(0..60),
             seqlen_k: random.random_range(0..60),

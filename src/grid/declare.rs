@@ -1,11 +1,12 @@
 //! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
 
 use super::{
-    Dtype, Feature, Features, Filter, Kind, Target, TileOverride, Variant, check_head_dim,
+    Dtype, Features, Filter, Kind, Target, TileOverride, Variant, check_head_dim, features,
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
     words::{self, AxisWord},
 };
 use crate::{
+    expression::{self, KeptScore},
     family::{Axis, Coordinates},
     text::{Finding, Lines, suggestion},
 };
@@ -24,6 +25,8 @@ const VERSION: i64 = 1;
 pub(super) struct Declarations {
     /// Targets a family may name, with what they are.
     pub targets: BTreeMap<Target, String>,
+    /// Scores and masks of the user's own, by name.
+    pub scores: Vec<KeptScore>,
     /// In the file's order.
     pub families: Vec<Family>,
     /// In the file's order: the first that matches gives the reason.
@@ -127,13 +130,27 @@ pub(super) fn declare(file: &File, text: &str) -> Result<Declarations, Finding> 
         return Err(Finding::new("the file declares no variants", file.version.span(), "no `[[family]]` follows", help));
     }
     let lines = Lines::of(text);
+    let scores = scores(file, text)?;
     Ok(Declarations {
-        families: file.family.iter().map(|entry| family(entry, &targets)).collect::<Result<_, _>>()?,
+        families: file.family.iter().map(|entry| family(entry, &targets, &scores)).collect::<Result<_, _>>()?,
         excludes: file.exclude.iter().map(|entry| exclude(entry.get_ref(), text)).collect::<Result<_, _>>()?,
         tiles: file.tile.iter().map(|entry| tile_rule(entry, text, &lines)).collect::<Result<_, _>>()?,
         sets: file.sets.iter().map(|(name, entry)| set(name, entry, text)).collect::<Result<_, _>>()?,
         targets,
+        scores,
     })
+}
+
+/// The `[score.NAME]` tables.
+fn scores(file: &File, text: &str) -> Result<Vec<KeptScore>, Finding> {
+    let declared = file.score.iter().map(|(name, entry)| {
+        let score = expression::declare(name, entry, text)?;
+        match features::score_name_taken(&score.name) {
+            None => Ok(KeptScore::of(score)),
+            Some((title, help)) => Err(Finding::new(title, name.span(), "cannot be the name of a score", help)),
+        }
+    });
+    declared.collect()
 }
 
 fn version(version: &Spanned<i64>) -> Result<(), Finding> {
@@ -164,7 +181,7 @@ fn targets(file: &File) -> Result<BTreeMap<Target, String>, Finding> {
     Ok(targets)
 }
 
-fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> Result<Family, Finding> {
+fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>, scores: &[KeptScore]) -> Result<Family, Finding> {
     let axes = entry.get_ref();
     let kinds = axis("kind", &axes.kind, axis_word::<Kind>)?;
     let targets = axis("target", &axes.target, |word| {
@@ -199,7 +216,7 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>) -> 
     let dtypes = values(kind, Axis::Dtype, axes.dtype.as_ref(), &span, axis_word)?;
     let masks = values(kind, Axis::Mask, axes.mask.as_ref(), &span, mask)?;
     let features = match &axes.features {
-        Some(sets) => axis("features", sets, feature_set)?,
+        Some(sets) => axis("features", sets, |set| feature_set(set, scores))?,
         None if kind.has(Axis::Features) => vec![Features::NONE],
         None => Vec::new(),
     };
@@ -271,15 +288,12 @@ fn head_dim(value: &Spanned<i64>) -> Result<u32, Finding> {
 }
 
 /// A set of features; the empty one is a plain kernel.
-fn feature_set(words: &Spanned<Vec<Word>>) -> Result<Features, Finding> {
+fn feature_set(words: &Spanned<Vec<Word>>, scores: &[KeptScore]) -> Result<Features, Finding> {
     let mut set = Features::NONE;
     for word in words.get_ref() {
-        let feature: Feature = axis_word(word)?;
-        if set.has(feature) {
-            let title = format!("the feature `{feature}` is given twice in one set");
-            return Err(Finding::new(title, word.span(), "second time", "remove one of the two"));
-        }
-        set = set.with(Features::from_iter([feature]));
+        let more = features::read_word(word.get_ref(), scores)
+            .map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))?;
+        set = set.joined(more).map_err(|title| Finding::new(title, word.span(), "one too many", "remove one of the two"))?;
     }
     Ok(set)
 }

@@ -1,11 +1,11 @@
 //! The expanded grid.
 
 use super::{
-    GridError, Kind, Target, TileOverride, Variant,
+    Features, GridError, Kind, Target, TileOverride, Variant,
     declare::{Declarations, Family, Set, declare, duplicates},
-    schema,
+    features, schema,
 };
-use crate::{files, text::Finding};
+use crate::{expression::KeptScore, files, text::Finding};
 use std::{io::Read, path::Path};
 
 /// The grid kgen ships: `variants.toml` of its repository.
@@ -137,6 +137,42 @@ impl Grid {
     pub fn tile_place(&self, variant: &Variant) -> Option<String> {
         let rule = self.declarations.tiles.iter().rfind(|rule| rule.filter.matches(variant))?;
         Some(format!("{}:{}", self.origin, rule.line))
+    }
+
+    /// The declared scores and masks, by name.
+    pub fn scores(&self) -> &[KeptScore] {
+        &self.declarations.scores
+    }
+
+    /// The same grid with one more score.
+    ///
+    /// # Errors
+    /// What is wrong with its name, and what to do.
+    pub fn with_score(mut self, score: KeptScore) -> Result<Self, String> {
+        let taken = features::score_name_taken(score.name());
+        let declared = || self.scores().iter().any(|other| other.name() == score.name());
+        let taken = taken
+            .or_else(|| declared().then(|| (format!("`{score}` is a score of the grid"), "give it another name".to_owned())));
+        if let Some((title, help)) = taken {
+            return Err(format!("{title}\nhelp: {help}"));
+        }
+        self.declarations.scores.push(score);
+        Ok(self)
+    }
+
+    /// The set of features that words stand for, joined by commas; `none` is the empty one.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub fn features(&self, words: &str) -> Result<Features, String> {
+        if words.trim() == "none" {
+            return Ok(Features::NONE);
+        }
+        words.split(',').try_fold(Features::NONE, |set, word| {
+            let more = features::read_word(word, self.scores())
+                .map_err(|misread| format!("{}\nhelp: {}", misread.title, misread.help))?;
+            set.joined(more).map_err(|title| format!("{title}\nhelp: remove one of the two"))
+        })
     }
 
     /// The named sets, by name.

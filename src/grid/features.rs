@@ -1,6 +1,10 @@
 //! The features of a kernel beyond its kind, head dim, dtype and mask: an axis whose values are sets of words.
 
-use super::{UnknownWord, words::AxisWord};
+use super::{
+    Dtype, Kind, Misread, Target, UnknownWord,
+    words::{self, AxisWord},
+};
+use crate::{expression::KeptScore, text::suggestion};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
@@ -71,54 +75,74 @@ impl AxisWord for Feature {
     }
 }
 
-/// A set of features. JSON has it as a list of words.
+/// A set of features, with the score or mask that a user declared, if it has one. JSON has it as a list: a word for each
+/// feature, and last the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Features(u8);
+pub struct Features {
+    built_in: u8,
+    score: Option<KeptScore>,
+}
 
 impl Features {
     /// The empty set: a plain kernel.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self { built_in: 0, score: None };
 
-    /// All that there are.
+    /// All that kgen has of its own.
     pub fn all() -> Self {
         Feature::ALL.iter().copied().collect()
     }
 
     /// Whether the set holds `feature`.
     pub fn has(self, feature: Feature) -> bool {
-        self.0 & (1 << feature as u8) != 0
+        self.built_in & (1 << feature as u8) != 0
     }
 
     /// Whether it is the empty set.
     pub fn is_empty(self) -> bool {
-        self.0 == 0
+        self == Self::NONE
     }
 
-    /// Whether every feature of `other` is one of these.
+    /// The declared score or mask.
+    pub fn score(self) -> Option<KeptScore> {
+        self.score
+    }
+
+    /// The same with a declared score or mask in the place of its own.
+    #[must_use]
+    pub fn with_score(self, score: Option<KeptScore>) -> Self {
+        Self { score, ..self }
+    }
+
+    /// Whether every feature of `other` is one of these, its score or mask among them.
     pub fn hold(self, other: Self) -> bool {
-        other.0 & !self.0 == 0
+        other.built_in & !self.built_in == 0 && (other.score.is_none() || other.score == self.score)
     }
 
-    /// The features of both.
+    /// The features of both; of two scores the first.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { built_in: self.built_in | other.built_in, score: self.score.or(other.score) }
     }
 
-    /// Its features, in the order of names.
+    /// Its features that are kgen's own, in the order of names.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         Feature::ALL.iter().copied().filter(move |feature| self.has(*feature))
     }
 
+    /// Its words, in the order of names.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        self.iter().map(Feature::name).chain(self.score.map(KeptScore::name))
+    }
+
     /// The end of a variant's name that stands for it: `_window_softcap`, or nothing.
     pub fn suffix(self) -> String {
-        self.iter().flat_map(|feature| ["_", feature.name()]).collect()
+        self.words().flat_map(|word| ["_", word]).collect()
     }
 }
 
 impl FromIterator<Feature> for Features {
     fn from_iter<I: IntoIterator<Item = Feature>>(features: I) -> Self {
-        Self(features.into_iter().fold(0, |set, feature| set | 1 << feature as u8))
+        Self { built_in: features.into_iter().fold(0, |set, feature| set | 1 << feature as u8), score: None }
     }
 }
 
@@ -128,21 +152,93 @@ impl fmt::Display for Features {
         if self.is_empty() {
             return f.pad("none");
         }
-        f.pad(&self.iter().map(Feature::name).collect::<Vec<_>>().join(","))
+        f.pad(&self.words().collect::<Vec<_>>().join(","))
     }
+}
+
+/// An entry of the list.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    Word(String),
+    Score(KeptScore),
 }
 
 impl Serialize for Features {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter().map(Feature::name))
+        let words = self.iter().map(|feature| Listed::Word(feature.name().to_owned()));
+        serializer.collect_seq(words.chain(self.score.map(Listed::Score)))
     }
 }
 
 impl<'de> Deserialize<'de> for Features {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let words = Vec::<String>::deserialize(deserializer)?;
-        words.iter().map(|word| word.parse::<Feature>().map_err(de::Error::custom)).collect()
+        let mut features = Self::NONE;
+        for listed in Vec::<Listed>::deserialize(deserializer)? {
+            match listed {
+                Listed::Word(word) => {
+                    features = features.with([word.parse::<Feature>().map_err(de::Error::custom)?].into_iter().collect());
+                }
+                Listed::Score(score) => features.score = Some(score),
+            }
+        }
+        Ok(features)
     }
+}
+
+impl Features {
+    /// The features of both, where they have none in common and no more than one score.
+    ///
+    /// # Errors
+    /// One sentence that names what there would be two of.
+    pub(super) fn joined(self, other: Self) -> Result<Self, String> {
+        if let Some(twice) = self.iter().find(|feature| other.has(*feature)) {
+            return Err(format!("the feature `{twice}` is given twice in one set"));
+        }
+        match (self.score, other.score) {
+            (Some(one), Some(same)) if one == same => Err(format!("the score `{one}` is given twice in one set")),
+            (Some(one), Some(another)) => Err(format!("`{one}` and `{another}` are two scores, and a kernel has one")),
+            _ => Ok(self.with(other)),
+        }
+    }
+}
+
+/// A set of one: a feature of kgen's own, or one of `scores`.
+///
+/// # Errors
+/// [`Misread`], with the word that was probably meant.
+pub(super) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Misread> {
+    if let Some(score) = scores.iter().find(|score| score.name() == word.trim()) {
+        return Ok(Features::NONE.with_score(Some(*score)));
+    }
+    let own = words::read::<Feature>(word).map(|feature| Features::from_iter([feature]));
+    own.map_err(|misread| {
+        let names: Vec<&str> = scores.iter().map(|score| score.name()).collect();
+        match suggestion(word, &names) {
+            Some(help) => Misread { help, ..misread },
+            None if names.is_empty() => misread,
+            None => Misread { help: format!("{}; declared scores: {}", misread.help, words::ticked(&names)), ..misread },
+        }
+    })
+}
+
+/// Why a score cannot have a name, and what to do: names of kernels would have two meanings, or filters.
+pub(crate) fn score_name_taken(name: &str) -> Option<(String, String)> {
+    const OTHERS: [&str; 7] = ["causal", "full", "plain", "none", "mask", "score", "features"];
+    let owner = if name.parse::<Feature>().is_ok() {
+        "a feature of kgen's own"
+    } else if name.parse::<Kind>().is_ok() || name.parse::<Dtype>().is_ok() || name.parse::<Target>().is_ok() {
+        "a word for a kind, a dtype or a target"
+    } else if OTHERS.contains(&name) {
+        "a word of filters and names"
+    } else {
+        let words = Feature::ALL.iter().map(|feature| feature.name()).chain(["causal"]);
+        let begins = |word: &str| name.strip_prefix(word).is_some_and(|rest| rest.starts_with('_'));
+        let first = words.into_iter().find(|word| begins(word))?;
+        let title = format!("`{name}` begins with `{first}_`, as names of kernels with `{first}` do");
+        return Some((title, format!("choose another, for example `my_{name}`")));
+    };
+    Some((format!("`{name}` is {owner}"), format!("choose another, for example `my_{name}`")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
 use super::{CopyPath, Fp8Mma, StorePath, Turns};
-use crate::text::{Finding, explain};
+use crate::{
+    expression,
+    text::{Finding, explain},
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -16,6 +19,8 @@ pub(super) struct File {
     pub version: Spanned<i64>,
     #[serde(default)]
     pub targets: BTreeMap<Word, TargetEntry>,
+    #[serde(default)]
+    pub score: BTreeMap<Word, expression::Entry>,
     #[serde(default)]
     pub family: Vec<Spanned<FamilyEntry>>,
     #[serde(default)]

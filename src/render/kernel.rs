@@ -2,7 +2,7 @@
 
 use super::{RenderError, Templates};
 use crate::{
-    family::attention,
+    family::attention::{self, DeclaredParts, DeclaredText},
     files::content_hash,
     grid::{Dtype, Feature, Features, Target, capability_text},
     plan::{self, Plan},
@@ -65,6 +65,16 @@ impl Renderer {
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype()));
         context.insert("features_constant", &features_constant(plan));
+        let declared = plan.variant.attention().and_then(DeclaredText::of);
+        let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
+        // What stands in lists of arguments and of parameters after the call's.
+        context.insert("and_declared", words(", declared"));
+        context.insert("with_declared", words(", const declared_values& declared"));
+        context.insert("score_identity", &declared.as_ref().map_or_else(String::new, |text| format!(", {}", text.identity)));
+        let own = plan.variant.coordinates().features.map(|set| set.iter().map(Feature::name).collect::<Vec<_>>());
+        context.insert("own_features", &own.unwrap_or_default());
+        context.insert("declares", &Declares::of(plan));
+        context.insert("declared", &declared);
         let mut text = self.render(template, context)?;
         if let Some(target) = plan.run_as {
             let note = format!(
@@ -89,6 +99,23 @@ impl Renderer {
             .render(template, &context)
             .map_err(|error| RenderError::Template { template: template.to_owned(), report: report(&error) })?;
         Ok(tidy(&text))
+    }
+}
+
+/// What templates ask about a declared score.
+#[derive(Serialize)]
+struct Declares {
+    /// Whether there is one.
+    any: bool,
+    #[serde(flatten)]
+    parts: DeclaredParts,
+}
+
+impl Declares {
+    fn of(plan: &Plan) -> Self {
+        let point = plan.variant.attention();
+        let parts = point.and_then(|point| Some(DeclaredParts::of(point.features.score()?, point.kind)));
+        Self { any: parts.is_some(), parts: parts.unwrap_or_default() }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     family::{Axis, Design, Kind, TABLE, Variant, attention},
-    grid::Target,
+    grid::{Features, Target},
     plan::{self, Plan},
 };
 use itertools::Itertools;
@@ -135,6 +135,9 @@ struct Row {
     dtype_constant: &'static str,
     /// `KGEN_FEATURE_*`, joined by `|`.
     features: String,
+    /// Id and name of its declared score, as C has them: `0` and `nullptr` where it has none.
+    score: String,
+    score_name: String,
     target: u32,
     /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
     split_tiles_per_sm: u32,
@@ -174,6 +177,7 @@ fn context(plans: &[Plan]) -> Context {
 
 fn row(plan: &Plan) -> Row {
     let (variant, at, kind) = (&plan.variant, plan.variant.coordinates(), plan.variant.kind().info());
+    let score = at.features.and_then(Features::score);
     Row {
         name: variant.name(),
         kind_constant: kind.constant,
@@ -182,6 +186,8 @@ fn row(plan: &Plan) -> Row {
         head_dim: at.head_dim.unwrap_or(0),
         dtype_constant: dtype_constant(at.dtype),
         features: features_constant(plan),
+        score: score.map_or_else(|| "0".to_owned(), |score| format!("0x{:016x}ull", score.id())),
+        score_name: score.map_or_else(|| "nullptr".to_owned(), |score| format!("\"{score}\"")),
         split_tiles_per_sm: split_tiles_per_sm(plan),
         cost: attention::KernelCost::of(plan),
         target: plan.compiled_for().compute_capability(),

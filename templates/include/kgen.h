@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 4
+#define KGEN_ABI_VERSION 5
 
 /* Results of every call. */
 enum {
@@ -62,6 +62,16 @@ typedef struct kgen_attention_features {
     int32_t sinks_dtype;        /* KGEN_DTYPE_FP32 or KGEN_DTYPE_BF16; not read without sinks */
     int32_t reserved;           /* 0 */
 } kgen_attention_features;
+
+/* A score or mask of the user's own, declared as `[score.NAME]` when kernels were generated. Kernels that have one serve
+ * the calls that ask for it and no others. The expression takes the scores that the features above leave, and its mask
+ * holds besides theirs. Lengths are at most 2^28 - 1024. */
+typedef struct kgen_declared_score {
+    uint64_t id;            /* kgen_variant.score of a kernel with it; 0: none is asked for */
+    float scalars[8];       /* in the order of declaration; finite, zeros beyond */
+    int32_t integers[8];    /* likewise; magnitudes of at most 2^28, at least 1 where the expression divides by them */
+    const float* tables[4]; /* likewise; each by query head, device memory; NULL beyond */
+} kgen_declared_score;
 
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
@@ -143,6 +153,9 @@ typedef struct kgen_fwd_params {
 
     /* From version 4 on. */
     kgen_attention_features features;
+
+    /* From version 5 on. */
+    kgen_declared_score score;
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -217,6 +230,9 @@ typedef struct kgen_bwd_params {
     /* From version 4 on; zeros for a caller that knows version 2. */
     kgen_attention_features features; /* the forward pass's */
     float* dsinks; /* gradient of the sinks by query head, fp32; NULL: not written. Needs features.sinks */
+
+    /* From version 5 on. */
+    kgen_declared_score score; /* the forward pass's */
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
@@ -247,6 +263,8 @@ typedef struct kgen_variant {
     int32_t target_max; /* newest compute capability its object loads on */
     kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */
     kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; other families launch by name */
+    uint64_t score;                /* from version 5 on: which declared score it has, a hash of its text; 0: none */
+    const char* score_name;        /* its name; NULL: none */
 } kgen_variant;
 
 /* Picks the path that is predicted to be the fastest on the current device, of those that the workspace permits, and

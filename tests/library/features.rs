@@ -57,7 +57,7 @@ fn words_of(causal: bool, asked: Asked) -> String {
     format!("{flags:x} {left} {right} {} {} {slopes} {sinks}", asked.chunk, asked.softcap())
 }
 
-const NOTHING: Asked = Asked { window: None, chunk: 0, softcap_hundredths: 0, alibi: None, sinks: None };
+const NOTHING: Asked = Asked { window: None, chunk: 0, softcap_hundredths: 0, alibi: None, sinks: None, declared: None };
 
 fn window(left: i32, right: i32) -> Asked {
     Asked { window: Some([left, right]), ..NOTHING }
@@ -191,6 +191,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
                 sinks: sometimes().then_some(SinkType::Fp32),
+                declared: None,
             };
             let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|_| !sometimes()).collect();
             let kind = if sometimes() { Kind::FwdSplit } else { Kind::Fwd };

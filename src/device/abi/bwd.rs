@@ -1,6 +1,6 @@
 //! `kgen_bwd_params` of `kgen.h`: what backward launchers take.
 
-use super::{Address, AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, Header, Strides, features};
+use super::{Address, AttentionFeatures, FLAG_CAUSAL, FLAG_DETERMINISTIC, Header, Strides, features, score};
 use std::{ffi::c_void, mem::offset_of};
 
 /// What a backward launcher is told besides tensors.
@@ -59,6 +59,7 @@ impl BwdParams {
             softmax_scale: self.softmax_scale,
             features: self.features.structure(address),
             dsinks: address("dsinks"),
+            score: self.features.score.structure(address),
         }
     }
 }
@@ -86,6 +87,7 @@ pub(in crate::device) struct Structure {
     softmax_scale: f32,
     features: features::Structure,
     dsinks: *mut c_void,
+    score: score::Structure,
 }
 
 impl Structure {
@@ -95,6 +97,7 @@ impl Structure {
         (self.struct_size, self.flags) = header.of(self.struct_size, first_version, self.flags);
         if header == Header::FirstVersion {
             self.features.attention_chunk = -1;
+            self.score.id = 1;
         }
         self
     }
@@ -117,5 +120,6 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, lengths), ["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"].map(str::to_owned).to_vec());
     fields.push(("dsinks".to_owned(), offset_of!(Structure, dsinks)));
     fields.extend(features::layout(offset_of!(Structure, features)));
+    fields.extend(score::layout(offset_of!(Structure, score)));
     (fields, size_of::<Structure>())
 }

@@ -1,6 +1,6 @@
 //! `kgen_attention_features` of `kgen.h`: what attention may do besides, in both passes.
 
-use super::{Address, FLAG_WINDOW};
+use super::{Address, FLAG_WINDOW, ScoreParams};
 use std::ffi::c_void;
 
 /// What attention is asked for besides tensors: numbers of masks and scores. The default asks for nothing.
@@ -16,6 +16,8 @@ pub struct AttentionFeatures {
     pub alibi_batch_stride: i64,
     /// `KGEN_DTYPE_*` of the sinks.
     pub sinks_dtype: i32,
+    /// The declared score or mask.
+    pub score: ScoreParams,
 }
 
 impl AttentionFeatures {

@@ -1,6 +1,6 @@
 //! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
 
-use super::{Address, AttentionFeatures, FLAG_CAUSAL, Header, Strides, features};
+use super::{Address, AttentionFeatures, FLAG_CAUSAL, Header, Strides, features, score};
 use std::{ffi::c_void, mem::offset_of, ptr::without_provenance_mut};
 
 /// What a forward launcher is told besides tensors.
@@ -75,6 +75,7 @@ impl FwdParams {
             workspace: address("workspace"),
             workspace_bytes,
             features: self.features.structure(address),
+            score: self.features.score.structure(address),
         }
     }
 }
@@ -113,6 +114,7 @@ pub(in crate::device) struct Structure {
     workspace: *mut c_void,
     workspace_bytes: usize,
     features: features::Structure,
+    score: score::Structure,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -132,6 +134,7 @@ impl Structure {
             (self.split_counts, self.workspace, self.workspace_bytes) = (nowhere, nowhere, GARBAGE as usize);
             (self.features.window, self.features.attention_chunk, self.features.reserved) = ([GARBAGE; 2], GARBAGE, GARBAGE);
             (self.features.alibi_slopes, self.features.sinks) = (nowhere, nowhere);
+            (self.score.id, self.score.tables) = (GARBAGE as u64, [nowhere.cast_const(); 4]);
         }
         self
     }
@@ -154,5 +157,6 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, descale_strides), 8, strides("_descale", &["q", "k", "v"], &["batch", "head"]));
     row(offset_of!(Structure, total_rows), 4, ["q", "k"].map(|t| format!("total_{t}")).to_vec());
     fields.extend(features::layout(offset_of!(Structure, features)));
+    fields.extend(score::layout(offset_of!(Structure, score)));
     (fields, size_of::<Structure>())
 }

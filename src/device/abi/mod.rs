@@ -5,6 +5,7 @@ mod choice;
 mod features;
 mod fields;
 mod fwd;
+mod score;
 
 pub use bwd::BwdParams;
 pub(super) use choice::Explain;
@@ -12,6 +13,7 @@ pub use choice::{PATH_SHORT, PATH_SPLIT, Paths};
 pub use features::AttentionFeatures;
 pub use fields::{Field, Fields};
 pub use fwd::FwdParams;
+pub use score::{SCORE_TABLES, ScoreParams};
 
 use std::ffi::{c_char, c_void};
 

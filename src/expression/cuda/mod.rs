@@ -49,6 +49,8 @@ pub struct Spelling {
     pub named: String,
     /// What stands before the names of [`Local`]s.
     pub local: String,
+    /// Whether the name of a table is its value for the head, so that it takes no index.
+    pub tables_of_head: bool,
 }
 
 impl Default for Spelling {
@@ -65,6 +67,7 @@ impl Default for Spelling {
             seqlen_k: of("seqlen_k"),
             named: String::new(),
             local: String::new(),
+            tables_of_head: false,
         }
     }
 }

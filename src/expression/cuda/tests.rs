@@ -155,7 +155,7 @@ const PREAMBLE: &str = "#include <algorithm>\n#include <cmath>\n#include <cstdin
 fn literal(values: &Values) -> String {
     let reals = |list: &[f64]| list.iter().map(|value| format!("{:?}f", *value as f32)).collect::<Vec<_>>().join(", ");
     let Values { q, k, h, b, seqlen_q, seqlen_k, .. } = values;
-    let (s, scalars, slope) = (reals(&[values.s]), reals(&values.scalars), reals(&values.tables[0]));
+    let (s, scalars, slope) = (reals(&[values.s]), reals(&values.scalars), reals(&values.slopes));
     let [n, m] = [values.integers[0], values.integers[1]];
     format!("{{{s}, {q}, {k}, {h}, {b}, {seqlen_q}, {seqlen_k}, {{{scalars}}}, {{{n}, {m}}}, {{{slope}}}}}")
 }

@@ -134,7 +134,7 @@ impl Writer<'_> {
                 Variable::SeqlenQ => of(&spelling.seqlen_q),
                 Variable::SeqlenK => of(&spelling.seqlen_k),
             },
-            Leaf::Named(named) if named.list == List::Tables => {
+            Leaf::Named(named) if named.list == List::Tables && !spelling.tables_of_head => {
                 (format!("{}{}[{}]", spelling.named, named.name, spelling.h), Level::Primary)
             }
             Leaf::Named(named) => (format!("{}{}", spelling.named, named.name), Level::Primary),

@@ -1,7 +1,7 @@
 //! What a call asks of masks and scores besides a causal mask.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{Kind, Point};
+use super::{DeclaredCall, Kind, Point};
 use crate::{
     device::{AttentionFeatures, DTYPE_BF16, DTYPE_FP32},
     grid::{Feature, Features},
@@ -20,6 +20,8 @@ pub struct Asked {
     pub alibi: Option<Slopes>,
     /// Logits that join the denominator.
     pub sinks: Option<SinkType>,
+    /// A declared score or mask, with its numbers.
+    pub declared: Option<DeclaredCall>,
 }
 
 /// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
@@ -57,7 +59,8 @@ impl Asked {
             (Feature::Alibi, self.alibi.is_some()),
             (Feature::Sinks, self.sinks.is_some()),
         ];
-        (causal, wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect())
+        let wanted: Features = wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect();
+        (causal, wanted.with_score(self.declared.map(|call| call.score)))
     }
 
     /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
@@ -66,7 +69,7 @@ impl Asked {
         let (causal, wanted) = self.wanted(causal);
         let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
         let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
-        mask && kernel.features.with(besides).hold(wanted)
+        mask && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
     }
 
     /// The bound of the scores, as the kernel receives it; 0: none.
@@ -99,6 +102,7 @@ impl Asked {
             softcap: self.softcap(),
             alibi_batch_stride: if self.alibi == Some(Slopes::ByBatchAndHead) { heads as i64 + 3 } else { 0 },
             sinks_dtype: if self.sinks == Some(SinkType::Bf16) { DTYPE_BF16 } else { DTYPE_FP32 },
+            score: self.declared.map(DeclaredCall::params).unwrap_or_default(),
         }
     }
 
@@ -110,6 +114,7 @@ impl Asked {
             (self.softcap_hundredths > 0).then(|| format!(" softcap{}", f64::from(self.softcap_hundredths) / 100.0)),
             self.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned()),
             self.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned()),
+            self.declared.map(DeclaredCall::words),
         ];
         words.into_iter().flatten().collect()
     }
@@ -134,6 +139,7 @@ mod tests {
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
             sinks: Some(SinkType::Bf16),
+            declared: None,
         };
         assert_eq!(all.wanted(false), (false, Features::all()));
         assert_eq!(all.words(), " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16");

@@ -1,7 +1,10 @@
 //! What plans of attention kernels hold besides what all plans hold.
 
 use super::{Kind, Point, Tile};
-use crate::grid::Feature;
+use crate::{
+    expression::{Expr, KeptScore, List, Trend, Variable},
+    grid::Feature,
+};
 use serde::Serialize;
 
 /// Tile, and what follows from it.
@@ -57,6 +60,9 @@ pub struct FeatureParts {
     pub positions: bool,
     /// Scores are changed before the mask.
     pub scores: bool,
+    /// A declared score or mask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared: Option<DeclaredParts>,
 }
 
 impl FeatureParts {
@@ -66,12 +72,55 @@ impl FeatureParts {
         let (window, chunk) = (has(Feature::Window), has(Feature::Chunk));
         let sinks = has(Feature::Sinks) && point.kind != Kind::FwdSplit;
         let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
-        Self { window, chunk, softcap, alibi, sinks, positions: window || chunk || alibi, scores: softcap || alibi }
+        let declared = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
+        let positions = window || chunk || alibi || declared.is_some();
+        let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
+        Self { window, chunk, softcap, alibi, sinks, positions, scores, declared }
     }
 
     /// Whether the kernel is as a plain one in all but its launcher.
     pub fn is_none(self) -> bool {
         !(self.positions || self.scores || self.sinks)
+    }
+}
+
+/// Which parts of the templates a declared score or mask takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
+pub struct DeclaredParts {
+    /// It has a score.
+    pub score: bool,
+    /// It has a mask.
+    pub mask: bool,
+    /// The mask's interval begins where keys are first loaded: tiles before it are skipped.
+    pub low: bool,
+    /// It ends where keys are last loaded.
+    pub high: bool,
+    /// The mask is more than that: it is applied to every element of the tiles that are not skipped.
+    pub by_element: bool,
+    /// What is computed element by element differs from head to head.
+    pub per_head: bool,
+}
+
+impl DeclaredParts {
+    /// Those of `score` in a kernel of `kind`. An end of the interval is of use where it does not fall from row to row,
+    /// and where all heads of a block share it: blocks of split and backward kernels have several.
+    pub fn of(score: KeptScore, kind: Kind) -> Self {
+        let several = matches!(kind, Kind::FwdSplit | Kind::Bwd);
+        let interval = score.mask.as_ref().and_then(Expr::interval);
+        let is_of_use =
+            |end: &Expr, trend| matches!(trend, Trend::Constant | Trend::Rising) && !(several && end.uses(Variable::H));
+        let ends = interval.as_ref().map(|found| {
+            let (low, high) = found.trends();
+            (is_of_use(&found.low, low), is_of_use(&found.high, high), found.exact)
+        });
+        let (low, high, exact) = ends.unwrap_or((false, false, false));
+        let mask = score.mask.is_some();
+        let by_element = mask && !(exact && low && high);
+        let tables = score.names.names(List::Tables);
+        let differs = |expr: &Expr| expr.uses(Variable::H) || tables.iter().any(|table| expr.uses_name(table));
+        let per_head = score.score.as_ref().is_some_and(differs) || (by_element && score.mask.as_ref().is_some_and(differs));
+        Self { score: score.score.is_some(), mask, low, high, by_element, per_head }
     }
 }
 

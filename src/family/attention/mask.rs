@@ -2,14 +2,15 @@
 //! and the names of cases use.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::Asked;
+use super::{Asked, DeclaredRule};
 use std::ops::Range;
 
 /// The mask of one head of one sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mask {
     causal: bool,
     asked: Asked,
+    declared: Option<DeclaredRule>,
     queries: usize,
     keys: usize,
 }
@@ -17,13 +18,19 @@ pub struct Mask {
 impl Mask {
     /// Full, or causal and aligned to the bottom right: the last query sees every key.
     pub fn new(causal: bool, queries: usize, keys: usize) -> Self {
-        Self { causal, asked: Asked::default(), queries, keys }
+        Self { causal, asked: Asked::default(), declared: None, queries, keys }
     }
 
     /// The same with the window and the chunks that a call asks for.
     #[must_use]
     pub fn with(self, asked: Asked) -> Self {
         Self { asked, ..self }
+    }
+
+    /// The same with a declared mask for one head.
+    #[must_use]
+    pub fn declared(self, declared: Option<DeclaredRule>) -> Self {
+        Self { declared, ..self }
     }
 
     /// What names of cases and variants call it.
@@ -37,7 +44,8 @@ impl Mask {
         row as i64 + self.keys as i64 - self.queries as i64
     }
 
-    /// The keys that query `row` sees; an empty range where it sees none.
+    /// The keys that query `row` sees; an empty range where it sees none. A declared mask may hide some of them: the
+    /// first and the last are seen.
     pub fn keys(&self, row: usize) -> Range<usize> {
         let position = self.position(row);
         let (mut first, mut end) = (0, self.keys as i64);
@@ -59,16 +67,39 @@ impl Mask {
             end = end.min(start + chunk);
         }
         let first = first.min(self.keys as i64);
-        first as usize..end.max(first) as usize
+        let shown = first as usize..end.max(first) as usize;
+        let Some(declared) = self.declared else { return shown };
+        let mut seen = shown.clone().filter(|key| declared.sees(position, *key));
+        match seen.next() {
+            None => shown.start..shown.start,
+            Some(first) => first..seen.next_back().unwrap_or(first) + 1,
+        }
+    }
+
+    /// Whether query `row` sees `key`.
+    pub fn sees(&self, row: usize, key: usize) -> bool {
+        let position = self.position(row);
+        self.keys(row).contains(&key) && self.declared.is_none_or(|declared| declared.sees(position, key))
+    }
+
+    /// How many keys query `row` sees.
+    pub fn count(&self, row: usize) -> usize {
+        let position = self.position(row);
+        self.keys(row).filter(|key| self.declared.is_none_or(|declared| declared.sees(position, *key))).count()
     }
 
     /// Pairs of a query and a key that count as work. By convention a causal mask leaves half of them where both sides
     /// are equally long and nothing else is masked; elsewhere those that it leaves are counted.
     pub fn pairs(&self) -> f64 {
-        if self.causal && self.queries == self.keys && self.asked.window.is_none() && self.asked.chunk == 0 {
+        if self.causal
+            && self.queries == self.keys
+            && self.asked.window.is_none()
+            && self.asked.chunk == 0
+            && self.declared.is_none()
+        {
             return self.queries as f64 * self.keys as f64 / 2.0;
         }
-        (0..self.queries).map(|row| self.keys(row).len() as f64).sum()
+        (0..self.queries).map(|row| self.count(row) as f64).sum()
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod asked;
 pub mod cost;
+mod declared;
+mod declared_text;
 mod design;
 pub(crate) mod exam;
 mod mask;
@@ -11,7 +13,9 @@ mod score;
 
 pub use asked::{Asked, SinkType, Slopes};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
-pub use design::{Backward, ByteTransposition, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvSource, Panel};
+pub use declared::{DeclaredCall, DeclaredRule, SETS};
+pub(crate) use declared_text::DeclaredText;
+pub use design::{Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvSource, Panel};
 pub use exam::fuzz;
 pub use mask::Mask;
 pub use point::{Kind, Point};

@@ -2,10 +2,13 @@
 //! and the sample check use.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
+use super::DeclaredRule;
+
 /// Keys that no kernel's tile exceeds.
 const WIDEST_KEY_TILE: u16 = 256;
 
-/// The score of one head of one sequence: the product times a scale, capped, and less by the distance.
+/// The score of one head of one sequence: the product times a scale, capped, less by the distance, and what a declared
+/// score makes of that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     scale: f64,
@@ -14,12 +17,13 @@ pub struct Score {
     slope: f64,
     /// What position query row 0 has among the keys.
     first_position: i64,
+    declared: Option<DeclaredRule>,
 }
 
 impl Score {
     /// The product times `scale`, which holds the factors of FP8 too.
     pub fn scaled(scale: f64) -> Self {
-        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0 }
+        Self { scale, softcap: 0.0, slope: 0.0, first_position: 0, declared: None }
     }
 
     /// The same, bounded by `softcap` where that is not 0.
@@ -34,26 +38,43 @@ impl Score {
         Self { slope, first_position, ..self }
     }
 
+    /// The same, changed by a declared score, and -∞ where its mask hides the key.
+    #[must_use]
+    pub fn declared(self, declared: Option<DeclaredRule>) -> Self {
+        Self { declared, ..self }
+    }
+
+    fn position(&self, row: usize) -> i64 {
+        self.first_position + row as i64
+    }
+
     fn distance(&self, row: usize, key: usize) -> f64 {
-        (self.first_position + row as i64 - key as i64).abs() as f64
+        (self.position(row) - key as i64).abs() as f64
+    }
+
+    /// What kgen's own features make of product `s`.
+    fn own(&self, s: f64, row: usize, key: usize) -> f64 {
+        let scaled = self.scale * s;
+        let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
+        if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) }
     }
 
     /// Of product `s` of query `row` and key `key`.
     pub fn of(&self, s: f64, row: usize, key: usize) -> f64 {
-        let scaled = self.scale * s;
-        let capped = if self.softcap > 0.0 { self.softcap * (scaled / self.softcap).tanh() } else { scaled };
-        if self.slope == 0.0 { capped } else { capped - self.slope * self.distance(row, key) }
+        let own = self.own(s, row, key);
+        self.declared.map_or(own, |declared| declared.of(own, self.position(row), key))
     }
 
     /// The same in fp32, as a kernel that fuses nothing computes it.
     pub fn naive(&self, s: f32, row: usize, key: usize) -> f32 {
         let (scaled, softcap) = (self.scale as f32 * s, self.softcap as f32);
         let capped = if softcap > 0.0 { softcap * (scaled / softcap).tanh() } else { scaled };
-        if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 }
+        let own = if self.slope == 0.0 { capped } else { capped - self.slope as f32 * self.distance(row, key) as f32 };
+        self.declared.map_or(own, |declared| declared.naive(own, self.position(row), key))
     }
 
     /// The same as a framework without a fused kernel has it that rounds to 16 bits after each step: the score, and how
-    /// fast it grows with product `s`. What the distance takes is not rounded.
+    /// fast it grows with product `s`. What the distance takes is not rounded, nor is a declared score between its steps.
     pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {
         let (scaled, cap) = (round((self.scale * s) as f32), self.softcap as f32);
         let (capped, slope) = if cap > 0.0 {
@@ -63,28 +84,42 @@ impl Score {
             (scaled, self.scale as f32)
         };
         let taken = if self.slope == 0.0 { 0.0 } else { self.slope as f32 * self.distance(row, key) as f32 };
-        (capped - taken, slope)
+        let own = capped - taken;
+        let Some(declared) = self.declared else { return (own, slope) };
+        let position = self.position(row);
+        (declared.naive(own, position, key), slope * declared.slope(f64::from(own), position, key) as f32)
     }
 
-    /// How fast the score grows with product `s`.
-    pub fn slope(&self, s: f64, _row: usize, _key: usize) -> f64 {
+    /// How fast what kgen's own features make of product `s` grows with it.
+    fn own_slope(&self, s: f64) -> f64 {
         if self.softcap > 0.0 { self.scale * (1.0 - (self.scale * s / self.softcap).tanh().powi(2)) } else { self.scale }
     }
 
-    /// The largest slope that it has anywhere.
+    /// How fast the score grows with product `s`.
+    pub fn slope(&self, s: f64, row: usize, key: usize) -> f64 {
+        let declared = self.declared.map_or(1.0, |declared| declared.slope(self.own(s, row, key), self.position(row), key));
+        self.own_slope(s) * declared
+    }
+
+    /// The largest slope that it has anywhere, a declared score aside.
     pub fn steepest(&self) -> f64 {
         self.scale
     }
 
-    /// What a kernel may change a score by whose product is no larger than `product`. `tanh` has a relative error of
-    /// 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two products, of the
-    /// slope and distances within a key tile, however few of its keys there are.
+    /// Whether a declared score changes it.
+    pub fn is_declared(&self) -> bool {
+        self.declared.is_some_and(|declared| declared.has_score())
+    }
+
+    /// What a kernel may change a score by whose product is no larger than `product`, before a declared score. `tanh` has
+    /// a relative error of 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two
+    /// products, of the slope and distances within a key tile, however few of its keys there are.
     pub fn error(&self, product: f64) -> f64 {
         let capped = if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 };
         capped + self.slope * f64::from(WIDEST_KEY_TILE) * 2.0_f64.powi(-24)
     }
 
-    /// What it may change [`slope`](Self::slope) by for product `s`.
+    /// What it may change the slope by for product `s`, before a declared score.
     pub fn slope_error(&self, s: f64) -> f64 {
         if self.softcap > 0.0 {
             2.0 * self.scale * (self.scale * s / self.softcap).tanh().powi(2) * 2.0_f64.powf(-10.9)
@@ -93,7 +128,31 @@ impl Score {
         }
     }
 
-    /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys.
+    /// What fp32 and the GPU's `tanh` may change a declared score by for product `s`, whose terms are no larger than
+    /// `product`: roundings of its own steps, and those before it, which it carries on. Without a declared score 0.
+    pub fn declared_error(&self, s: f64, product: f64, row: usize, key: usize) -> f64 {
+        let of_own = self.error(s.abs()) + 2.0_f64.powi(-21) * self.own_bound(product, row, key);
+        self.declared.map_or(0.0, |declared| declared.error(self.own(s, row, key), of_own, self.position(row), key))
+    }
+
+    /// What they may change its slope by.
+    pub fn declared_slope_error(&self, s: f64, product: f64, row: usize, key: usize) -> f64 {
+        let of_own = self.error(s.abs()) + 2.0_f64.powi(-21) * self.own_bound(product, row, key);
+        let Some(declared) = self.declared else { return 0.0 };
+        let (own, position) = (self.own(s, row, key), self.position(row));
+        self.own_slope(s) * declared.slope_error(own, of_own, position, key)
+            + self.slope_error(s) * declared.slope(own, position, key).abs()
+    }
+
+    /// The largest magnitude of the terms of what kgen's own features make of a product no larger than `product`.
+    fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
+        let scaled = self.scale * product;
+        let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
+        capped + self.slope * self.distance(row, key)
+    }
+
+    /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys, a
+    /// declared score aside.
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };

@@ -7,13 +7,13 @@ mod parse;
 mod properties;
 
 use super::{Dtype, Feature, Features, Kind, Target, Variant};
-use crate::text::Finding;
+use crate::{expression::KeptScore, text::Finding};
 use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.
 ///
 /// Fields: `kind`, `hdim` (or `head_dim`), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
-/// (`causal` or `full`), `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …) and
+/// (`causal` or `full`), `score` (the name of a declared one, or `none`), `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …) and
 /// `plain`, for kernels without any. Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
 /// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
 /// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
@@ -87,6 +87,8 @@ enum Test {
     Dtype(Vec<Dtype>),
     Causal(Vec<bool>),
     Feature(Feature),
+    /// Names of declared scores; `none` is a kernel without one.
+    Score(Vec<String>),
     Plain,
     Target(Check<Target>),
     Name(Vec<String>),
@@ -129,6 +131,10 @@ impl Test {
             Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
             Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
             Self::Feature(feature) => at.features.is_some_and(|set| set.has(*feature)),
+            Self::Score(names) => at.features.is_some_and(|set| {
+                let name = set.score().map_or("none", KeptScore::name);
+                names.iter().any(|given| given == name)
+            }),
             Self::Plain => at.features.is_none_or(Features::is_empty),
             Self::Target(check) => check.holds(at.target),
             Self::Name(names) => names.contains(&variant.name()),

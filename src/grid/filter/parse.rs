@@ -28,7 +28,7 @@ use winnow::{
 };
 
 /// Fields as users write them, for messages.
-const FIELDS: [&str; 9] = ["kind", "hdim", "head_dim", "dtype", "causal", "full", "mask", "target", "name"];
+const FIELDS: [&str; 10] = ["kind", "hdim", "head_dim", "dtype", "causal", "full", "mask", "score", "target", "name"];
 
 /// Parentheses and negations within each other; far beyond what a person writes, and safe for the stack.
 const MAX_DEPTH: u32 = 64;
@@ -264,6 +264,7 @@ fn expected(field: &str) -> &'static str {
         "kind" => "expected a kind such as `fwd`",
         "dtype" => "expected a dtype such as `bf16`",
         "target" => "expected a target such as `sm80`",
+        "score" => "expected the name of a declared score, or `none`",
         _ => "expected a name or a pattern such as 'flash_fwd_*'",
     }
 }
@@ -281,6 +282,7 @@ fn test(field: &str, relation: Relation, values: &[Value]) -> ModalResult<Test, 
         "hdim" | "head_dim" => Test::HeadDim(check(relation, values.iter().map(head_dim).collect::<ModalResult<_, Reject>>()?)),
         "causal" => Test::Causal(one_of_two(field, values, "true", "false")?),
         "mask" => Test::Causal(one_of_two(field, values, "causal", "full")?),
+        "score" => Test::Score(values.iter().map(|(text, _)| text.clone()).collect()),
         _ if relation == Relation::Like => Test::NameLike(values[0].0.clone()),
         _ => Test::Name(values.iter().map(|(text, _)| text.clone()).collect()),
     })

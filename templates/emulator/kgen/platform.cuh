@@ -2,7 +2,9 @@
 // counterpart of include/kgen/platform.cuh; docs/emulator.md describes how the emulator works.
 #pragma once
 
+#include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "kgen/emulator.h"
 
@@ -47,5 +49,7 @@ KGEN_DEVICE int opaque(int value) { return value; }
 // The CUDA built-in functions that kernels use.
 KGEN_DEVICE int min(int a, int b) { return a < b ? a : b; }
 KGEN_DEVICE int max(int a, int b) { return a > b ? a : b; }
+KGEN_DEVICE int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+KGEN_DEVICE int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 }  // namespace kgen

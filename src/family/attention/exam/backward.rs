@@ -10,7 +10,7 @@ use super::{
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
     device::{BwdParams, Call, Element, Image, Outputs, Params},
-    family::attention::Point,
+    family::attention::{Mask, Point},
 };
 
 /// A problem of the backward pass.
@@ -70,7 +70,10 @@ pub(super) struct BackwardCase {
 pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
     let Point { head_dim, dtype, causal, .. } = subject.variant;
     let number = Number::of(dtype);
-    let case = |asked| BackwardCase { asked, number, head_dim: head_dim as usize, causal };
+    let case = |asked: BackwardProblem| {
+        let asked = BackwardProblem { problem: asked.problem.for_kernel(subject.variant), ..asked };
+        BackwardCase { asked, number, head_dim: head_dim as usize, causal }
+    };
     let problems = cases::backward(subject, level).into_iter().chain(featured_backward::cases(subject, level));
     problems.map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
 }
@@ -203,8 +206,12 @@ fn compare(
         let (side, heads) = side_and_heads(problem, 5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
         for sequence in 0..problem.sequences.len() {
-            let takes_part = taking_part(problem, causal, sequence, side);
-            for (head, (row, &takes_part)) in itertools::iproduct!(0..heads, takes_part.iter().enumerate()) {
+            // Only a declared mask differs from head to head.
+            let all_alike = problem.asked.declared.is_none();
+            let parts: Vec<Vec<bool>> =
+                (0..if all_alike { 1 } else { heads }).map(|head| taking_part(problem, causal, sequence, side, head)).collect();
+            for (head, row) in itertools::iproduct!(0..heads, 0..parts[0].len()) {
+                let takes_part = parts[if all_alike { 0 } else { head }][row];
                 let expected = match i {
                     0 => &gradients.query_head(sequence, head).dq,
                     1 => &gradients.key_head(sequence, head).dk,
@@ -229,13 +236,19 @@ fn compare(
     Comparison::of(&tallies, &images)
 }
 
-/// Whether each query of a sequence sees a key, or each key is seen.
-fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side) -> Vec<bool> {
+/// Whether each query of a sequence's query head sees a key, or each key of a key head is seen.
+fn taking_part(problem: &Problem, causal: bool, sequence: usize, side: Side, head: usize) -> Vec<bool> {
     let (queries, keys) = problem.sequences[sequence];
-    let mask = problem.mask(causal, sequence);
     if side == Side::Query {
+        let mask = problem.mask(causal, sequence, head);
         return (0..queries).map(|row| !mask.keys(row).is_empty()).collect();
     }
+    let group = problem.heads / problem.heads_k;
+    if problem.asked.declared.is_some() {
+        let masks: Vec<Mask> = (head * group..(head + 1) * group).map(|head| problem.mask(causal, sequence, head)).collect();
+        return (0..keys).map(|key| masks.iter().any(|mask| (0..queries).any(|row| mask.sees(row, key)))).collect();
+    }
+    let mask = problem.mask(causal, sequence, head * group);
     // Where a range begins and ends, so that long sequences cost no more than short ones for each row.
     let mut change = vec![0_i64; keys + 1];
     for seen in (0..queries).map(|row| mask.keys(row)).filter(|seen| !seen.is_empty()) {
@@ -343,9 +356,9 @@ mod tests {
     #[test]
     fn a_query_takes_part_if_it_sees_a_key_and_a_key_if_a_query_sees_it() {
         let problem = Problem::new(&[(5, 3), (1, 4)], 1, 1).asking(Asked { window: Some([1, 0]), ..Asked::default() });
-        assert_eq!(taking_part(&problem, false, 0, Side::Query), [false, false, true, true, true]);
-        assert_eq!(taking_part(&problem, false, 0, Side::Key), [true; 3]);
-        assert_eq!(taking_part(&problem, false, 1, Side::Key), [false, false, true, true]);
+        assert_eq!(taking_part(&problem, false, 0, Side::Query, 0), [false, false, true, true, true]);
+        assert_eq!(taking_part(&problem, false, 0, Side::Key, 0), [true; 3]);
+        assert_eq!(taking_part(&problem, false, 1, Side::Key, 0), [false, false, true, true]);
     }
 
     #[test]

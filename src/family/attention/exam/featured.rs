@@ -2,6 +2,7 @@
 //! the borders of the kernel's tiles, and one before and after them.
 
 use super::{
+    declared,
     problem::{Inputs, Layout, Lengths, Problem, Scale},
     split::{Listed, SPLIT_KEYS},
 };
@@ -56,6 +57,7 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         cases.push(Problem::new(&[(70, 113)], 5, 1).layout(Layout::Unaligned).asking(together(&all, n)));
         cases.push(Problem::new(&[(1, 3 * n + 7); 3], 8, 2).asking(together(&all, n)));
     }
+    cases.extend(features.score().into_iter().flat_map(|score| declared::forward(score, m, n)));
     cases
 }
 
@@ -122,6 +124,13 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.push((Problem::new(&[(7, 113)], 8, 1).layout(Layout::Unaligned).asking(together(&all, 30)), SPLITS, None));
         cases.push((Problem::new(&[(1, 331); 3], 8, 2).asking(together(&all, 100)), 5, None));
     }
+    if let Some(score) = features.score() {
+        for call in declared::calls(score, SPLIT_KEYS, 3 * SPLIT_KEYS) {
+            let asked = Asked { declared: Some(call), ..Asked::default() };
+            cases.push((decode(8, 2).asking(asked), SPLITS, None));
+            cases.push((unlike().asking(asked), 4, counts()));
+        }
+    }
     cases
 }
 
@@ -180,6 +189,7 @@ pub(super) fn together(features: &[Feature], n: usize) -> Asked {
         softcap_hundredths: if has(Feature::Softcap) { 250 } else { 0 },
         alibi: has(Feature::Alibi).then_some(Slopes::ByBatchAndHead),
         sinks: has(Feature::Sinks).then_some(SinkType::Bf16),
+        declared: None,
     }
 }
 

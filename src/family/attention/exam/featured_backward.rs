@@ -2,12 +2,13 @@
 
 use super::{
     backward::BackwardProblem,
+    declared,
     featured::{capped, chunk_of, sloped, sunk, together, window_of, windows},
     problem::{Inputs, Layout, Lengths, Problem, Scale},
 };
 use crate::{
     check::{Level, Subject},
-    family::attention::{Point, SinkType, Slopes},
+    family::attention::{Asked, Point, SinkType, Slopes},
     grid::Feature,
 };
 use itertools::Itertools;
@@ -82,6 +83,12 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
         cases.extend(both(walked(m, n).layout(Layout::Padded).asking(together(&all, m))));
         cases.extend(both(Problem::new(&[(70, 113)], 5, 1).layout(Layout::Unaligned).asking(together(&all, m))));
         cases.push(plain(Problem::new(&[(1, n + 7); 3], 8, 2).asking(together(&all, m))));
+    }
+    for (number, call) in features.score().into_iter().flat_map(|score| declared::calls(score, m, n)).enumerate() {
+        let asked = Asked { declared: Some(call), ..Asked::default() };
+        let problem = walked(m, n).asking(asked);
+        cases.push(if number % 2 == 0 { plain(problem) } else { deterministic(problem) });
+        cases.push(if number % 2 == 1 { plain(packed(m, n).asking(asked)) } else { deterministic(packed(m, n).asking(asked)) });
     }
     cases
 }

@@ -49,7 +49,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
 pub(super) fn case(subject: &Subject<Point>, problem: Problem) -> impl Case + use<> {
     let Point { head_dim, causal, .. } = subject.variant;
     ForwardCase {
-        problem,
+        problem: problem.for_kernel(subject.variant),
         arithmetic: Arithmetic::of(subject.variant),
         head_dim: head_dim as usize,
         causal,

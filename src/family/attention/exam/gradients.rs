@@ -11,20 +11,23 @@
 //!   need not;
 //! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
 //!   relative to the largest term), and K or Q carry that to dQ or dK;
-//! * where scores are capped, what the GPU's `tanh` may err by (PTX ISA), carried through P and dS to every element:
+//! * where scores are capped or declared, what the GPU's `tanh` may err by (PTX ISA) and what a declared score's fp32
+//!   steps may (`expression::rounding`), carried through P and dS to every element:
 //!   the kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
 //!
 //! The sinks' gradient is fp32: three times the largest naive error, where one way rounds P of the sink to 16 bits and
 //! the other takes delta from a rounded O; twice the error of rounding it to fp32; and what fp32 sums err by: 2⁻²⁰ of
 //! the sum of all terms' magnitudes, and numbers below 2⁻¹²⁶, which are flushed to zero.
 
+#![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
+
 use super::{
     problem::Problem,
-    reference::{dot, dot32},
+    reference::{dot, dot32, longest_row},
     rules::Rules,
     tensors::Values,
 };
-use crate::check::Number;
+use crate::{check::Number, family::attention::Score};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -243,7 +246,9 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let mut weight = vec![0.0_f64; keys];
     let mut largest_ds = 0.0_f64;
     let mut sink_gradient = SinkGradient::default();
-    let is_capped = score.error(1.0) > 0.0;
+    let (is_declared, is_capped) = (score.is_declared(), score.error(1.0) > 0.0 || score.is_declared());
+    let mut steepest = score.steepest();
+    let product = longest_row(&q64, dim) * longest_row(&k64, dim);
     let mut tanh_errors =
         if is_capped { [vec![0.0_f64; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]] } else { Default::default() };
     for row in 0..queries {
@@ -278,8 +283,16 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         for j in seen {
             let other = j * dim..(j + 1) * dim;
             if is_capped {
-                let (of_score, softmax_gradient) = (score.error(products[j].abs()), p[j] * (ds[j] - delta).abs());
-                let of_ds = softmax_gradient * (score.slope(products[j], row, j) * of_score + score.slope_error(products[j]));
+                let softmax_gradient = p[j] * (ds[j] - delta).abs();
+                let slope = score.slope(products[j], row, j).abs();
+                let (of_score, of_slope) = if is_declared {
+                    steepest = steepest.max(slope);
+                    let error = |of: fn(&Score, f64, f64, usize, usize) -> f64| of(&score, products[j], product, row, j);
+                    (error(Score::declared_error), error(Score::declared_slope_error))
+                } else {
+                    (score.error(products[j].abs()), score.slope_error(products[j]))
+                };
+                let of_ds = softmax_gradient * (slope * of_score + of_slope);
                 let [dq, dk, dv] = &mut tanh_errors;
                 add_magnitudes(&mut dq[range.clone()], of_ds, &k64[other.clone()]);
                 add_magnitudes(&mut dk[other.clone()], of_ds, q_row);
@@ -301,9 +314,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     for value in naive.iter_mut().flatten().flatten() {
         *value = number.through(*value);
     }
-    let longest = |tensor: &[f64]| tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt();
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let of_ds = 2.0_f64.powi(-20) * score.steepest() * longest(&dout64) * longest(&v64);
+    let of_ds = 2.0_f64.powi(-20) * steepest * longest_row(&dout64, dim) * longest_row(&v64, dim);
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     let tanh_error = tanh_errors.map(|errors| largest(&errors));

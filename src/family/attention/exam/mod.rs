@@ -7,6 +7,7 @@ mod arithmetic;
 mod backward;
 mod cases;
 mod combine;
+mod declared;
 mod descale;
 mod featured;
 mod featured_backward;

@@ -2,7 +2,7 @@
 //! is in them.
 
 use super::descale::Descales;
-use crate::family::attention::{Asked, Mask, Score};
+use crate::family::attention::{Asked, DeclaredCall, DeclaredRule, Mask, Point, Score};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -278,17 +278,33 @@ impl Problem {
         Self { asked, ..self }
     }
 
-    /// The mask of a sequence.
-    pub fn mask(&self, causal: bool, sequence: usize) -> Mask {
+    /// The same with the declared score of a kernel that has one, unless it has numbers already: nothing else is served.
+    #[must_use]
+    pub fn for_kernel(mut self, kernel: Point) -> Self {
+        self.asked.declared = self.asked.declared.or(kernel.features.score().map(DeclaredCall::usual));
+        self
+    }
+
+    /// The mask of a sequence's query head.
+    pub fn mask(&self, causal: bool, sequence: usize, head: usize) -> Mask {
         let (queries, keys) = self.sequences[sequence];
-        Mask::new(causal, queries, keys).with(self.asked)
+        Mask::new(causal, queries, keys).with(self.asked).declared(self.declared(sequence, head))
+    }
+
+    /// The declared score of a sequence's query head.
+    fn declared(&self, sequence: usize, head: usize) -> Option<DeclaredRule> {
+        let (queries, keys) = self.sequences[sequence];
+        self.asked.declared.map(|call| call.rule(sequence, head, queries, keys))
     }
 
     /// The score of a sequence's query head, given the factor on its products.
     pub fn score(&self, scale: f64, sequence: usize, head: usize) -> Score {
-        let position = self.mask(false, sequence).position(0);
+        let position = self.mask(false, sequence, head).position(0);
         let slope = f64::from(self.asked.slope(sequence, head));
-        Score::scaled(scale).capped(f64::from(self.asked.softcap())).sloped(slope, position)
+        Score::scaled(scale)
+            .capped(f64::from(self.asked.softcap()))
+            .sloped(slope, position)
+            .declared(self.declared(sequence, head))
     }
 
     /// The factors of Q, K and V for a sequence and key head.

@@ -2,6 +2,8 @@
 //! log-sum-exp in fp32 from scores summed as its tensor cores sum them. The errors of those two are the measure of what
 //! a kernel may err by.
 
+#![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
+
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
     problem::Problem,
@@ -158,7 +160,8 @@ fn attend_rows(
     let mut head = Head { o: vec![0.0; rows * dim], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
     let product = longest_row(q64, dim) * longest_row(k64, dim);
     let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
-    let mut yardstick = Yardstick { score_bound, score_error, ..Yardstick::default() };
+    let mut yardstick = Yardstick { score_bound, ..Yardstick::default() };
+    let mut declared_error = 0.0_f64;
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
     let mut naive_o = vec![0.0_f32; dim];
@@ -172,7 +175,11 @@ fn attend_rows(
         let (k, v) = (&k[elements.clone()], &v[elements.clone()]);
         let (scores, naive_scores) = (&mut scores[seen.clone()], &mut naive_scores[seen.clone()]);
         for ((key, score), k_row) in seen.clone().zip(scores.iter_mut()).zip(k64[elements.clone()].chunks_exact(dim)) {
-            *score = rule.of(dot(&q64[range.clone()], k_row), row, key);
+            let product_of_key = dot(&q64[range.clone()], k_row);
+            *score = rule.of(product_of_key, row, key);
+            if rule.is_declared() {
+                declared_error = declared_error.max(rule.declared_error(product_of_key, product, row, key));
+            }
         }
         let naive = seen.clone().zip(naive_scores.iter_mut());
         match sums {
@@ -200,6 +207,8 @@ fn attend_rows(
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
     }
+    // What a declared score carries on holds what comes before it.
+    yardstick.score_error = if rule.is_declared() { declared_error } else { score_error };
     (head, yardstick)
 }
 
@@ -263,7 +272,7 @@ fn naive_lse(scores: &[f32], sink: Option<f32>) -> f32 {
 }
 
 /// Largest Euclidean length of a row.
-fn longest_row(tensor: &[f64], dim: usize) -> f64 {
+pub(super) fn longest_row(tensor: &[f64], dim: usize) -> f64 {
     tensor.chunks_exact(dim).map(|row| dot(row, row)).fold(0.0, f64::max).sqrt()
 }
 

@@ -17,8 +17,9 @@ use crate::{
     },
     device::{
         AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
-        Element, FwdParams, Header, Image, Params,
+        Element, FwdParams, Header, Image, Params, SCORE_TABLES, ScoreParams,
     },
+    expression::List,
     family::attention::{Kind, Point, design::FeatureParts},
     grid::{Dtype, Feature, Target},
 };
@@ -352,7 +353,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
             (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD, by_tma])
         }
         Kind::Bwd => {
-            let asked = BackwardProblem::plain(problem(variant));
+            let asked = BackwardProblem::plain(problem(variant).for_kernel(variant));
             let number = Number::of(variant.dtype);
             let base = BackwardCase { asked, number, head_dim: variant.head_dim as usize, causal: variant.causal };
             (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])
@@ -368,7 +369,100 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
     let features = if variant.kind.has_shape() { changed(&base, &not_built_for(variant)) } else { Vec::new() };
-    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, lists), features, asks].into_iter().flatten().collect()
+    let lists: Vec<Vec<Change>> =
+        lists.iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
+    let lists: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
+    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, &lists), features, asks].into_iter().flatten().collect()
+}
+
+/// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version cannot
+/// name its score, and its sequences are shorter.
+const OTHERWISE_WITH_SCORE: [&str; 4] =
+    ["a structure of the first version", "a structure of version 2", "blocks whose number wraps", "rows of a tile that wrap"];
+
+/// Whether a change does with a kernel what its list says.
+fn holds(variant: Point, change: &Change) -> bool {
+    variant.features.score().is_none() || !OTHERWISE_WITH_SCORE.contains(&change.0)
+}
+
+/// What a kernel without a declared score does.
+const WITHOUT_SCORE: &[Change] = &[
+    ("a declared score", |c| numbers(c).features.score.id = 5, Refused(ERROR_MISMATCH, "built without a declared score")),
+    (
+        "a number for no score",
+        |c| numbers(c).features.score.scalars[0] = 1.0,
+        Refused(ERROR_INVALID_VALUE, "score.scalars[0] is 1 and must be 0"),
+    ),
+];
+
+/// What a kernel with one does.
+const WITH_SCORE: &[Change] = &[
+    (
+        "no declared score",
+        |c| numbers(c).features.score = ScoreParams::default(),
+        Refused(ERROR_MISMATCH, "called with score.id 0000"),
+    ),
+    ("another declared score", |c| numbers(c).features.score.id ^= 1, Refused(ERROR_MISMATCH, "built with the declared score")),
+    ("an earlier structure", |c| begin(c, Header::FirstVersion), Refused(ERROR_MISMATCH, "called with score.id 0000")),
+    (
+        "too many queries for a score",
+        |c| *numbers(c).seqlen_q = (1 << 28) - 1023,
+        Refused(ERROR_INVALID_VALUE, "with a declared score"),
+    ),
+    (
+        "too many keys for a score",
+        |c| *numbers(c).seqlen_k = (1 << 28) - 1023,
+        Refused(ERROR_INVALID_VALUE, "with a declared score"),
+    ),
+    (
+        "a scalar that is no number",
+        |c| numbers(c).features.score.scalars[0] = f32::NAN,
+        Refused(ERROR_INVALID_VALUE, "score.scalars[0] must be finite"),
+    ),
+    (
+        "an infinite scalar",
+        |c| numbers(c).features.score.scalars[7] = f32::NEG_INFINITY,
+        Refused(ERROR_INVALID_VALUE, "score.scalars[7] must be finite"),
+    ),
+    (
+        "a scalar too many",
+        |c| numbers(c).features.score.scalars[7] = 2.0,
+        Refused(ERROR_INVALID_VALUE, "score.scalars[7] is 2 and must be 0"),
+    ),
+    (
+        "a large integer",
+        |c| numbers(c).features.score.integers[0] = (1 << 28) + 1,
+        Refused(ERROR_INVALID_VALUE, "its magnitude must not exceed 2^28"),
+    ),
+    (
+        "a large negative integer",
+        |c| numbers(c).features.score.integers[7] = -(1 << 28) - 1,
+        Refused(ERROR_INVALID_VALUE, "its magnitude must not exceed 2^28"),
+    ),
+    (
+        "an integer too many",
+        |c| numbers(c).features.score.integers[7] = -1,
+        Refused(ERROR_INVALID_VALUE, "score.integers[7] is -1 and must be 0"),
+    ),
+    ("a table too many", |c| push(c, SCORE_TABLES[3]), Refused(ERROR_INVALID_VALUE, "score.tables[3] must be NULL")),
+];
+
+const WITH_TABLES: &[Change] =
+    &[("no table", |c| drop_tensor(c, SCORE_TABLES[0]), Refused(ERROR_INVALID_VALUE, "score.tables[0] must not be NULL"))];
+
+/// Where an integer divides.
+const WITH_DIVISOR: &[Change] = &[(
+    "a divisor of 0",
+    |c| numbers(c).features.score.integers = [0; 8],
+    Refused(ERROR_INVALID_VALUE, "is 0; the score divides by it"),
+)];
+
+/// What concerns declared scores.
+fn of_score(variant: Point) -> Vec<&'static [Change]> {
+    let Some(score) = variant.features.score() else { return vec![WITHOUT_SCORE] };
+    let divides = score.score.iter().chain(&score.mask).any(|expr| !expr.divisors().is_empty());
+    let tables = if score.names.names(List::Tables).is_empty() { &[] } else { WITH_TABLES };
+    vec![WITH_SCORE, tables, if divides { WITH_DIVISOR } else { &[] }]
 }
 
 /// Masks and features that a kernel must refuse.
@@ -381,8 +475,10 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     // Kernels over splits leave sinks to the one that combines them.
     let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
     let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
-    let positions = if FeatureParts::of(variant).positions { POSITIONS } else { &[] };
-    [other_mask, positions].into_iter().chain(features).collect()
+    // With a declared score sequences end earlier.
+    let has_positions = FeatureParts::of(variant).positions && variant.features.score().is_none();
+    let positions = if has_positions { POSITIONS } else { &[] };
+    [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

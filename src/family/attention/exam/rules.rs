@@ -17,7 +17,11 @@ pub struct Rules {
 impl Rules {
     /// Those of a problem's head; `scale` is the factor on its products.
     pub fn of(problem: &Problem, causal: bool, scale: f64, sequence: usize, head: usize) -> Self {
-        Self { mask: problem.mask(causal, sequence), score: problem.score(scale, sequence, head), sink: problem.asked.sink(head) }
+        Self {
+            mask: problem.mask(causal, sequence, head),
+            score: problem.score(scale, sequence, head),
+            sink: problem.asked.sink(head),
+        }
     }
 
     /// Those of a call that asks for nothing.

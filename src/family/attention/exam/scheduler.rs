@@ -169,7 +169,7 @@ fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
             return (0, 0);
         }
         let tiles = (queries as u64 * group).div_ceil(TILE_ROWS) * problem.heads_k as u64;
-        let seen = problem.mask(false, sequence).keys(queries - 1).len();
+        let seen = problem.mask(false, sequence, 0).keys(queries - 1).len();
         (tiles, seen.div_ceil(SPLIT_KEYS) as u64)
     };
     let work: Vec<(u64, u64)> = problem.sequences.iter().enumerate().map(work).collect();

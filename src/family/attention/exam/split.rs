@@ -93,7 +93,14 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
 /// One problem.
 pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Case + use<> {
     let Point { head_dim, dtype, causal, .. } = variant;
-    SplitCase { problem, splits, counts, number: Number::of(dtype), head_dim: head_dim as usize, causal }
+    SplitCase {
+        problem: problem.for_kernel(variant),
+        splits,
+        counts,
+        number: Number::of(dtype),
+        head_dim: head_dim as usize,
+        causal,
+    }
 }
 
 /// A problem, `num_splits` and `split_counts`.
@@ -248,7 +255,7 @@ fn judge(
     // unless there is one query only.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     let asked = problem.asked;
-    let counts_keys = problem.scale == Scale::Zero && asked.alibi.is_none();
+    let counts_keys = problem.scale == Scale::Zero && asked.alibi.is_none() && asked.declared.is_none();
     let is_masked = causal || asked.window.is_some() || asked.chunk > 0;
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         let keys = problem.sequences[sequence].1;
@@ -256,7 +263,7 @@ fn judge(
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
             if counts_keys && (rows == 1 || !is_masked) {
-                let seen = problem.mask(causal, sequence).keys(row).len();
+                let seen = problem.mask(causal, sequence, head).count(row);
                 for (split, part) in parts.iter().enumerate() {
                     let expected = keys_of_a_split(seen, split, splits);
                     keys_seen.see([sequence, head, row, split], part.exp(), expected as f64, expected == 0);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     check::{Number, fill_normal},
-    device::{Call, Element, FwdParams, Image, Params},
+    device::{Call, Element, FwdParams, Image, Params, SCORE_TABLES},
     family::attention::SinkType,
 };
 use rand::{RngExt, SeedableRng};
@@ -229,7 +229,13 @@ pub(super) fn asked(problem: &Problem) -> impl Iterator<Item = (&'static str, Im
         }
         image
     });
-    [("alibi_slopes", slopes), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)))
+    let heads = *heads;
+    let tables = asked.declared.into_iter().flat_map(move |call| {
+        let table = move |index| Image::of_numbers(&(0..heads).map(|h| (h as i64, call.table(index, h))).collect::<Vec<_>>());
+        SCORE_TABLES.into_iter().enumerate().take(call.tables()).map(move |(index, name)| (name, table(index)))
+    });
+    let own = [("alibi_slopes", slopes), ("sinks", sinks)].into_iter().filter_map(|(name, image)| Some((name, image?)));
+    own.chain(tables)
 }
 
 /// One tensor's values, rounded to `number`.

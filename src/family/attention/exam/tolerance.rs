@@ -16,6 +16,8 @@
 //!   by no more than the worst score. (Naive O has scores rounded to 16 bits, and needs no such term.)
 //! * where scores fall with the distance, 2⁻²⁴ · slope · 256: kernels take the difference of two products, each of the
 //!   slope and a distance within the key tile. The naive computation multiplies by the small difference itself.
+//! * with a declared score, the largest error that its fp32 steps may have, each carried on by the derivatives of those
+//!   after it (`expression::rounding`), those of the product and the cap among them.
 //!
 //! The first two terms are tiny beside the effect of one key more or less, which is 1/seqlen.
 

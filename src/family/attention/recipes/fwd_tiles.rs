@@ -14,6 +14,7 @@ pub(super) fn portable_tiles(variant: Point) -> &'static [DefaultTiles] {
         Target::Sm80 | Target::Sm100 if !variant.features.is_empty() => SM80_FEATURES,
         Target::Sm75 | Target::Sm80 | Target::Sm90 => SM80,
         Target::Sm100 => SM100,
+        Target::Sm89 | Target::Sm120 | Target::Sm121 if variant.features.score().is_some() => SMALL_DECLARED,
         Target::Sm89 | Target::Sm120 | Target::Sm121 => SMALL,
     }
 }
@@ -115,5 +116,13 @@ const SMALL: &[DefaultTiles] = &[
     DefaultTiles::same(144, Tile { m: 64, n: 48, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(192, Tile { m: 64, n: 32, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
     // One block fits: eight warps, so that each scheduler has two.
+    DefaultTiles::same(256, Tile { m: 128, n: 32, warps: 8, min_blocks_per_sm: 1, ..BASE }),
+];
+
+/// The same for kernels with a declared score, whose values and positions take registers. Not measured.
+const SMALL_DECLARED: &[DefaultTiles] = &[
+    DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 64, n: 64, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(192, Tile { m: 64, n: 32, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(256, Tile { m: 128, n: 32, warps: 8, min_blocks_per_sm: 1, ..BASE }),
 ];

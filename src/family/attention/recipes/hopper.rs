@@ -201,9 +201,11 @@ impl Recipe for HopperForward {
 }
 
 /// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, the blocks of a
-/// cluster walk over the same keys, and keys of one row's chunk may all be hidden from the row before it.
+/// cluster walk over the same keys, and keys of one row's chunk, or of what a declared mask shows it, may all be hidden from
+/// the row before it.
 pub(super) fn passes_by_turns(features: Features, tile: &Tile) -> bool {
-    features.has(Feature::Chunk) || tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
+    let jumps = features.has(Feature::Chunk) || features.score().is_some_and(|score| score.mask.is_some());
+    jumps || tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
 }
 
 /// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).

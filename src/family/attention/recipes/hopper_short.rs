@@ -43,7 +43,10 @@ impl Recipe for HopperShort {
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        DefaultTiles::find(DEFAULTS, variant)
+        let tile = DefaultTiles::find(DEFAULTS, variant)?;
+        // The values and positions of a declared score take registers that 48 keys leave none of.
+        let narrower = variant.features.score().is_some() && variant.head_dim > 192;
+        Ok(if narrower { Tile { n: 32, ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {

@@ -2,7 +2,8 @@
 
 use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
-    family::attention::{Asked, SinkType, Slopes},
+    expression::KeptScore,
+    family::attention::{Asked, DeclaredCall, SinkType, Slopes},
     grid::{Feature, Features},
 };
 use rand::RngExt;
@@ -24,7 +25,18 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
         softcap_hundredths: if softcap { pick(rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]) } else { 0 },
         alibi: alibi.then(|| pick(rng, &[Slopes::ByHead, Slopes::ByBatchAndHead])),
         sinks: sinks.then(|| pick(rng, &[SinkType::Fp32, SinkType::Bf16])),
+        declared: features.score().map(|score| declared(rng, score, longest)),
     }
+}
+
+/// A declared score, which is always asked for: nothing else has its kernels.
+fn declared(rng: &mut Rng, score: KeptScore, longest: usize) -> DeclaredCall {
+    let integer = match rng.random_range(0..8) {
+        0 => rng.random_range(-3..8),
+        1 => 1_000_000,
+        _ => length(rng, longest) as i32,
+    };
+    DeclaredCall { set: pick(rng, &DeclaredCall::sets(score)), integer, score }
 }
 
 /// Keys that a window holds on one side of the position; -1: all.

@@ -272,8 +272,8 @@ fn compare(
     let group = problem.heads / problem.heads_k;
     let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
-        let mask = problem.mask(causal, sequence);
         for head in 0..problem.heads {
+            let mask = problem.mask(causal, sequence, head);
             let sink = problem.asked.sink(head);
             let sampled = references.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
             let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));

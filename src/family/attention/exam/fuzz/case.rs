@@ -6,7 +6,7 @@
 use crate::{
     device::Order,
     family::attention::{
-        Asked, Kind, Point, SinkType, Slopes,
+        Asked, DeclaredCall, Kind, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
@@ -351,6 +351,7 @@ impl<'a> Words<'a> {
                 SinkType::Fp32 => "sinks".to_owned(),
                 SinkType::Bf16 => "sinks-bf16".to_owned(),
             }),
+            declared: self.rest_of("score=", |_| true).map(DeclaredCall::read).transpose()?,
         })
     }
 
