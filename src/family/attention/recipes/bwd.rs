@@ -85,9 +85,11 @@ impl Recipe for PortableBackward {
         }
         match target {
             Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
-            // With features, 128 registers do not do, nor do 32 keys a warp beyond 128 columns.
+            // With features, 128 registers do not do, nor do 32 keys a warp beyond 128 columns, with a declared score
+            // beyond 96.
             Target::Sm80 | Target::Sm90 | Target::Sm100 if !variant.features.is_empty() => {
-                let head_dim = if (129..192).contains(&variant.head_dim) { 192 } else { variant.head_dim };
+                let widest = if variant.features.score().is_some() { 96 } else { 128 };
+                let head_dim = if (widest + 1..192).contains(&variant.head_dim) { 192 } else { variant.head_dim };
                 let tile = DefaultTiles::find(ROOMY, Point { head_dim, ..variant })?;
                 Ok(Tile { min_blocks_per_sm: 1, ..tile })
             }
