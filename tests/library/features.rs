@@ -21,7 +21,7 @@ const WINDOW: u32 = 4;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, features: &[Feature]) -> Point {
     let features = features.iter().copied().collect();
-    Point { kind, head_dim, dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
+    Point { kind, head_dim: HeadDim::equal(head_dim), dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
 }
 
 /// What a program prints, by line, that reads these lines.
