@@ -8,7 +8,7 @@ mod features;
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, Grid, Target, TileOverride},
+    grid::{Dtype, Features, Grid, HeadDim, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler_in_process,

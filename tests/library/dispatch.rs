@@ -6,7 +6,7 @@ use kgen::{
         KernelCost, Kind, Point,
         cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
-    grid::{Dtype, Feature, Features, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
     plan::{Limits, Plan},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -196,7 +196,7 @@ fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
     let find = |kind: Kind, target: Target| {
-        let without = point(kind, ask.request.head_dim, ask.request.causal, target);
+        let without = point(kind, ask.request.head_dim.qk, ask.request.causal, target);
         let wanted =
             if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
         KERNELS.contains(&wanted).then(|| {

@@ -3,7 +3,7 @@
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Asked, Kind, Point, SinkType, Slopes},
-    grid::{Dtype, Feature, Features, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
