@@ -59,6 +59,7 @@ class FwdParams(ctypes.Structure):
         ("workspace_bytes", ctypes.c_size_t),
         ("features", AttentionFeatures),
         ("score", DeclaredScore),
+        *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
     ]
 
 
@@ -69,7 +70,8 @@ def quantised(x):
 
 
 def fwd_params(q, k, v, o, lse, causal, scale=None, descales=None):
-    """Parameters for (batch, seqlen, heads, head_dim) tensors; the caller keeps the tensors alive. `descales` of Q, K and
+    """Parameters for (batch, seqlen, heads, head_dim) tensors, of which V and O may have a head dim of their own; the
+    caller keeps the tensors alive. `descales` of Q, K and
     V, (batch, key heads) in fp32 each, go with FP8."""
     p = FwdParams(struct_size=ctypes.sizeof(FwdParams), flags=FLAG_CAUSAL if causal else 0)
     for name, t in zip("qkvo", (q, k, v, o)):
@@ -79,7 +81,7 @@ def fwd_params(q, k, v, o, lse, causal, scale=None, descales=None):
     p.lse = lse.data_ptr()
     p.lse_batch_stride, p.lse_head_stride = lse.stride(0), lse.stride(1)
     p.batch, p.seqlen_q, p.num_heads, p.head_dim = q.shape
-    p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
+    p.seqlen_k, p.num_heads_k, p.head_dim_v = k.shape[1], k.shape[2], v.shape[3]
     p.dtype = DTYPES[q.dtype]
     p.softmax_scale = scale if scale is not None else q.shape[-1] ** -0.5
     for name, descale in zip("qkv", descales or ()):
@@ -106,6 +108,7 @@ class BwdParams(ctypes.Structure):
         ("features", AttentionFeatures),
         ("dsinks", ctypes.c_void_p),
         ("score", DeclaredScore),
+        *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
     ]
 
 
@@ -146,7 +149,7 @@ def bwd_params(tensors, lse, causal, deterministic=False, scale=None):
     p.lse = lse.data_ptr()
     p.lse_batch_stride, p.lse_head_stride = lse.stride(0), lse.stride(1)
     p.batch, p.seqlen_q, p.num_heads, p.head_dim = q.shape
-    p.seqlen_k, p.num_heads_k = k.shape[1], k.shape[2]
+    p.seqlen_k, p.num_heads_k, p.head_dim_v = k.shape[1], k.shape[2], tensors["v"].shape[3]
     p.dtype = DTYPES[q.dtype]
     p.softmax_scale = scale if scale is not None else q.shape[-1] ** -0.5
     return p

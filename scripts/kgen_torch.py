@@ -54,9 +54,9 @@ class Kgen:
             lib.kgen_emulator_report.restype = ctypes.c_char_p
 
     def forward(self, q, k, v, causal, scale, packing=None):
-        """O, (batch, rows, heads, head_dim), and the log-sum-exp of each row, (batch, heads, rows)."""
+        """O, (batch, rows, heads, head_dim of V), and the log-sum-exp of each row, (batch, heads, rows)."""
         q, k, v = (with_contiguous_rows(t) for t in (q, k, v))
-        o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        o = torch.empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype, device=q.device)
         lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
         params = fwd_params(q, k, v, o, lse, causal, scale)
         read = [q, k, v]

@@ -213,7 +213,7 @@ class Laboratory:
             todo.extend(new)
         constants = dict(re.findall(r"^constexpr \w+ (\w+) = ([\w.]+);", text, re.M))
         shape = [c for c in constants.items() if re.fullmatch(r"STAGES|Q_SLOTS|CONSUMERS|CLUSTER|WARPS|WARPGROUPS|BLOCK_M|BLOCK_N|FOLD|\w*SPLIT\w*", c[0])]
-        words = re.sub(r"hdim\d+", "", kernel.name).split("_")
+        words = re.sub(r"hdim\d+(_\d+)?", "", kernel.name).split("_")
         traits = frozenset(words) | frozenset(shape) | self.included(text) | {f"columns {int(self.head_dim(kernel.name)) % 64}", template}
         return Features(template, frozenset(headers), self.head_dim(kernel.name), traits, constants, shape_of(text))
 

@@ -7,7 +7,7 @@ use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Tiling, Verdict, run},
     device::DeviceKind,
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, Target, Variant},
+    grid::{Dtype, Features, HeadDim, Target, Variant},
 };
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
@@ -20,8 +20,14 @@ use std::{
 use support::copy_folder;
 use tempfile::TempDir;
 
-const POINT: Point =
-    Point { kind: Kind::Fwd, head_dim: 16, dtype: Dtype::Bf16, causal: false, features: Features::NONE, target: Target::Sm80 };
+const POINT: Point = Point {
+    kind: Kind::Fwd,
+    head_dim: HeadDim::equal(16),
+    dtype: Dtype::Bf16,
+    causal: false,
+    features: Features::NONE,
+    target: Target::Sm80,
+};
 
 const VARIANT: Variant = Variant::Attention(POINT);
 
@@ -151,7 +157,7 @@ fn a_violation_the_emulator_reports_fails() {
 fn a_library_without_the_variant_is_an_error_and_no_failure_of_the_kernel() {
     let folder = folder();
     let mut request = mock(folder.path(), "WRITE_NOTHING");
-    request.variant = Point { head_dim: 32, ..POINT }.into();
+    request.variant = Point { head_dim: HeadDim::equal(32), ..POINT }.into();
     let verdicts = run(&[request], &options(folder.path()), &());
     assert_says(&verdicts[0], Status::Error, &["holds no `flash_fwd_hdim32_bf16_sm80`"]);
 }

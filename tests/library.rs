@@ -8,7 +8,7 @@ mod features;
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, Grid, Target, TileOverride},
+    grid::{Dtype, Features, Grid, HeadDim, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler_in_process,
@@ -46,7 +46,7 @@ static SPLIT_LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 });
 
 fn variant(kind: Kind, head_dim: u32, dtype: Dtype, causal: bool) -> Point {
-    Point { kind, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 }
+    Point { kind, head_dim: HeadDim::equal(head_dim), dtype, causal, features: Features::NONE, target: Target::Sm80 }
 }
 
 impl Library {
@@ -222,7 +222,7 @@ fn without_ptx_the_dispatcher_keeps_to_the_gpus_of_its_machine_code() {
 
 /// An fp16 kernel of head dim 64 without a mask.
 fn plain(kind: Kind, target: Target) -> Point {
-    Point { kind, head_dim: 64, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }
+    Point { kind, head_dim: HeadDim::equal(64), dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }
 }
 
 /// A library of kernels whose launchers fail with their own names and do nothing else.
@@ -405,17 +405,17 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         Plan::new(Point { kind, head_dim, dtype, causal, features: Features::NONE, target }, tile).expect("fits")
     };
     let plans = [
-        plan(Kind::Fwd, 64, Dtype::Fp16, true, Target::Sm75, None),
-        plan(Kind::Fwd, 64, Dtype::Bf16, true, Target::Sm80, None),
-        plan(Kind::FwdSplit, 64, Dtype::Bf16, true, Target::Sm80, None),
-        plan(Kind::FwdCombine, 0, Dtype::Fp16, false, Target::Sm80, None),
-        plan(Kind::PrepareScheduler, 0, Dtype::Fp16, false, Target::Sm80, None),
-        plan(Kind::Bwd, 16, Dtype::Fp16, false, Target::Sm80, None),
-        plan(Kind::Fwd, 64, Dtype::Fp8, false, Target::Sm89, None),
-        plan(Kind::Fwd, 64, Dtype::Bf16, true, Target::Sm90, Some(1)),
-        plan(Kind::Fwd, 128, Dtype::Bf16, false, Target::Sm90, Some(2)),
-        plan(Kind::Fwd, 64, Dtype::Fp8, false, Target::Sm90, None),
-        plan(Kind::FwdShort, 64, Dtype::Bf16, true, Target::Sm90, None),
+        plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp16, true, Target::Sm75, None),
+        plan(Kind::Fwd, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm80, None),
+        plan(Kind::FwdSplit, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm80, None),
+        plan(Kind::FwdCombine, HeadDim::equal(0), Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::PrepareScheduler, HeadDim::equal(0), Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::Bwd, HeadDim::equal(16), Dtype::Fp16, false, Target::Sm80, None),
+        plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp8, false, Target::Sm89, None),
+        plan(Kind::Fwd, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm90, Some(1)),
+        plan(Kind::Fwd, HeadDim::equal(128), Dtype::Bf16, false, Target::Sm90, Some(2)),
+        plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp8, false, Target::Sm90, None),
+        plan(Kind::FwdShort, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm90, None),
     ];
     let library = Library::of("hostile_library", &plans, &["-O0", "-Wno-psabi"]);
     // The name of the emulator's start of a grid, as the linker knows it.

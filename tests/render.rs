@@ -5,7 +5,7 @@
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, Target},
+    grid::{Dtype, Features, HeadDim, Target},
     plan::Plan,
     render::{Renderer, Templates},
 };
@@ -15,7 +15,7 @@ fn render(head_dim: u32, dtype: Dtype, causal: bool) -> String {
 }
 
 fn render_for(target: Target, head_dim: u32, dtype: Dtype, causal: bool) -> String {
-    let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, features: Features::NONE, target };
+    let variant = Point { kind: Kind::Fwd, head_dim: HeadDim::equal(head_dim), dtype, causal, features: Features::NONE, target };
     let plan = Plan::new(variant, None).expect("has a plan");
     Renderer::new(&Templates::embedded()).expect("templates parse").kernel(&plan).expect("renders").text
 }

@@ -11,7 +11,7 @@ use crate::{
     check::Number,
     device::{AttentionFeatures, BwdParams, FwdParams, Params, Strides},
     family::attention::{Kind, Point, exam::merge_splits},
-    grid::Dtype,
+    grid::{Dtype, HeadDim},
 };
 
 /// Relative error of the sampled rows that a 16-bit kernel may have; rounding gives 0.002 to 0.005.
@@ -82,13 +82,14 @@ impl Trial for Layout<'_> {
 
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let [queries, keys] = self.rows();
-        let normal = |rows: usize, number: u64| {
-            self.normals
-                .tensor(rows * self.head_dim(), self.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20))
+        let normal = |name, rows: usize, number: u64| {
+            let elements = rows * self.sample(&|_| &[]).head_dim(name);
+            let seed = self.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20);
+            (name, self.normals.tensor(elements, seed))
         };
-        let mut inputs = vec![("q", normal(queries, 0)), ("k", normal(keys, 1)), ("v", normal(keys, 2))];
+        let mut inputs = vec![normal("q", queries, 0), normal("k", keys, 1), normal("v", keys, 2)];
         if self.variant.kind == Kind::Bwd {
-            inputs.extend([("o", normal(queries, 3)), ("dout", normal(queries, 4)), ("lse", self.likely_lse())]);
+            inputs.extend([normal("o", queries, 3), normal("dout", queries, 4), ("lse", self.likely_lse())]);
         }
         if self.variant.dtype == Dtype::Fp8 {
             let ones = 1.0_f32.to_le_bytes().repeat(self.shape.batch as usize * self.shape.heads_k as usize);
@@ -102,7 +103,7 @@ impl Trial for Layout<'_> {
         let number = self.normals.number().of_output();
         let tensor = |name, rows: usize, may_differ| Output {
             name,
-            bytes: rows * self.head_dim() * number.element().bytes(),
+            bytes: rows * self.sample(&|_| &[]).head_dim(name) * number.element().bytes(),
             number: Some(number),
             may_differ,
         };
@@ -124,15 +125,17 @@ impl Trial for Layout<'_> {
     fn params(&self) -> Params {
         let Point { kind, head_dim, dtype, causal, .. } = self.variant;
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
-        let (query, key) = (self.strides(heads, seqlen_q), self.strides(heads_k, seqlen_k));
+        let query = |head_dim| strides(heads, seqlen_q, head_dim);
+        let key = |head_dim| strides(heads_k, seqlen_k, head_dim);
+        let HeadDim { qk, v } = head_dim;
         let lse_strides = [i64::from(heads) * i64::from(seqlen_q), seqlen_q.into()];
         let [batch, num_heads, num_heads_k] = [batch, heads, heads_k].map(u32::cast_signed);
-        let [seqlen_q, seqlen_k, head_dim] = [seqlen_q, seqlen_k, head_dim].map(u32::cast_signed);
-        let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(self.variant.head_dim));
+        let [seqlen_q, seqlen_k, head_dim, head_dim_v] = [seqlen_q, seqlen_k, qk, v].map(u32::cast_signed);
+        let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(qk));
         if kind == Kind::Bwd {
             return Params::Bwd(BwdParams {
                 // Q, K, V, O, dO, dQ, dK, dV.
-                strides: [query, key, key, query, query, query, key, key],
+                strides: [query(qk), key(qk), key(v), query(v), query(v), query(qk), key(qk), key(v)],
                 lse_strides,
                 batch,
                 num_heads,
@@ -141,6 +144,7 @@ impl Trial for Layout<'_> {
                 seqlen_k,
                 total_q: 0,
                 head_dim,
+                head_dim_v,
                 dtype,
                 causal,
                 deterministic: false,
@@ -149,7 +153,7 @@ impl Trial for Layout<'_> {
             });
         }
         Params::Fwd(FwdParams {
-            strides: [query, key, key, query],
+            strides: [query(qk), key(qk), key(v), query(v)],
             lse_strides,
             descale_strides: [[i64::from(num_heads_k), 1]; 3],
             batch,
@@ -161,6 +165,7 @@ impl Trial for Layout<'_> {
             num_splits: self.splits.cast_signed(),
             concurrent_blocks: 0,
             head_dim,
+            head_dim_v,
             dtype,
             causal,
             softmax_scale,
@@ -175,7 +180,7 @@ impl Trial for Layout<'_> {
             let given = host.iter().find(|(known, _)| *known == name).map(|(_, bytes)| bytes);
             given.or(written).map_or(&[], Vec::as_slice)
         };
-        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &tensor };
+        let sample = self.sample(&tensor);
         let errors = match self.variant.kind {
             Kind::FwdSplit => self.judge_splits(&sample, tensor("workspace"))?,
             kind => {
@@ -198,10 +203,6 @@ impl Trial for Layout<'_> {
 }
 
 impl Layout<'_> {
-    fn head_dim(&self) -> usize {
-        self.variant.head_dim as usize
-    }
-
     /// Rows of Q and of K over all sequences and heads.
     fn rows(&self) -> [usize; 2] {
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
@@ -211,8 +212,7 @@ impl Layout<'_> {
     /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the
     /// mean e^½.
     fn likely_lse(&self) -> Vec<u8> {
-        let nothing: &[u8] = &[];
-        let sample = Sample { variant: self.variant, shape: self.shape, tensor: &|_| nothing };
+        let sample = self.sample(&|_| &[]);
         let row = |row| match sample.visible(row).len() {
             0 => f32::NEG_INFINITY,
             keys => (keys as f32).ln() + 0.5,
@@ -221,10 +221,9 @@ impl Layout<'_> {
         head.repeat(self.shape.batch as usize * self.shape.heads as usize)
     }
 
-    /// Strides of a contiguous (batch, seqlen, heads, `head_dim`) tensor.
-    fn strides(&self, heads: u32, seqlen: u32) -> Strides {
-        let row = i64::from(heads) * i64::from(self.variant.head_dim);
-        Strides { batch: i64::from(seqlen) * row, row, head: self.variant.head_dim.into() }
+    /// What tells of single rows of these tensors.
+    fn sample<'t>(&self, tensor: &'t dyn Fn(&str) -> &'t [u8]) -> Sample<'t> {
+        Sample { variant: self.variant, shape: self.shape, tensor }
     }
 
     fn refuse_lse(&self, got: f64, expected: f64) -> Result<(), String> {
@@ -242,8 +241,8 @@ impl Layout<'_> {
         for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| !sample.visible(place[2]).is_empty()) {
             let [sequence, head, row] = place;
             let expected = sample.forward(place);
-            let start = sample.start(heads, seqlen_q, place);
-            let o = elements(tensor("o"), self.normals.number().of_output(), start, self.head_dim());
+            let start = sample.start("o", heads, seqlen_q, place);
+            let o = elements(tensor("o"), self.normals.number().of_output(), start, sample.head_dim("o"));
             errors.push(("O", relative_error(&o, &expected.o)));
             let lse = fp32(tensor("lse"), (sequence * heads as usize + head) * seqlen_q as usize + row);
             self.refuse_lse(lse, expected.lse)?;
@@ -254,8 +253,8 @@ impl Layout<'_> {
     fn judge_gradients<'t>(&self, sample: &Sample<'_>, tensor: &dyn Fn(&str) -> &'t [u8]) -> Vec<(&'static str, f64)> {
         let Shape { heads, heads_k, seqlen_q, seqlen_k, .. } = self.shape;
         let error = |name: &str, heads, rows, place, expected: &[f64]| {
-            let start = sample.start(heads, rows, place);
-            relative_error(&elements(tensor(name), self.normals.number().of_output(), start, self.head_dim()), expected)
+            let start = sample.start(name, heads, rows, place);
+            relative_error(&elements(tensor(name), self.normals.number().of_output(), start, sample.head_dim(name)), expected)
         };
         let mut errors = Vec::new();
         for place in sample.picks(heads, seqlen_q) {
@@ -273,10 +272,11 @@ impl Layout<'_> {
     fn judge_splits(&self, sample: &Sample<'_>, workspace: &[u8]) -> Result<Vec<(&'static str, f64)>, String> {
         let (Shape { batch, heads, seqlen_q, .. }, splits) = (self.shape, self.splits as usize);
         let rows = batch as usize * seqlen_q as usize * heads as usize;
+        let columns = sample.head_dim("o");
         let merged = |[sequence, head, row]: [usize; 3]| {
             let index = |split: usize| split * rows + (sequence * seqlen_q as usize + row) * heads as usize + head;
-            let parts: Vec<f64> = (0..splits).map(|s| fp32(workspace, splits * rows * self.head_dim() + index(s))).collect();
-            merge_splits(&parts, self.head_dim(), |s, d| fp32(workspace, index(s) * self.head_dim() + d))
+            let parts: Vec<f64> = (0..splits).map(|s| fp32(workspace, splits * rows * columns + index(s))).collect();
+            merge_splits(&parts, columns, |s, d| fp32(workspace, index(s) * columns + d))
         };
         for (sequence, row, head) in itertools::iproduct!(0..batch as usize, 0..seqlen_q as usize, 0..heads as usize) {
             let (o, lse) = merged([sequence, head, row]);
@@ -292,6 +292,12 @@ impl Layout<'_> {
         }
         Ok(errors)
     }
+}
+
+/// Strides of a contiguous (batch, seqlen, heads, head dim) tensor.
+fn strides(heads: u32, seqlen: u32, head_dim: u32) -> Strides {
+    let row = i64::from(heads) * i64::from(head_dim);
+    Strides { batch: i64::from(seqlen) * row, row, head: head_dim.into() }
 }
 
 /// As many splits of the keys as make every block run at once on a device of so many multiprocessors.
@@ -370,7 +376,7 @@ mod tests {
             image
         };
         let Shape { batch, heads, seqlen_q, .. } = layout.shape;
-        let workspace = layout.splits * batch * heads * seqlen_q * (layout.variant.head_dim + 1) * 4;
+        let workspace = layout.splits * batch * heads * seqlen_q * (layout.variant.head_dim.v + 1) * 4;
         let mut outputs = layout.outputs(workspace as usize);
         let scratch = layout.variant.kind == Kind::Bwd;
         outputs.retain(|output| !(scratch && output.name == "workspace"));
@@ -405,7 +411,7 @@ mod tests {
             (Kind::Bwd, Dtype::Fp16, false, Target::Sm80, shape, "dq"),
             (Kind::FwdSplit, Dtype::Bf16, false, Target::Sm80, decoding, "workspace"),
         ] {
-            let variant = Point { kind, head_dim: 32, dtype, causal, features: Features::NONE, target };
+            let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal, features: Features::NONE, target };
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
             let layout = Layout { variant, shape, normals: &normals, seed: 1, splits };
@@ -433,7 +439,7 @@ mod tests {
     fn decoding_goes_round_enough_copies_to_leave_the_l2_cold_unless_they_are_tiny() {
         let variant = Point {
             kind: Kind::FwdSplit,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Bf16,
             causal: false,
             features: Features::NONE,

@@ -162,13 +162,13 @@ mod tests {
         bench::{Shape, work},
         device::RoundTimes,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
     };
 
     const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000 };
     const POINT: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Bf16,
         causal: false,
         features: Features::NONE,

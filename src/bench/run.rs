@@ -130,7 +130,7 @@ mod tests {
     use crate::{
         bench::Shape,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
     };
 
     struct Quiet;
@@ -157,7 +157,7 @@ mod tests {
         };
         let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned() };
         let requests = [64, 128].map(|head_dim| BenchRequest {
-            variant: variant(head_dim).into(),
+            variant: variant(HeadDim::equal(head_dim)).into(),
             shapes: vec![shape.into(); 2],
             made: made.clone(),
         });
@@ -175,7 +175,7 @@ mod tests {
             let found = run(&requests, &BenchOptions { library, plan, seed: 1, time_limit, program }, &Quiet);
             assert_eq!(found.len(), 4, "{script}");
             assert!(found.iter().all(|m| m.status == status && m.message.contains(said)), "{script}: {}", found[0].message);
-            assert_eq!(found[3].name, variant(128).name());
+            assert_eq!(found[3].name, variant(HeadDim::equal(128)).name());
             assert!(found.iter().all(|m| m.made == made), "what could not be timed is known by its tile and source too");
         }
     }

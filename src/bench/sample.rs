@@ -1,12 +1,13 @@
 //! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention.
 //! Proving kernels right is `check`'s.
 //!
-//! All tensors are contiguous (batch, seqlen, heads, `head_dim`); LSE is (batch, heads, `seqlen_q`).
+//! All tensors are contiguous (batch, seqlen, heads, head dim); LSE is (batch, heads, `seqlen_q`).
 
 use super::Shape;
 use crate::{
     check::Number,
     family::attention::{Mask, Point, Score},
+    grid::HeadDim,
 };
 use std::ops::Range;
 
@@ -36,12 +37,14 @@ pub struct ForwardRow {
 }
 
 impl Sample<'_> {
-    fn head_dim(&self) -> usize {
-        self.variant.head_dim as usize
+    /// Elements of a row of the tensor `name`.
+    pub fn head_dim(&self, name: &str) -> usize {
+        let HeadDim { qk, v } = self.variant.head_dim;
+        (if matches!(name, "v" | "o" | "dout" | "dv") { v } else { qk }) as usize
     }
 
     fn score(&self) -> Score {
-        Score::scaled(f64::from(softmax_scale(self.variant.head_dim)))
+        Score::scaled(f64::from(softmax_scale(self.variant.head_dim.qk)))
     }
 
     /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last
@@ -55,14 +58,14 @@ impl Sample<'_> {
         picks
     }
 
-    /// Number of the first element of a row, in a tensor of `heads` heads and `rows` rows a sequence.
-    pub fn start(&self, heads: u32, rows: u32, [sequence, head, row]: [usize; 3]) -> usize {
-        ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim()
+    /// Number of the first element of a row of `name`, a tensor of `heads` heads and `rows` rows a sequence.
+    pub fn start(&self, name: &str, heads: u32, rows: u32, [sequence, head, row]: [usize; 3]) -> usize {
+        ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim(name)
     }
 
     /// The row of input `name`, a tensor of `heads` heads and `rows` rows a sequence, at a sequence, head and row.
     fn row(&self, name: &str, heads: u32, rows: u32, place: [usize; 3]) -> Vec<f64> {
-        elements((self.tensor)(name), Number::of(self.variant.dtype), self.start(heads, rows, place), self.head_dim())
+        elements((self.tensor)(name), Number::of(self.variant.dtype), self.start(name, heads, rows, place), self.head_dim(name))
     }
 
     fn query(&self, name: &str, place: [usize; 3]) -> Vec<f64> {
@@ -88,7 +91,7 @@ impl Sample<'_> {
             keys.clone().map(|key| self.score().of(dot(&q, &self.key("k", [sequence, head, key])), row, key)).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-        let mut o = vec![0.0; self.head_dim()];
+        let mut o = vec![0.0; self.head_dim("o")];
         for (key, score) in keys.zip(&scores) {
             add(&mut o, (score - max).exp() / sum, &self.key("v", [sequence, head, key]));
         }
@@ -98,7 +101,7 @@ impl Sample<'_> {
     /// The row of dQ, from the O, LSE and dO that the kernel is given.
     pub fn query_gradient(&self, place: [usize; 3]) -> Vec<f64> {
         let [sequence, head, row] = place;
-        let mut dq = vec![0.0; self.head_dim()];
+        let mut dq = vec![0.0; self.head_dim("dq")];
         for key in self.visible(row) {
             let (_, ds) = self.pair(place, key);
             add(&mut dq, ds, &self.key("k", [sequence, head, key]));
@@ -109,7 +112,7 @@ impl Sample<'_> {
     /// The rows of dK and dV at a sequence, key head and key.
     pub fn key_gradients(&self, [sequence, head_k, key]: [usize; 3]) -> [Vec<f64>; 2] {
         let group = (self.shape.heads / self.shape.heads_k) as usize;
-        let mut gradients = [vec![0.0; self.head_dim()], vec![0.0; self.head_dim()]];
+        let mut gradients = ["dk", "dv"].map(|name| vec![0.0; self.head_dim(name)]);
         for (head, row) in itertools::iproduct!(head_k * group..(head_k + 1) * group, 0..self.shape.seqlen_q as usize) {
             if self.visible(row).contains(&key) {
                 let place = [sequence, head, row];
@@ -176,7 +179,7 @@ mod tests {
     use crate::{
         bench::data::Normals,
         family::attention::Kind,
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
     };
     use std::collections::HashMap;
 
@@ -186,7 +189,7 @@ mod tests {
     fn variant(causal: bool) -> Point {
         Point {
             kind: Kind::Bwd,
-            head_dim: DIM as u32,
+            head_dim: HeadDim::equal(DIM as u32),
             dtype: Dtype::Fp16,
             causal,
             features: Features::NONE,

@@ -1,31 +1,35 @@
 //! How much there is to do, so that a time becomes a rate.
 
 use super::Shape;
-use crate::family::attention::{Kind, Mask, Point};
+use crate::{
+    family::attention::{Kind, Mask, Point},
+    grid::HeadDim,
+};
 
-/// Floating-point operations of one launch: two products of matrices forward (4 · B · H · Sq · Sk · D) and five
-/// backward (10 · …), with the true head dim. A causal mask halves them where both sides are equally long; elsewhere
+/// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
+/// forward those of Q Kᵀ and P V, backward three over the head dim of Q and K (Q Kᵀ, dQ, dK) and two over that of V. A causal mask halves them where both sides are equally long; elsewhere
 /// the pairs that it leaves are counted.
 pub fn flops(variant: &Point, shape: &Shape) -> f64 {
-    let products = if variant.kind == Kind::Bwd { 5.0 } else { 2.0 };
+    let HeadDim { qk, v } = variant.head_dim;
+    let columns = if variant.kind == Kind::Bwd { 3 * qk + 2 * v } else { qk + v };
     let mask = Mask::new(variant.causal, shape.seqlen_q as usize, shape.seqlen_k as usize);
     let pairs = mask.pairs() * f64::from(shape.batch) * f64::from(shape.heads);
-    2.0 * products * pairs * f64::from(variant.head_dim)
+    2.0 * pairs * f64::from(columns)
 }
 
 /// Bytes of K and V, once: what decoding cannot do without reading.
 pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
     let rows = f64::from(shape.batch) * f64::from(shape.seqlen_k) * f64::from(shape.heads_k);
-    2.0 * rows * f64::from(variant.head_dim * variant.dtype.bytes())
+    rows * f64::from((variant.head_dim.qk + variant.head_dim.v) * variant.dtype.bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Features, Target};
+    use crate::grid::{Dtype, Features, HeadDim, Target};
 
     fn variant(kind: Kind, causal: bool) -> Point {
-        Point { kind, head_dim: 72, dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }
+        Point { kind, head_dim: HeadDim::equal(72), dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }
     }
 
     const SQUARE: Shape = Shape { batch: 2, heads: 6, heads_k: 3, seqlen_q: 100, seqlen_k: 100 };
@@ -36,6 +40,15 @@ mod tests {
         assert_eq!(flops(&variant(Kind::Fwd, false), &SQUARE), forward);
         assert_eq!(flops(&variant(Kind::Fwd, true), &SQUARE), forward / 2.0);
         assert_eq!(flops(&variant(Kind::Bwd, false), &SQUARE), forward * 2.5);
+    }
+
+    #[test]
+    fn each_product_counts_the_head_dim_that_it_has() {
+        let of = |kind| Point { head_dim: HeadDim { qk: 192, v: 128 }, ..variant(kind, false) };
+        let pairs = 2.0 * 6.0 * 100.0 * 100.0;
+        assert_eq!(flops(&of(Kind::Fwd), &SQUARE), 2.0 * pairs * (192.0 + 128.0));
+        assert_eq!(flops(&of(Kind::Bwd), &SQUARE), 2.0 * pairs * (3.0 * 192.0 + 2.0 * 128.0));
+        assert_eq!(key_value_bytes(&of(Kind::FwdSplit), &SQUARE), 2.0 * 100.0 * 3.0 * (192.0 + 128.0) * 2.0);
     }
 
     #[test]

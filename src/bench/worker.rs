@@ -87,6 +87,7 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
 mod tests {
     use super::*;
     use crate::grid::Features;
+    use crate::grid::HeadDim;
     use crate::{
         bench::Shape,
         family::attention::{Kind, Point},
@@ -96,7 +97,7 @@ mod tests {
     fn request() -> Request {
         let variant = Point {
             kind: Kind::Fwd,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Fp16,
             causal: true,
             features: Features::NONE,

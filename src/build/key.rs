@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
         plan::Plan,
         toolchain::NvccOrigin,
     };
@@ -111,7 +111,7 @@ mod tests {
     fn unit(text: &str, ptx: bool) -> Unit {
         let variant = Point {
             kind: Kind::Fwd,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Fp16,
             causal: false,
             features: Features::NONE,

@@ -259,7 +259,7 @@ mod tests {
     use crate::{
         check::Tiling,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features},
+        grid::{Dtype, Features, HeadDim},
     };
 
     fn request() -> Request {
@@ -268,7 +268,7 @@ mod tests {
             subject: Subject {
                 variant: Point {
                     kind: Kind::Fwd,
-                    head_dim: 64,
+                    head_dim: HeadDim::equal(64),
                     dtype: Dtype::Fp16,
                     causal: true,
                     features: Features::NONE,

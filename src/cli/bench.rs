@@ -442,11 +442,17 @@ mod tests {
         bench::Shape,
         device::{CardState, GpuInfo},
         family::attention::{Kind, Point},
-        grid::{Dtype, Features},
+        grid::{Dtype, Features, HeadDim},
     };
 
-    const POINT: Point =
-        Point { kind: Kind::Fwd, head_dim: 64, dtype: Dtype::Bf16, causal: true, features: Features::NONE, target: Target::Sm80 };
+    const POINT: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: HeadDim::equal(64),
+        dtype: Dtype::Bf16,
+        causal: true,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
     const VARIANT: Variant = Variant::Attention(POINT);
     const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64 };
 
@@ -483,7 +489,7 @@ mod tests {
 
     #[test]
     fn kernels_without_a_shape_are_not_timed_and_heads_that_fit_nothing_are_refused() {
-        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..POINT });
+        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         assert_eq!(requests(&[helper], &Wanted::default()).expect_err("nothing").code(), 2);
         assert_eq!(requests(&[helper, VARIANT], &Wanted::default()).expect("one").len(), 1);
         let uneven = Wanted { heads: vec![8], heads_k: vec![3], ..Wanted::default() };

@@ -15,7 +15,7 @@ use crate::{
         self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice,
     },
     family::attention::{Kind, Point},
-    grid::{Grid, Selection, Variant},
+    grid::{Grid, HeadDim, Selection, Variant},
     jobs,
     toolchain::{Cancel, cache_dir, host_compiler},
 };
@@ -142,7 +142,7 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
             ui::note(&format!(
                 "head dims {dims} alone, for the emulator has to compile them; `--all` or `--head-dim` says otherwise"
             ));
-            select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.into(), ..Selection::default() })
+            select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.map(HeadDim::equal).into(), ..Selection::default() })
         }
         Calls::Drawn { .. } => attention(&selection.resolve(grid)?),
         Calls::Given(cases) => {

@@ -74,13 +74,14 @@ fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
     use crate::{family::attention, grid::Selection};
 
     fn missing_of(grid: &Grid, kinds: &[attention::Kind], targets: &[Target]) -> Missing {
         let selection = Selection {
             kinds: kinds.iter().copied().map(Kind::from).collect(),
             targets: targets.to_vec(),
-            head_dims: vec![64],
+            head_dims: vec![HeadDim::equal(64)],
             ..Selection::default()
         };
         missing(grid, &grid.select(&selection).expect("selects something"))

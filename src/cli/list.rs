@@ -7,7 +7,7 @@ use super::{
     ui,
 };
 use crate::{
-    grid::{Dtype, Features, Kind, Target, Variant},
+    grid::{Dtype, Features, HeadDim, Kind, Target, Variant},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -40,6 +40,8 @@ struct Entry {
     kind: Kind,
     /// Null, as `dtype` and `causal`, for the helper kernels that have none.
     head_dim: Option<u32>,
+    /// That of V and O.
+    head_dim_v: Option<u32>,
     dtype: Option<Dtype>,
     causal: Option<bool>,
     /// What a call may ask for besides; null where `dtype` is.
@@ -94,7 +96,8 @@ impl Entry {
         Self {
             name: variant.name(),
             kind: variant.kind(),
-            head_dim: at.head_dim,
+            head_dim: at.head_dim.map(|head_dim| head_dim.qk),
+            head_dim_v: at.head_dim.map(|head_dim| head_dim.v),
             dtype: at.dtype,
             causal: at.causal,
             features: at.features,
@@ -106,13 +109,17 @@ impl Entry {
         }
     }
 
+    fn pair_of_head_dims(&self) -> Option<HeadDim> {
+        Some(HeadDim { qk: self.head_dim?, v: self.head_dim_v? })
+    }
+
     fn cells(&self, with_plan: bool) -> Vec<String> {
         let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
         let mask = self.causal.map(|causal| if causal { "causal" } else { "full" }.to_owned());
         let mut cells = vec![
             self.name.clone(),
             self.kind.to_string(),
-            or_dash(self.head_dim.map(|head_dim| head_dim.to_string())),
+            or_dash(self.pair_of_head_dims().map(|head_dim| head_dim.to_string())),
             or_dash(self.dtype.map(|dtype| dtype.to_string())),
             or_dash(mask),
             self.target.to_string(),
@@ -154,12 +161,18 @@ mod tests {
             Design,
             attention::{self, Kind, Point, Tile},
         },
-        grid::{CopyPath, Fp8Mma, StorePath, Turns},
+        grid::{CopyPath, Fp8Mma, HeadDim, StorePath, Turns},
         plan::{Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 
-    const POINT: Point =
-        Point { kind: Kind::Fwd, head_dim: 72, dtype: Dtype::Fp16, causal: true, features: Features::NONE, target: Target::Sm80 };
+    const POINT: Point = Point {
+        kind: Kind::Fwd,
+        head_dim: HeadDim::equal(72),
+        dtype: Dtype::Fp16,
+        causal: true,
+        features: Features::NONE,
+        target: Target::Sm80,
+    };
     const VARIANT: Variant = Variant::Attention(POINT);
 
     /// A plan of made-up numbers: what is tested is where they are printed.
@@ -197,8 +210,10 @@ mod tests {
                 tile,
                 rows_per_warp: 32,
                 head_dim_padded: 80,
+                head_dim_v_padded: 80,
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
+                panels_v: vec![],
                 features: attention::FeatureParts::of(POINT),
                 fp8: None,
                 backward: None,
@@ -253,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
-        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: 0, causal: false, ..POINT });
+        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         let entry = Entry::new(helper, None);
         assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
         let json = serde_json::to_value(entry).expect("plain data");

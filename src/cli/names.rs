@@ -1,7 +1,7 @@
 //! Selection by name: `kgen build flash_fwd_hdim128_bf16_causal_sm80`.
 
 use super::CliError;
-use crate::grid::{Grid, Selection, Variant, suggestion};
+use crate::grid::{Grid, HeadDim, Selection, Variant, suggestion};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{collections::BTreeSet, ffi::OsStr};
 
@@ -33,10 +33,12 @@ fn find(grid: &Grid, name: &str) -> Result<Variant, CliError> {
     })
 }
 
-/// 72 in `flash_fwd_hdim72_fp16_sm80`.
-fn head_dim(name: &str) -> Option<u32> {
+/// 72 in `flash_fwd_hdim72_fp16_sm80`, `192_128` in `flash_fwd_hdim192_128_fp16_sm80`; possible or not.
+fn head_dim(name: &str) -> Option<HeadDim> {
     let (_, rest) = name.split_once("_hdim")?;
-    rest.split('_').next()?.parse().ok()
+    let mut words = rest.split('_').map(str::parse);
+    let qk = words.next()?.ok()?;
+    Some(HeadDim { qk, v: words.next().and_then(Result::ok).unwrap_or(qk) })
 }
 
 /// Reads the name of a variant; completions offer those of the built-in grid.

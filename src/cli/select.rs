@@ -7,7 +7,7 @@ use super::{
     target::{TargetParser, TargetWord},
     ui,
 };
-use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, Kind, Selection, Target, Variant, check_head_dim, read_word};
+use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, HeadDim, Kind, Selection, Target, Variant, read_word};
 use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use itertools::Itertools;
@@ -53,10 +53,11 @@ pub struct SelectionArgs {
     #[arg(help = help::<Kind>("Only these kinds of kernel"))]
     kind: Vec<Kind>,
 
-    /// Only these head dims; a multiple of 8 from 16 to 256 that is not in the grid is generated on demand.
+    /// Only these head dims: `128`, or `192_128` where V and O have another than Q and K. A multiple of 8 from 16 to
+    /// 256 that is not in the grid is generated on demand.
     #[arg(long, value_name = "D", value_delimiter = ',', visible_alias = "hdim", alias = "head-dims")]
-    #[arg(value_parser = head_dim, allow_negative_numbers = true)]
-    head_dim: Vec<u32>,
+    #[arg(value_parser = HeadDim::from_str, allow_negative_numbers = true)]
+    head_dim: Vec<HeadDim>,
 
     /// Only these element types.
     #[arg(long, value_name = "DTYPE", value_delimiter = ',', alias = "dtypes", hide_possible_values = true)]
@@ -242,11 +243,6 @@ impl TypedValueParser for FeaturesParser {
 fn help<T: AxisWord>(sentence: &str) -> String {
     let names: Vec<&str> = T::all().iter().filter_map(|value| value.words().first().copied()).collect();
     format!("{sentence}: {}", names.join(", "))
-}
-
-fn head_dim(word: &str) -> Result<u32, String> {
-    let number = word.trim().parse::<i64>().map_err(|_| "a head dim is a number".to_owned())?;
-    check_head_dim(number).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features},
+        grid::{Dtype, Features, HeadDim},
     };
 
     fn target(word: &str) -> Target {
@@ -173,13 +173,13 @@ mod tests {
     fn a_note_tells_what_a_gpu_has_no_shared_memory_for_and_who_compiles_ptx() {
         let variant = Point {
             kind: Kind::Bwd,
-            head_dim: 128,
+            head_dim: HeadDim::equal(128),
             dtype: Dtype::Bf16,
             causal: true,
             features: Features::NONE,
             target: Target::Sm80,
         };
-        let plans = [variant, Point { head_dim: 64, ..variant }].map(|v| Plan::new(v, None).expect("has a plan"));
+        let plans = [variant, Point { head_dim: HeadDim::equal(64), ..variant }].map(|v| Plan::new(v, None).expect("has a plan"));
         let note = |word| read(word).expect(word).note(&plans);
         let ampere = note("rtx3090").expect("not a target's name");
         assert!(ampere.contains("8.6: the files of `sm80` run there; not 1 of the 2 selected, `flash_bwd_hdim128"), "{ampere}");

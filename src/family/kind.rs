@@ -1,7 +1,7 @@
 //! What kernels compute, as one axis over all families.
 
 use super::TABLE;
-use crate::grid::{Dtype, Features, Target, UnknownWord};
+use crate::grid::{Dtype, Features, HeadDim, Target, UnknownWord};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -33,8 +33,8 @@ impl Axis {
 /// A value for each axis that a kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coordinates {
-    /// Elements of one head's row.
-    pub head_dim: Option<u32>,
+    /// Elements of one head's row of each tensor.
+    pub head_dim: Option<HeadDim>,
     /// Element type of the inputs.
     pub dtype: Option<Dtype>,
     /// Causal mask; otherwise full attention.

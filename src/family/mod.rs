@@ -16,7 +16,7 @@ pub use kind::{Axis, Coordinates, Kind, KindInfo};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
     check::{Case, Level, Subject, Tiling},
-    grid::{Dtype, Target, TileOverride},
+    grid::{Dtype, HeadDim, Target, TileOverride},
     plan::{Plan, PlanError},
 };
 use serde::{Deserialize, Serialize};
@@ -268,8 +268,8 @@ impl Variant {
         self.coordinates().dtype
     }
 
-    /// Elements of one head's row; attention alone has it.
-    pub fn head_dim(&self) -> Option<u32> {
+    /// Elements of one head's row of each tensor; attention alone has it.
+    pub fn head_dim(&self) -> Option<HeadDim> {
         self.coordinates().head_dim
     }
 

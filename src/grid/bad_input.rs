@@ -77,6 +77,8 @@ const CASES: &[Case] = &[
     case("[64, 128]", "[64, 128, 64]", "value of `head_dim` is given twice", 8, "[64, 128, 64]", "remove one"),
     case("[\"fp16\", \"bf16\"]", "[\"fp16\", \"half\"]", "value of `dtype` is given twice", 9, "\"half\"", "remove one"),
     case("[64, 128]", "[64, 68]", "impossible head dim `68`", 8, "[64, 68]", "nearest: 64 and 72"),
+    case("[64, 128]", "[64, \"192_100\"]", "impossible head dim `100`", 8, "\"192_100\"", "nearest: 96 and 104"),
+    case("[64, 128]", "[64, \"wide\"]", "`wide` is no head dim", 8, "\"wide\"", "`192_128`"),
     case("[64, 128]", "[8]", "impossible head dim `8`", 8, "[8]", "nearest: 16"),
     case("[64, 128]", "[-64]", "impossible head dim `-64`", 8, "[-64]", "16 to 256"),
     case("\"bf16\"", "\"bf61\"", "unknown dtype `bf61`", 9, "\"bf61\"", "did you mean `bf16`?"),

@@ -1,8 +1,8 @@
 //! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
 
 use super::{
-    Dtype, Features, Filter, Kind, Target, TileOverride, Variant, check_head_dim, features,
-    schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word},
+    Dtype, Features, Filter, HeadDim, Kind, ReadHeadDimError, Target, TileOverride, Variant, features,
+    schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word, WrittenHeadDim},
     words::{self, AxisWord},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) struct Declarations {
 pub(super) struct Family {
     pub kinds: Vec<Kind>,
     /// Empty where the kinds have no such axis, as are `dtypes` and `masks`.
-    pub head_dims: Vec<u32>,
+    pub head_dims: Vec<HeadDim>,
     pub dtypes: Vec<Dtype>,
     /// True is causal.
     pub masks: Vec<bool>,
@@ -91,7 +91,7 @@ pub struct Set {
 
 impl Family {
     /// Every variant of the family, with its own head dims and features or with these instead.
-    pub fn variants(&self, head_dims: Option<&[u32]>, features: Option<Features>) -> Vec<Variant> {
+    pub fn variants(&self, head_dims: Option<&[HeadDim]>, features: Option<Features>) -> Vec<Variant> {
         let mut variants = Vec::new();
         for kind in self.kinds.iter().copied() {
             let head_dims = match head_dims {
@@ -282,9 +282,10 @@ fn axis_word<T: AxisWord>(word: &Word) -> Result<T, Finding> {
     words::read(word.get_ref()).map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))
 }
 
-fn head_dim(value: &Spanned<i64>) -> Result<u32, Finding> {
-    check_head_dim(*value.get_ref())
-        .map_err(|error| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
+fn head_dim(value: &Spanned<WrittenHeadDim>) -> Result<HeadDim, Finding> {
+    let text = &value.get_ref().0;
+    text.parse()
+        .map_err(|error: ReadHeadDimError| Finding::new(error.title(), value.span(), "not a head dim kgen makes", error.help()))
 }
 
 /// A set of features; the empty one is a plain kernel.

@@ -218,7 +218,7 @@ impl Grid {
 mod tests {
     use super::*;
     use crate::family::attention;
-    use crate::grid::{AxisWord, Dtype};
+    use crate::grid::{AxisWord, Dtype, HeadDim};
     use itertools::Itertools;
     use std::collections::BTreeSet;
 
@@ -264,10 +264,8 @@ mod tests {
         let count = |kind| grid.members(set).filter(|variant| variant.kind() == kind).count();
         let kinds = ["fwd", "fwd_split", "bwd", "fwd_combine", "prepare_scheduler"].map(|word| word.parse().expect("a kind"));
         assert_eq!(kinds.map(count), [24, 24, 24, 1, 1], "6 head dims × 2 dtypes × 2 masks, and the helpers");
-        assert!(
-            grid.members(set)
-                .all(|variant| variant.target() == Target::Sm80 && ![Some(160), Some(224)].contains(&variant.head_dim()))
-        );
+        assert!(grid.members(set).all(|variant| variant.target() == Target::Sm80
+            && ![160, 224].map(|d| Some(HeadDim::equal(d))).contains(&variant.head_dim())));
     }
 
     #[test]
@@ -321,11 +319,11 @@ mod tests {
             let variant = attention::Point { head_dim, causal, ..first }.into();
             grid.tile_override(&variant)
         };
-        assert_eq!(of(64, true), None);
-        assert_eq!(of(128, false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
+        assert_eq!(of(HeadDim::equal(64), true), None);
+        assert_eq!(of(HeadDim::equal(128), false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
         let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), ..TileOverride::default() };
-        assert_eq!(of(128, true), Some(merged));
-        assert_eq!(of(200, true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
+        assert_eq!(of(HeadDim::equal(128), true), Some(merged));
+        assert_eq!(of(HeadDim::equal(200), true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Which head dims are possible.
+//! Which head dims are possible: one for Q and K, one for V and O.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
 
 /// Smallest head dim a kernel is made for: the K of one MMA.
 const SMALLEST: u32 = 16;
@@ -38,14 +41,151 @@ impl HeadDimError {
 ///
 /// # Errors
 /// [`HeadDimError`], naming the nearest possible ones.
-pub fn check_head_dim(asked: i64) -> Result<u32, HeadDimError> {
+fn check_head_dim(asked: i64) -> Result<u32, HeadDimError> {
     let possible = u32::try_from(asked).ok().filter(|d| (SMALLEST..=LARGEST).contains(d) && d % STEP == 0);
     possible.ok_or(HeadDimError { asked })
+}
+
+/// Elements of a head's row in each tensor. A pair of two head dims is written `192_128`, an equal pair `128`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct HeadDim {
+    /// Of Q and K, which the scores are sums over.
+    #[serde(rename = "head_dim")]
+    pub qk: u32,
+    /// Of V and O.
+    #[serde(rename = "head_dim_v")]
+    pub v: u32,
+}
+
+/// As files hold it; those of older versions have no `head_dim_v`.
+#[derive(Deserialize)]
+struct Written {
+    head_dim: u32,
+    head_dim_v: Option<u32>,
+}
+
+impl From<Written> for HeadDim {
+    fn from(written: Written) -> Self {
+        Self { qk: written.head_dim, v: written.head_dim_v.unwrap_or(written.head_dim) }
+    }
+}
+
+impl HeadDim {
+    /// The same for all tensors.
+    pub const fn equal(head_dim: u32) -> Self {
+        Self { qk: head_dim, v: head_dim }
+    }
+
+    /// Whether it is the same for all tensors.
+    pub const fn is_equal(self) -> bool {
+        self.qk == self.v
+    }
+
+    /// The larger of the two, which a tile has to fit.
+    pub fn wider(self) -> u32 {
+        self.qk.max(self.v)
+    }
+
+    /// Each rounded up to whole multiples of `step`.
+    #[must_use]
+    pub fn padded_to(self, step: u32) -> Self {
+        Self { qk: self.qk.next_multiple_of(step), v: self.v.next_multiple_of(step) }
+    }
+
+    /// Gives it back where kernels can have both.
+    ///
+    /// # Errors
+    /// [`HeadDimError`] for the first that none can have.
+    pub fn checked(self) -> Result<Self, HeadDimError> {
+        check_head_dim(self.qk.into())?;
+        check_head_dim(self.v.into())?;
+        Ok(self)
+    }
+}
+
+impl fmt::Display for HeadDim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_equal() { f.pad(&self.qk.to_string()) } else { f.pad(&format!("{}_{}", self.qk, self.v)) }
+    }
+}
+
+/// A text that is no head dim.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadHeadDimError {
+    /// No number, and no two numbers.
+    #[error("{}; {}", self.title(), self.help())]
+    NotANumber(String),
+    /// A number that no kernel can have.
+    #[error(transparent)]
+    Impossible(#[from] HeadDimError),
+}
+
+impl ReadHeadDimError {
+    /// What is wrong, in one sentence.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::NotANumber(text) => format!("`{text}` is no head dim"),
+            Self::Impossible(error) => error.title(),
+        }
+    }
+
+    /// What to write instead.
+    pub(super) fn help(&self) -> String {
+        match self {
+            Self::NotANumber(_) => {
+                "write one number such as `128`, or `192_128`: that of Q and K, then that of V and O".to_owned()
+            }
+            Self::Impossible(error) => error.help(),
+        }
+    }
+}
+
+impl FromStr for HeadDim {
+    type Err = ReadHeadDimError;
+
+    /// Reads `128`, `192_128` and `192/128`.
+    fn from_str(text: &str) -> Result<Self, ReadHeadDimError> {
+        let number = |part: &str| {
+            let asked = part.parse::<i64>().map_err(|_| ReadHeadDimError::NotANumber(text.to_owned()))?;
+            Ok::<_, ReadHeadDimError>(check_head_dim(asked)?)
+        };
+        match text.trim().split_once(['_', '/']) {
+            None => number(text.trim()).map(Self::equal),
+            Some((qk, v)) => Ok(Self { qk: number(qk)?, v: number(v)? }),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pair_is_written_as_it_is_read_and_an_equal_one_is_one_number() {
+        for (text, pair, written) in [
+            ("128", HeadDim::equal(128), "128"),
+            ("192_128", HeadDim { qk: 192, v: 128 }, "192_128"),
+            ("64/256", HeadDim { qk: 64, v: 256 }, "64_256"),
+            ("96_96", HeadDim::equal(96), "96"),
+        ] {
+            assert_eq!((text.parse(), pair.to_string().as_str()), (Ok(pair), written));
+        }
+        for text in ["", "_64", "64_", "64_64_64", "64x64", "six"] {
+            let message = text.parse::<HeadDim>().expect_err(text).to_string();
+            assert!(message.contains("is no head dim") && message.contains(&format!("`{text}`")), "{message}");
+        }
+        let message = "192_100".parse::<HeadDim>().expect_err("impossible").to_string();
+        assert!(message.contains("impossible head dim `100`") && message.contains("96 and 104"), "{message}");
+    }
+
+    #[test]
+    fn files_of_older_versions_have_one_head_dim() {
+        let read = |text| serde_json::from_str::<HeadDim>(text).expect("a head dim");
+        assert_eq!(read(r#"{"head_dim":64}"#), HeadDim::equal(64));
+        let pair = HeadDim { qk: 192, v: 128 };
+        assert_eq!(read(&serde_json::to_string(&pair).expect("JSON")), pair);
+    }
 
     #[test]
     fn multiples_of_8_from_16_to_256_are_possible_and_nothing_else() {

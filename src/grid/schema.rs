@@ -5,8 +5,8 @@ use crate::{
     expression,
     text::{Finding, explain},
 };
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, de};
+use std::{collections::BTreeMap, fmt};
 use toml::Spanned;
 
 /// A word with its place.
@@ -44,10 +44,42 @@ pub(super) struct TargetEntry {
 pub(super) struct FamilyEntry {
     pub kind: Spanned<Vec<Word>>,
     pub target: Spanned<Vec<Word>>,
-    pub head_dim: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub head_dim: Option<Spanned<Vec<Spanned<WrittenHeadDim>>>>,
     pub dtype: Option<Spanned<Vec<Word>>>,
     pub mask: Option<Spanned<Vec<Word>>>,
     pub features: Option<Spanned<Vec<Spanned<Vec<Word>>>>>,
+}
+
+/// A head dim as it is written: `128`, or `"192_128"` where V and O have another than Q and K. What it means is
+/// [`super::HeadDim`]'s matter.
+#[derive(Debug)]
+pub(super) struct WrittenHeadDim(pub String);
+
+impl<'de> Deserialize<'de> for WrittenHeadDim {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl de::Visitor<'_> for Words {
+            type Value = WrittenHeadDim;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("i64, or a pair such as \"192_128\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<WrittenHeadDim, E> {
+                Ok(WrittenHeadDim(number.to_string()))
+            }
+
+            fn visit_str<E: de::Error>(self, pair: &str) -> Result<WrittenHeadDim, E> {
+                if pair.parse::<i64>().is_ok() {
+                    return Err(E::invalid_type(de::Unexpected::Str(pair), &self));
+                }
+                Ok(WrittenHeadDim(pair.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Words)
+    }
 }
 
 /// `[[exclude]]`.

@@ -1,6 +1,6 @@
 //! Selections: which variants of a grid a command is about.
 
-use super::{Dtype, Features, Filter, Grid, HeadDimError, Kind, Target, Variant, check_head_dim, suggestion, words};
+use super::{Dtype, Features, Filter, Grid, HeadDim, HeadDimError, Kind, Target, Variant, suggestion, words};
 use std::{collections::BTreeSet, fmt::Write};
 
 /// What a user asks for. Every field narrows; an empty selection is the whole grid.
@@ -9,7 +9,7 @@ pub struct Selection {
     /// Kinds; empty for all.
     pub kinds: Vec<Kind>,
     /// Head dims; empty for all. A possible head dim that nothing selected has extends the selected families.
-    pub head_dims: Vec<u32>,
+    pub head_dims: Vec<HeadDim>,
     /// Dtypes; empty for all.
     pub dtypes: Vec<Dtype>,
     /// Only causal, only full, or both.
@@ -127,7 +127,7 @@ impl Grid {
     /// Refuses values that can give nothing, whatever the other conditions are.
     fn check_values(&self, selection: &Selection) -> Result<(), SelectError> {
         for head_dim in &selection.head_dims {
-            check_head_dim(i64::from(*head_dim))?;
+            head_dim.checked()?;
         }
         let families = self.families();
         let dtypes: BTreeSet<Dtype> = families.iter().flat_map(|family| family.dtypes.clone()).collect();

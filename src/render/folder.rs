@@ -250,14 +250,21 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
         plan::Plan,
         render::{Renderer, tree},
     };
 
     fn variant(head_dim: u32) -> Variant {
-        Point { kind: Kind::Fwd, head_dim, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target: Target::Sm80 }
-            .into()
+        Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(head_dim),
+            dtype: Dtype::Fp16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        }
+        .into()
     }
 
     fn files(head_dims: &[u32]) -> Vec<OutputFile> {

@@ -4,7 +4,7 @@ use super::{RenderError, Templates};
 use crate::{
     family::attention::{self, DeclaredParts, DeclaredText},
     files::content_hash,
-    grid::{Dtype, Feature, Features, Target, capability_text},
+    grid::{Dtype, Feature, Features, HeadDim, Target, capability_text},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -70,11 +70,16 @@ impl Renderer {
         // What stands in lists of arguments and of parameters after the call's.
         context.insert("and_declared", words(", declared"));
         context.insert("with_declared", words(", const declared_values& declared"));
-        context.insert("score_identity", &declared.as_ref().map_or_else(String::new, |text| format!(", {}", text.identity)));
+        let score = declared.as_ref().map(|text| text.identity.clone());
+        let own_v = plan.variant.coordinates().head_dim.is_some_and(|head_dim| !head_dim.is_equal());
+        context.insert("identity_tail", &identity_tail(score, own_v));
         let own = plan.variant.coordinates().features.map(|set| set.iter().map(Feature::name).collect::<Vec<_>>());
         context.insert("own_features", &own.unwrap_or_default());
         context.insert("declares", &Declares::of(plan));
         context.insert("declared", &declared);
+        if let Some(point) = plan.variant.attention() {
+            context.insert("v", &ValueWords::of(point.head_dim));
+        }
         let mut text = self.render(template, context)?;
         if let Some(target) = plan.run_as {
             let note = format!(
@@ -138,6 +143,49 @@ impl TargetWords {
             format!("compute capability {}", plan::capabilities_of_machine_code(target).join(" and "))
         };
         Self { name: target.name(), capability, runs_on }
+    }
+}
+
+/// The last values of a kernel's `fwd_identity`, from the first that is not the default on.
+fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
+    match (score, own_head_dim_of_v) {
+        (None, false) => String::new(),
+        (Some(score), false) => format!(", {score}"),
+        (score, true) => format!(", {}, HEAD_DIM_V", score.unwrap_or_else(|| "{}".to_owned())),
+    }
+}
+
+/// What templates call the head dim of V and O, and the tiles of those: Q's and K's own, where all are equal.
+#[derive(Serialize)]
+struct ValueWords {
+    /// Whether V and O have a head dim of their own.
+    differs: bool,
+    /// Both head dims, for the banner.
+    banner: String,
+    head_dim: &'static str,
+    padded: &'static str,
+    /// The type of a tile of V, and of one of O.
+    tile: &'static str,
+    output_tile: &'static str,
+    /// Bytes of a stage of V, where stages of K and V are apart.
+    stage_bytes: &'static str,
+}
+
+impl ValueWords {
+    fn of(head_dim: HeadDim) -> Self {
+        let HeadDim { qk, v } = head_dim;
+        let differs = !head_dim.is_equal();
+        let banner = if differs { format!("{qk} of Q and K, {v} of V and O") } else { qk.to_string() };
+        let word = |equal, own| if differs { own } else { equal };
+        Self {
+            differs,
+            banner,
+            head_dim: word("HEAD_DIM", "HEAD_DIM_V"),
+            padded: word("HEAD_DIM_PADDED", "HEAD_DIM_V_PADDED"),
+            tile: word("key_tile", "v_tile"),
+            output_tile: word("query_tile", "o_tile"),
+            stage_bytes: word("STAGE_BYTES", "V_STAGE_BYTES"),
+        }
     }
 }
 
@@ -212,7 +260,14 @@ mod tests {
     };
 
     fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {
-        let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 };
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(head_dim),
+            dtype,
+            causal,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         Plan::new(variant, None).expect("has a plan")
     }
 
@@ -225,7 +280,14 @@ mod tests {
         let renderer = renderer();
         for head_dim in (16..=256).step_by(8) {
             for (dtype, causal, stages) in [(Dtype::Fp16, false, 1), (Dtype::Bf16, true, 2)] {
-                let variant = Point { kind: Kind::Fwd, head_dim, dtype, causal, features: Features::NONE, target: Target::Sm80 };
+                let variant = Point {
+                    kind: Kind::Fwd,
+                    head_dim: HeadDim::equal(head_dim),
+                    dtype,
+                    causal,
+                    features: Features::NONE,
+                    target: Target::Sm80,
+                };
                 let narrow = TileOverride {
                     m: Some(64),
                     n: Some(32),
@@ -275,7 +337,7 @@ mod tests {
     fn only_first_stage_regions_become_constants() {
         let variant = Point {
             kind: Kind::Fwd,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Bf16,
             causal: false,
             features: Features::NONE,

@@ -132,6 +132,7 @@ struct Row {
     /// Whether `<name>_workspace` comes with it.
     workspace: bool,
     head_dim: u32,
+    head_dim_v: u32,
     dtype_constant: &'static str,
     /// `KGEN_FEATURE_*`, joined by `|`.
     features: String,
@@ -183,7 +184,8 @@ fn row(plan: &Plan) -> Row {
         kind_constant: kind.constant,
         params: kind.params,
         workspace: kind.workspace,
-        head_dim: at.head_dim.unwrap_or(0),
+        head_dim: at.head_dim.map_or(0, |head_dim| head_dim.qk),
+        head_dim_v: at.head_dim.map_or(0, |head_dim| head_dim.v),
         dtype_constant: dtype_constant(at.dtype),
         features: features_constant(plan),
         score: score.map_or_else(|| "0".to_owned(), |score| format!("0x{:016x}ull", score.id())),

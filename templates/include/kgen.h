@@ -75,7 +75,8 @@ typedef struct kgen_declared_score {
 
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
- * Shapes: Q, O (batch, seqlen_q, num_heads, head_dim); K, V (batch, seqlen_k, num_heads_k, head_dim);
+ * Shapes: Q (batch, seqlen_q, num_heads, head_dim), O (batch, seqlen_q, num_heads, head_dim_v),
+ * K (batch, seqlen_k, num_heads_k, head_dim), V (batch, seqlen_k, num_heads_k, head_dim_v),
  * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q, or bf16 if that is FP8. The head_dim axis is
  * contiguous; every other stride is free, in elements, and may be negative. Tensors whose pointers and strides are
  * multiples of 16 bytes are moved in 16-byte pieces; any others element by element, correct but slower.
@@ -156,6 +157,8 @@ typedef struct kgen_fwd_params {
 
     /* From version 5 on. */
     kgen_declared_score score;
+    int32_t head_dim_v; /* of V and O, where they have another head dim than Q and K; 0: head_dim */
+    int32_t reserved;   /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -233,6 +236,8 @@ typedef struct kgen_bwd_params {
 
     /* From version 5 on. */
     kgen_declared_score score; /* the forward pass's */
+    int32_t head_dim_v; /* of V, O, dO and dV, where they have another head dim than Q and K; 0: head_dim */
+    int32_t reserved;   /* 0 */
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
@@ -242,7 +247,7 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 
 /* @families */
 
-/* Features of a variant beyond kind, head dim and dtype. A request is served by variants that have all features it asks
+/* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it asks
  * for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one with
  * windows that is not causal serves those too. */
 #define KGEN_FEATURE_CAUSAL 1u
@@ -256,7 +261,8 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
     int32_t kind;       /* KGEN_KIND_* */
-    int32_t head_dim;
+    int32_t head_dim;   /* of Q and K */
+    int32_t head_dim_v; /* of V and O */
     int32_t dtype;      /* KGEN_DTYPE_* */
     uint32_t features;  /* KGEN_FEATURE_*: those that a request may ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */

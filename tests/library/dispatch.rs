@@ -6,7 +6,7 @@ use kgen::{
         KernelCost, Kind, Point,
         cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
-    grid::{Dtype, Feature, Features, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
     plan::{Limits, Plan},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -31,7 +31,14 @@ const SCHEDULED: i32 = 3;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     let head_dim = if kind.has_shape() { head_dim } else { 0 };
-    Point { kind, head_dim, dtype: Dtype::Fp16, causal: causal && kind.has_shape(), features: Features::NONE, target }
+    Point {
+        kind,
+        head_dim: HeadDim::equal(head_dim),
+        dtype: Dtype::Fp16,
+        causal: causal && kind.has_shape(),
+        features: Features::NONE,
+        target,
+    }
 }
 
 /// The head dim of which the library has kernels with windows.
@@ -83,7 +90,7 @@ fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_d
         heads_k,
         queries: Lengths::equal(queries),
         keys: Lengths::equal(keys),
-        head_dim,
+        head_dim: HeadDim::equal(head_dim),
         element_bytes: 2,
         causal: false,
         most_seen: None,
@@ -189,7 +196,7 @@ fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
     let find = |kind: Kind, target: Target| {
-        let without = point(kind, ask.request.head_dim, ask.request.causal, target);
+        let without = point(kind, ask.request.head_dim.qk, ask.request.causal, target);
         let wanted =
             if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
         KERNELS.contains(&wanted).then(|| {
@@ -240,12 +247,12 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         heads_k,
         queries: side(rng, queries, unequal),
         keys: side(rng, keys, unequal_keys),
-        head_dim: *[64, 64, 128, 128, 96].choose(rng).expect("not empty"),
+        head_dim: HeadDim::equal(*[64, 64, 128, 128, 96].choose(rng).expect("not empty")),
         element_bytes: 2,
         causal: rng.random(),
         most_seen: None,
     };
-    let most_seen = (request.head_dim == WINDOWED && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
+    let most_seen = (request.head_dim == HeadDim::equal(WINDOWED) && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
     let request = Request { most_seen, ..request };
     let (capability, multiprocessors) = *[(90, 132), (90, 132), (90, 78), (80, 108)].choose(rng).expect("not empty");
     Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED }

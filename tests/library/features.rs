@@ -3,7 +3,7 @@
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Asked, Kind, Point, SinkType, Slopes},
-    grid::{Dtype, Feature, Features, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -21,7 +21,7 @@ const WINDOW: u32 = 4;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, features: &[Feature]) -> Point {
     let features = features.iter().copied().collect();
-    Point { kind, head_dim, dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
+    Point { kind, head_dim: HeadDim::equal(head_dim), dtype: Dtype::Fp16, causal, features, target: Target::Sm80 }
 }
 
 /// What a program prints, by line, that reads these lines.

@@ -22,8 +22,10 @@ pub struct BwdParams {
     pub seqlen_k: i32,
     /// Rows of packed Q; 0: not told.
     pub total_q: i32,
-    /// Elements of a row.
+    /// Elements of a row of Q and K.
     pub head_dim: i32,
+    /// Elements of a row of V and O; 0: as of Q and K.
+    pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,
     /// Causal mask.
@@ -60,6 +62,8 @@ impl BwdParams {
             features: self.features.structure(address),
             dsinks: address("dsinks"),
             score: self.features.score.structure(address),
+            head_dim_v: self.head_dim_v,
+            reserved: 0,
         }
     }
 }
@@ -88,6 +92,8 @@ pub(in crate::device) struct Structure {
     features: features::Structure,
     dsinks: *mut c_void,
     score: score::Structure,
+    head_dim_v: i32,
+    reserved: i32,
 }
 
 impl Structure {
@@ -98,6 +104,7 @@ impl Structure {
         if header == Header::FirstVersion {
             self.features.attention_chunk = -1;
             self.score.id = 1;
+            (self.head_dim_v, self.reserved) = (-1, -1);
         }
         self
     }
@@ -109,7 +116,7 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     use super::tests::{each, strides};
     const TENSORS: [&str; 8] = ["q", "k", "v", "o", "dout", "dq", "dk", "dv"];
     let mut fields = each!(Structure: struct_size, flags, workspace_bytes, batch, num_heads, num_heads_k, seqlen_q, seqlen_k,
-        total_q, head_dim, dtype, softmax_scale);
+        total_q, head_dim, dtype, softmax_scale, head_dim_v, reserved);
     let mut row = |offset: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * 8)));
     };

@@ -28,8 +28,10 @@ pub struct FwdParams {
     pub num_splits: i32,
     /// Blocks that run at once, as `prepare_scheduler` is to assume; 0: two a multiprocessor.
     pub concurrent_blocks: i32,
-    /// Elements of a row.
+    /// Elements of a row of Q and K.
     pub head_dim: i32,
+    /// Elements of a row of V and O; 0: as of Q and K.
+    pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,
     /// Causal mask.
@@ -76,6 +78,8 @@ impl FwdParams {
             workspace_bytes,
             features: self.features.structure(address),
             score: self.features.score.structure(address),
+            head_dim_v: self.head_dim_v,
+            reserved: 0,
         }
     }
 }
@@ -115,6 +119,8 @@ pub(in crate::device) struct Structure {
     workspace_bytes: usize,
     features: features::Structure,
     score: score::Structure,
+    head_dim_v: i32,
+    reserved: i32,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -135,6 +141,7 @@ impl Structure {
             (self.features.window, self.features.attention_chunk, self.features.reserved) = ([GARBAGE; 2], GARBAGE, GARBAGE);
             (self.features.alibi_slopes, self.features.sinks) = (nowhere, nowhere);
             (self.score.id, self.score.tables) = (GARBAGE as u64, [nowhere.cast_const(); 4]);
+            (self.head_dim_v, self.reserved) = (GARBAGE, GARBAGE);
         }
         self
     }
@@ -147,7 +154,7 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     use std::mem::offset_of;
     let mut fields = each!(Structure: struct_size, flags, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, batch,
         num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
-        workspace, workspace_bytes);
+        workspace, workspace_bytes, head_dim_v, reserved);
     let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
     };

@@ -123,6 +123,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
 
     #[test]
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {
@@ -149,7 +150,14 @@ mod tests {
     /// A kernel by its mask and its features.
     fn kernel(kind: Kind, causal: bool, features: &[Feature]) -> Point {
         let features = features.iter().copied().collect();
-        Point { kind, head_dim: 64, dtype: crate::grid::Dtype::Bf16, causal, features, target: crate::grid::Target::Sm80 }
+        Point {
+            kind,
+            head_dim: HeadDim::equal(64),
+            dtype: crate::grid::Dtype::Bf16,
+            causal,
+            features,
+            target: crate::grid::Target::Sm80,
+        }
     }
 
     #[test]

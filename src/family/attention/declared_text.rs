@@ -163,6 +163,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
     use crate::{
         expression::read,
         grid::{Dtype, Features, Target},
@@ -171,7 +172,8 @@ mod tests {
     fn text(kind: Kind, toml: &str) -> DeclaredText {
         let score = KeptScore::of(read(toml, "scores.toml").expect("a declaration").remove(0));
         let features = Features::NONE.with_score(Some(score));
-        let point = Point { kind, head_dim: 64, dtype: Dtype::Bf16, causal: false, features, target: Target::Sm80 };
+        let point =
+            Point { kind, head_dim: HeadDim::equal(64), dtype: Dtype::Bf16, causal: false, features, target: Target::Sm80 };
         DeclaredText::of(point).expect("it has one")
     }
 

@@ -14,10 +14,14 @@ pub struct Design {
     pub tile: Tile,
     /// Query rows each warp owns.
     pub rows_per_warp: u32,
-    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q, K and V tiles in shared memory.
+    /// `head_dim` rounded up to the MMA's K (16, with FP8 32): the width of Q and K tiles in shared memory.
     pub head_dim_padded: u32,
-    /// Column panels of every tile in shared memory.
+    /// The same of V and O.
+    pub head_dim_v_padded: u32,
+    /// Column panels of tiles of Q and K in shared memory.
     pub panels: Vec<Panel>,
+    /// Column panels of tiles of V and O.
+    pub panels_v: Vec<Panel>,
     /// What calls may ask for, as templates ask.
     pub features: FeatureParts,
     /// Where K and V come from.

@@ -74,7 +74,7 @@ impl Family for Attention {
         if !point.kind.has_shape() {
             return Vec::new();
         }
-        wanted.shapes(point.kind, point.head_dim).into_iter().map(Size::from).collect()
+        wanted.shapes(point.kind, point.head_dim.qk).into_iter().map(Size::from).collect()
     }
 
     fn trial<'a>(variant: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {

@@ -2,7 +2,7 @@
 
 use crate::{
     family::{self, Axis, Coordinates, KindInfo, Variant},
-    grid::{Dtype, Features, Target},
+    grid::{Dtype, Features, HeadDim, Target},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -96,8 +96,14 @@ impl fmt::Display for Kind {
 
 impl From<Kind> for family::Kind {
     fn from(kind: Kind) -> Self {
-        let point =
-            Point { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target: Target::Sm80 };
+        let point = Point {
+            kind,
+            head_dim: HeadDim::equal(0),
+            dtype: Dtype::Fp16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
         Variant::from(point).kind()
     }
 }
@@ -110,8 +116,9 @@ impl From<Kind> for family::Kind {
 pub struct Point {
     /// What the kernel computes.
     pub kind: Kind,
-    /// Elements of one head's row of Q, K, V and O.
-    pub head_dim: u32,
+    /// Elements of one head's row of Q and K, and of V and O.
+    #[serde(flatten)]
+    pub head_dim: HeadDim,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
     /// Causal mask, aligned to the bottom right; otherwise full attention.
@@ -128,7 +135,7 @@ impl Point {
     pub(super) fn at(place: usize, at: &Coordinates) -> Self {
         Self {
             kind: Kind::ALL[place],
-            head_dim: at.head_dim.unwrap_or(0),
+            head_dim: at.head_dim.unwrap_or(HeadDim::equal(0)),
             dtype: at.dtype.unwrap_or(Dtype::Fp16),
             causal: at.causal.unwrap_or(false),
             features: at.features.unwrap_or_default(),
@@ -137,8 +144,8 @@ impl Point {
     }
 
     /// The one name of this kernel: file stem, launcher symbol, cache label.
-    /// `flash_<kind>_hdim<D>_<dtype>[_causal][_<feature>…]_<target>`; kinds without a shape are
-    /// `flash_<kind>_<target>`.
+    /// `flash_<kind>_hdim<D>_<dtype>[_causal][_<feature>…]_<target>`, with `hdim<D>_<DV>` where V and O
+    /// have a head dim of their own; kinds without a shape are `flash_<kind>_<target>`.
     pub fn name(&self) -> String {
         if !self.kind.has_shape() {
             return format!("flash_{}_{}", self.kind, self.target);
@@ -184,7 +191,7 @@ mod tests {
     fn a_name_follows_flash_attentions_scheme() {
         let v = Point {
             kind: Kind::Fwd,
-            head_dim: 224,
+            head_dim: HeadDim::equal(224),
             dtype: Dtype::Fp8,
             causal: true,
             features: Features::NONE,
@@ -192,7 +199,7 @@ mod tests {
         };
         assert_eq!(v.name(), "flash_fwd_hdim224_fp8_causal_sm121");
         assert_eq!(
-            Point { causal: false, dtype: Dtype::Bf16, head_dim: 64, target: Target::Sm80, ..v }.name(),
+            Point { causal: false, dtype: Dtype::Bf16, head_dim: HeadDim::equal(64), target: Target::Sm80, ..v }.name(),
             "flash_fwd_hdim64_bf16_sm80"
         );
         assert_eq!(Point { kind: Kind::FwdCombine, target: Target::Sm80, ..v }.name(), "flash_fwd_combine_sm80");
@@ -203,7 +210,14 @@ mod tests {
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             let shape = kind.has_shape();
             let (head_dim, dtype) = if shape { (64, Dtype::Bf16) } else { (0, Dtype::Fp16) };
-            let point = Point { kind, head_dim, dtype, causal: shape, features: Features::NONE, target: Target::Sm90 };
+            let point = Point {
+                kind,
+                head_dim: HeadDim::equal(head_dim),
+                dtype,
+                causal: shape,
+                features: Features::NONE,
+                target: Target::Sm90,
+            };
             assert_eq!((point.place(), Point::at(place, &point.coordinates())), (place, point));
             assert_eq!(KINDS[place].axes.is_empty(), !shape, "{kind}");
         }

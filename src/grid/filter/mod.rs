@@ -6,17 +6,21 @@ mod parse;
 #[cfg(test)]
 mod properties;
 
-use super::{Dtype, Feature, Features, Kind, Target, Variant};
+use super::{Dtype, Feature, Features, HeadDim, Kind, Target, Variant};
 use crate::{expression::KeptScore, text::Finding};
 use std::{fmt, ops::Range, str::FromStr};
 
 /// A condition on variants, parsed from text.
 ///
 /// Fields: `kind`, `hdim` (or `head_dim`), `dtype`, `causal` (alone, or `== true|false`), `full`, `mask`
-/// (`causal` or `full`), `score` (the name of a declared one, or `none`), `target`, `name`; and alone, without operator, the features (`window`, `softcap`, …) and
-/// `plain`, for kernels without any. Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
+/// (`causal` or `full`), `score` (the name of a declared one, or `none`), `target`, `name`; and alone, without operator,
+/// the features (`window`, `softcap`, …), `plain`, for kernels without any, and a head dim as names spell it (`hdim64`,
+/// `hdim192_128`). Operators: `==`, `!=`, `in (…)`, `not in (…)` everywhere; `<`, `<=`, `>`,
 /// `>=` on `hdim` and `target` (by compute capability); `~` and `!~` on `name` (`*` and `?`). Conditions are joined
 /// with `and`, `or`, `not` and parentheses; `not` binds tightest, then `and`. Values accept every alias of an axis.
+///
+/// `hdim == 64` is a kernel whose head dims are all 64; where V and O have another, `hdim == 192_128` names both, and
+/// `<`, `<=`, `>`, `>=` take the larger of the two.
 ///
 /// A test of an axis that a kernel does not have is false for it, and its negation true: the helpers of split-KV have
 /// no head dim, dtype or mask.
@@ -83,7 +87,8 @@ enum Node {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Test {
     Kind(Vec<Kind>),
-    HeadDim(Check<u32>),
+    HeadDims(Vec<HeadDim>),
+    HeadDimLimit(Order, u32),
     Dtype(Vec<Dtype>),
     Causal(Vec<bool>),
     Feature(Feature),
@@ -127,7 +132,8 @@ impl Test {
         let at = variant.coordinates();
         match self {
             Self::Kind(kinds) => kinds.contains(&variant.kind()),
-            Self::HeadDim(check) => at.head_dim.is_some_and(|head_dim| check.holds(head_dim)),
+            Self::HeadDims(pairs) => at.head_dim.is_some_and(|head_dim| pairs.contains(&head_dim)),
+            Self::HeadDimLimit(order, limit) => at.head_dim.is_some_and(|head_dim| order.holds(head_dim.wider(), *limit)),
             Self::Dtype(dtypes) => at.dtype.is_some_and(|dtype| dtypes.contains(&dtype)),
             Self::Causal(masks) => at.causal.is_some_and(|causal| masks.contains(&causal)),
             Self::Feature(feature) => at.features.is_some_and(|set| set.has(*feature)),
@@ -147,10 +153,18 @@ impl<T: Copy + Ord> Check<T> {
     fn holds(&self, value: T) -> bool {
         match self {
             Self::OneOf(values) => values.contains(&value),
-            Self::Compare(Order::Less, limit) => value < *limit,
-            Self::Compare(Order::AtMost, limit) => value <= *limit,
-            Self::Compare(Order::Greater, limit) => value > *limit,
-            Self::Compare(Order::AtLeast, limit) => value >= *limit,
+            Self::Compare(order, limit) => order.holds(value, *limit),
+        }
+    }
+}
+
+impl Order {
+    fn holds<T: Copy + Ord>(self, value: T, limit: T) -> bool {
+        match self {
+            Self::Less => value < limit,
+            Self::AtMost => value <= limit,
+            Self::Greater => value > limit,
+            Self::AtLeast => value >= limit,
         }
     }
 }
@@ -163,7 +177,7 @@ mod tests {
 
     const FULL: Variant = Variant::Attention(Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Bf16,
         causal: false,
         features: Features::NONE,
@@ -171,7 +185,7 @@ mod tests {
     });
     const CAUSAL: Variant = Variant::Attention(Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Bf16,
         causal: true,
         features: Features::NONE,
@@ -234,7 +248,7 @@ mod tests {
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask() {
         let helper = Variant::Attention(Point {
             kind: Kind::FwdCombine,
-            head_dim: 0,
+            head_dim: HeadDim::equal(0),
             dtype: Dtype::Fp16,
             causal: false,
             features: Features::NONE,

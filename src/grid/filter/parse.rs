@@ -12,7 +12,7 @@
 use super::{Check, Node, Order, Test};
 use crate::{
     grid::{
-        Feature,
+        Feature, HeadDim,
         words::{self, AxisWord},
     },
     text::{Finding, suggestion},
@@ -155,7 +155,20 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
 
 /// The test of a word that takes no operator.
 fn alone(word: &str) -> Option<Test> {
-    if word == "plain" { Some(Test::Plain) } else { word.parse().ok().map(Test::Feature) }
+    if word == "plain" {
+        return Some(Test::Plain);
+    }
+    let head_dim = word.strip_prefix("hdim").and_then(pair).map(|pair| Test::HeadDims(vec![pair]));
+    head_dim.or_else(|| word.parse().ok().map(Test::Feature))
+}
+
+/// `64` and `192_128`, possible or not.
+fn pair(text: &str) -> Option<HeadDim> {
+    let number = |digits: &str| digits.parse::<u32>().ok();
+    match text.split_once('_') {
+        None => number(text).map(HeadDim::equal),
+        Some((qk, v)) => Some(HeadDim { qk: number(qk)?, v: number(v)? }),
+    }
 }
 
 fn operator_missing(field: &str, at: Range<usize>, i: &Input<'_>) -> ErrMode<Reject> {
@@ -271,15 +284,20 @@ fn expected(field: &str) -> &'static str {
 
 /// Reads the values as the field's type.
 fn test(field: &str, relation: Relation, values: &[Value]) -> ModalResult<Test, Reject> {
-    let head_dim = |(text, at): &Value| {
-        let help = "head dims are multiples of 8 from 16 to 256";
-        text.parse::<u32>().map_err(|_| reject(format!("`{text}` is no head dim"), at.clone(), expected(field), help))
+    let wrong = |(text, at): &Value| {
+        let help = "head dims are multiples of 8 from 16 to 256; `192_128` is that of Q and K, then that of V and O";
+        reject(format!("`{text}` is no head dim"), at.clone(), expected(field), help)
     };
+    let number = |value: &Value| value.0.parse::<u32>().map_err(|_| wrong(value));
+    let head_dim = |value: &Value| pair(&value.0).ok_or_else(|| wrong(value));
     Ok(match field {
         "kind" => Test::Kind(axis_values(values)?),
         "dtype" => Test::Dtype(axis_values(values)?),
         "target" => Test::Target(check(relation, axis_values(values)?)),
-        "hdim" | "head_dim" => Test::HeadDim(check(relation, values.iter().map(head_dim).collect::<ModalResult<_, Reject>>()?)),
+        "hdim" | "head_dim" => match relation {
+            Relation::Compare(order) => Test::HeadDimLimit(order, number(&values[0])?),
+            _ => Test::HeadDims(values.iter().map(head_dim).collect::<ModalResult<_, Reject>>()?),
+        },
         "causal" => Test::Causal(one_of_two(field, values, "true", "false")?),
         "mask" => Test::Causal(one_of_two(field, values, "causal", "full")?),
         "score" => Test::Score(values.iter().map(|(text, _)| text.clone()).collect()),

@@ -3,7 +3,7 @@
 use super::Filter;
 use crate::{
     family::attention::{self, Point},
-    grid::{Dtype, Features, Target, Variant},
+    grid::{Dtype, Features, HeadDim, Target, Variant},
 };
 use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;
@@ -32,7 +32,7 @@ fn condition(rng: &mut ChaCha8Rng) -> (String, Meaning) {
                 ],
             );
             let field = pick(rng, &["hdim", "head_dim"]);
-            (format!("{field}{operator}{limit}"), Box::new(move |v| v.head_dim().is_some_and(|d| holds(d, limit))))
+            (format!("{field}{operator}{limit}"), Box::new(move |v| v.head_dim().is_some_and(|d| holds(d.qk, limit))))
         }
         1 => {
             let dtype = pick(rng, Dtype::ALL);
@@ -77,7 +77,7 @@ fn expression(rng: &mut ChaCha8Rng, depth: u32) -> (String, Meaning) {
 fn any_variant(rng: &mut ChaCha8Rng) -> Variant {
     Point {
         kind: attention::Kind::Fwd,
-        head_dim: rng.random_range(2..33) * 8,
+        head_dim: HeadDim::equal(rng.random_range(2..33) * 8),
         dtype: pick(rng, Dtype::ALL),
         causal: rng.random(),
         features: pick(rng, &[Features::NONE, Features::all()]),

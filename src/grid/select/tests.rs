@@ -61,7 +61,7 @@ fn an_empty_selection_is_the_whole_grid() {
 #[test]
 fn flags_intersect() {
     let selection = Selection {
-        head_dims: vec![128, 64, 64],
+        head_dims: vec![HeadDim::equal(128), HeadDim::equal(64), HeadDim::equal(64)],
         dtypes: vec![Dtype::Bf16],
         causal: Some(false),
         targets: vec![Target::Sm80],
@@ -82,7 +82,7 @@ fn flags_intersect() {
 fn a_head_dim_outside_the_grid_extends_the_selected_families() {
     let selection = Selection {
         kinds: vec![attention::Kind::Fwd.into()],
-        head_dims: vec![72],
+        head_dims: vec![HeadDim::equal(72)],
         dtypes: vec![Dtype::Fp16],
         targets: vec![Target::Sm80],
         ..Selection::default()
@@ -92,26 +92,39 @@ fn a_head_dim_outside_the_grid_extends_the_selected_families() {
 
 #[test]
 fn a_head_dim_in_the_grid_is_not_made_for_families_that_lack_it() {
-    assert!(names(&Selection { head_dims: vec![160], ..Selection::default() }).iter().all(|name| name.contains("_fwd_")));
+    assert!(
+        names(&Selection { head_dims: vec![HeadDim::equal(160)], ..Selection::default() })
+            .iter()
+            .all(|name| name.contains("_fwd_"))
+    );
 }
 
 #[test]
 fn a_head_dim_the_selected_family_lacks_is_made_for_it() {
-    let selection = Selection { kinds: vec![attention::Kind::Bwd.into()], head_dims: vec![128, 160], ..Selection::default() };
+    let selection = Selection {
+        kinds: vec![attention::Kind::Bwd.into()],
+        head_dims: vec![HeadDim::equal(128), HeadDim::equal(160)],
+        ..Selection::default()
+    };
     assert_eq!(names(&selection), ["flash_bwd_hdim128_bf16_sm80", "flash_bwd_hdim160_bf16_sm80"]);
 }
 
 #[test]
 fn excludes_hold_outside_the_grid_too() {
-    let all = names(&Selection { head_dims: vec![72], ..Selection::default() });
+    let all = names(&Selection { head_dims: vec![HeadDim::equal(72)], ..Selection::default() });
     assert!(!all.is_empty() && all.iter().all(|name| !name.contains("bwd")));
-    let message = refusal(&Selection { kinds: vec![attention::Kind::Bwd.into()], head_dims: vec![72], ..Selection::default() });
+    let message = refusal(&Selection {
+        kinds: vec![attention::Kind::Bwd.into()],
+        head_dims: vec![HeadDim::equal(72)],
+        ..Selection::default()
+    });
     assert!(message.contains("`flash_bwd_hdim72_bf16_sm80`: no tile fits"), "{message}");
 }
 
 #[test]
 fn a_selection_of_excluded_variants_names_them_and_the_reason() {
-    let message = refusal(&Selection { head_dims: vec![160], targets: vec![Target::Sm90], ..Selection::default() });
+    let message =
+        refusal(&Selection { head_dims: vec![HeadDim::equal(160)], targets: vec![Target::Sm90], ..Selection::default() });
     assert!(message.contains("`flash_fwd_hdim160_fp16_sm90`") && message.contains("and 1 more: too wide for now"), "{message}");
 }
 
@@ -144,7 +157,12 @@ fn the_flag_that_emptied_a_selection_is_named() {
         ),
         (Selection { causal: Some(true), ..bwd }, "`--causal` leaves none of"),
         (
-            Selection { set: Some("slim".into()), head_dims: vec![160], dtypes: vec![Dtype::Fp16], ..Selection::default() },
+            Selection {
+                set: Some("slim".into()),
+                head_dims: vec![HeadDim::equal(160)],
+                dtypes: vec![Dtype::Fp16],
+                ..Selection::default()
+            },
             "`--set slim` leaves none of the 2 variants with `--head-dim 160`, `--dtype fp16`",
         ),
         (
@@ -152,7 +170,11 @@ fn the_flag_that_emptied_a_selection_is_named() {
             "`--filter 'hdim == 72'` leaves none of the 23 variants of the grid",
         ),
         (
-            Selection { kinds: vec![attention::Kind::FwdCombine.into()], head_dims: vec![64], ..Selection::default() },
+            Selection {
+                kinds: vec![attention::Kind::FwdCombine.into()],
+                head_dims: vec![HeadDim::equal(64)],
+                ..Selection::default()
+            },
             "`--kind fwd_combine` leaves none",
         ),
     ];
@@ -174,7 +196,7 @@ fn a_helper_kernel_is_selected_by_kind_target_and_set_only() {
     for selection in [
         Selection { dtypes: vec![Dtype::Fp16], ..Selection::default() },
         Selection { causal: Some(false), ..Selection::default() },
-        Selection { head_dims: vec![64], ..Selection::default() },
+        Selection { head_dims: vec![HeadDim::equal(64)], ..Selection::default() },
     ] {
         assert!(names(&selection).iter().all(|name| !name.contains("combine")), "{selection:?}");
     }
@@ -182,6 +204,6 @@ fn a_helper_kernel_is_selected_by_kind_target_and_set_only() {
 
 #[test]
 fn an_impossible_head_dim_is_refused() {
-    let message = refusal(&Selection { head_dims: vec![64, 264], ..Selection::default() });
+    let message = refusal(&Selection { head_dims: vec![HeadDim::equal(64), HeadDim::equal(264)], ..Selection::default() });
     assert!(message.contains("impossible head dim `264`") && message.contains("16 to 256"), "{message}");
 }

@@ -45,6 +45,7 @@ struct fwd_identity {
     int32_t dtype;
     uint32_t features;  // KGEN_FEATURE_*
     score_identity score = {};
+    int32_t head_dim_v = 0;  // of V and O; 0: that of Q and K
 };
 
 // Checks the documented ranges of the numeric fields common to all passes, and reads the features. Pointers are left to
@@ -72,8 +73,12 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
 // The same, and that they match what a variant was built for.
 template <class Params>
 int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
+    const int32_t head_dim_v = self.head_dim_v == 0 ? self.head_dim : self.head_dim_v;
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
+    }
+    if (params.head_dim_v != head_dim_v) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim_v %d, called with %d", self.name, head_dim_v, params.head_dim_v);
     }
     if (params.dtype != self.dtype) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for dtype %d, called with %d", self.name, self.dtype, params.dtype);

@@ -3,7 +3,7 @@
 use super::super::{Design, Kind, Point};
 use crate::{
     family::{self, Variant},
-    grid::{Dtype, Target},
+    grid::{Dtype, HeadDim, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -44,8 +44,8 @@ struct Units {
 const EXPONENTIALS_A_CYCLE: f64 = 16.0;
 
 impl Units {
-    fn new(pairs: f64, head_dim: u32, flops_a_cycle: f64) -> Self {
-        Self { tensor: pairs * 4.0 * f64::from(head_dim) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
+    fn new(pairs: f64, HeadDim { qk, v }: HeadDim, flops_a_cycle: f64) -> Self {
+        Self { tensor: pairs * 2.0 * f64::from(qk + v) / flops_a_cycle, exponentials: pairs / EXPONENTIALS_A_CYCLE }
     }
 
     /// All blocks of a multiprocessor together: exponentials run beside products, and neither is hidden as a whole.
@@ -87,6 +87,11 @@ const LATENCY: f64 = 535.0;
 fn panel_widths(head_dim: u32) -> u32 {
     let rest = head_dim % 64;
     u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
+}
+
+/// Columns of a row, on the average over Q, K, V and O.
+fn mean(HeadDim { qk, v }: HeadDim) -> f64 {
+    f64::midpoint(qk.into(), v.into())
 }
 
 impl KernelCost {
@@ -134,9 +139,12 @@ impl KernelCost {
     /// A launch takes 0.4 µs, a tile 1 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
     /// µs and 1 ns a column. A last panel of less than 64 columns takes half of what it lacks as well.
     fn short(point: Point, design: &Design) -> Self {
-        let lacking = if point.head_dim > 64 { point.head_dim.next_multiple_of(64) - point.head_dim } else { 0 };
-        let columns = point.head_dim + lacking / 2;
-        let (head_dim, n) = (f64::from(columns), f64::from(design.tile.n));
+        let taken = |head_dim: u32| {
+            let lacking = if head_dim > 64 { head_dim.next_multiple_of(64) - head_dim } else { 0 };
+            head_dim + lacking / 2
+        };
+        let columns = HeadDim { qk: taken(point.head_dim.qk), v: taken(point.head_dim.v) };
+        let (head_dim, n) = (mean(columns), f64::from(design.tile.n));
         let keys = design.tile.n * (design.tile.warps / 4);
         let units = Units::new(f64::from(design.tile.m * keys), columns, flops_a_cycle(point.target, true));
         Self {
@@ -154,7 +162,8 @@ impl KernelCost {
     /// 2.4 µs a launch, and 1 µs and 4 ns a column a tile, and 0.6 µs for each width of panels but one. A step is one
     /// after another from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
-        let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), f64::from(point.head_dim));
+        let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), mean(point.head_dim));
+        let widths = panel_widths(point.head_dim.qk).max(panel_widths(point.head_dim.v));
         let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(m * n, point.head_dim, rate);
         Self {
@@ -162,7 +171,7 @@ impl KernelCost {
             group_rows: 64,
             keys: design.tile.n,
             launch_ns: 2370,
-            tile_cycles: rounded(1670.0 + 7.2 * head_dim) + 1050 * (panel_widths(point.head_dim) - 1),
+            tile_cycles: rounded(1670.0 + 7.2 * head_dim) + 1050 * (widths - 1),
             chain_cycles: rounded(180.0 + 6.3 * n + 0.042 * n * head_dim),
             step_cycles: rounded(units.shared(WGMMA)),
             ..Self::default()
@@ -179,7 +188,7 @@ impl KernelCost {
             group_rows: design.tile.m,
             keys: design.tile.n,
             launch_ns: 2800,
-            tile_cycles: 1500 + 6 * point.head_dim,
+            tile_cycles: 1500 + 3 * (point.head_dim.qk + point.head_dim.v),
             chain_cycles: rounded(600.0 + units.shared(MMA)),
             step_cycles: rounded(units.shared(MMA)),
             ..Self::default()
@@ -191,7 +200,7 @@ impl KernelCost {
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
-        let (n, head_dim) = (f64::from(tile.n), f64::from(point.head_dim));
+        let (n, head_dim) = (f64::from(tile.n), mean(point.head_dim));
         Self {
             rows: tile.m,
             group_rows: tile.m,
@@ -236,8 +245,18 @@ mod tests {
     fn cost(kind: Kind, head_dim: u32, target: Target) -> KernelCost {
         let head_dim = if kind.has_shape() { head_dim } else { 0 };
         KernelCost::of(
-            &Plan::new(Point { kind, head_dim, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target }, None)
-                .expect("fits"),
+            &Plan::new(
+                Point {
+                    kind,
+                    head_dim: HeadDim::equal(head_dim),
+                    dtype: Dtype::Fp16,
+                    causal: false,
+                    features: Features::NONE,
+                    target,
+                },
+                None,
+            )
+            .expect("fits"),
         )
     }
 

@@ -4,7 +4,7 @@ use super::{Candidate, DeviceCost, KernelCost, Path, Request, Sharing, Times, ch
 use super::{Held, Kernels, Lengths};
 use crate::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Target},
+    grid::{Dtype, HeadDim, Target},
     plan::{Limits, Plan},
 };
 
@@ -12,7 +12,7 @@ fn held(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Held {
     let shape = kind.has_shape();
     let point = Point {
         kind,
-        head_dim: if shape { head_dim } else { 0 },
+        head_dim: HeadDim::equal(if shape { head_dim } else { 0 }),
         dtype: Dtype::Fp16,
         causal: causal && shape,
         features: crate::grid::Features::NONE,
@@ -43,7 +43,17 @@ fn h100() -> DeviceCost {
 
 fn request(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_dim: u32, causal: bool) -> Request {
     let [queries, keys] = [queries, keys].map(Lengths::equal);
-    Request { batch, heads, heads_k, queries, keys, head_dim, element_bytes: 2, causal, most_seen: None }
+    Request {
+        batch,
+        heads,
+        heads_k,
+        queries,
+        keys,
+        head_dim: HeadDim::equal(head_dim),
+        element_bytes: 2,
+        causal,
+        most_seen: None,
+    }
 }
 
 fn us(kernel: Option<Held>, request: &Request) -> f64 {

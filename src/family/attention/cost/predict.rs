@@ -1,6 +1,7 @@
 //! The arithmetic of `templates/include/kgen/path_cost.cuh`, operation by operation.
 
 use super::{DeviceCost, KernelCost};
+use crate::grid::HeadDim;
 
 /// A split is cut between multiples of so many keys, and has at least so many of them (`kgen/split_plan.cuh`).
 const LEAST_KEYS_OF_A_SPLIT: f64 = 128.0;
@@ -61,8 +62,8 @@ pub struct Request {
     pub queries: Lengths,
     /// Rows of K.
     pub keys: Lengths,
-    /// Elements of a row.
-    pub head_dim: u32,
+    /// Elements of a row of Q and K, and of V and O.
+    pub head_dim: HeadDim,
     /// Bytes of an element.
     pub element_bytes: u32,
     /// Causal mask.
@@ -160,13 +161,13 @@ impl Request {
         let rows_of = |queries: f64| f64::from(self.batch) * queries * f64::from(self.heads);
         let rows = rows_of(self.mean_queries());
         let rows_with_keys = rows_of(self.mean_queries() - self.rows_without_keys());
-        let pieces = f64::from(self.head_dim.div_ceil(8).next_power_of_two());
+        let pieces = f64::from(self.head_dim.v.div_ceil(8).next_power_of_two());
         let rounds = (splits * pieces / f64::from(kernel.keys)).ceil();
         let slots = device.multiprocessors * f64::from(resident);
         let empty = (rows_of(self.queries.longest.into()) - rows) / slots * (WITHOUT_KEYS * f64::from(kernel.tile_cycles));
         let merged = (rows_with_keys / slots).ceil() * rounds * f64::from(kernel.chain_cycles);
         let busy = ((rows / slots).ceil() * f64::from(kernel.tile_cycles) + merged + empty) / device.cycles_per_ns;
-        let bytes = rows_with_keys * splits * (f64::from(self.head_dim) + 1.0) * 4.0;
+        let bytes = rows_with_keys * splits * (f64::from(self.head_dim.v) + 1.0) * 4.0;
         f64::from(kernel.launch_ns) + busy.max(bytes / device.l2_bytes_per_ns)
     }
 
@@ -233,7 +234,7 @@ impl Times {
 
     /// A kernel of which a multiprocessor holds `resident` blocks at once.
     pub fn of(request: &Request, kernel: &KernelCost, resident: u32, device: &DeviceCost, sharing: Sharing) -> Self {
-        let [batch, heads, heads_k, head_dim] = [request.batch, request.heads, request.heads_k, request.head_dim].map(f64::from);
+        let [batch, heads, heads_k] = [request.batch, request.heads, request.heads_k].map(f64::from);
         let [tile_rows, group_rows, tile_keys] = [kernel.rows, kernel.group_rows, kernel.keys].map(f64::from);
         let (queries, mean_keys) = (request.mean_queries(), request.mean_keys());
         let group = if sharing.packed { request.group() } else { 1.0 };
@@ -277,13 +278,18 @@ impl Times {
         let fullest = 1.0_f64.min(rows_of_groups / tile_rows);
         let average_tile = 1.0_f64.min(rows_of_groups / (tiles_of_sequence * tile_rows));
         let busy_steps = (longest * fullest).max(in_multiprocessor * average_tile);
-        let row_bytes = head_dim * f64::from(request.element_bytes);
-        let fetched_bytes = row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes);
+        let fetched = |head_dim: u32| {
+            let row_bytes = f64::from(head_dim * request.element_bytes);
+            row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes)
+        };
+        // Of a row of Q and one of O, and of a row of K and one of V.
+        let fetched_bytes = fetched(request.head_dim.qk) + fetched(request.head_dim.v);
         let keys_read = mean_keys.min(request.most_seen_by(queries));
-        let from_dram = 2.0 * fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + keys_read * heads_k);
+        let from_dram = fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + keys_read * heads_k);
+        let partial_bytes = (f64::from(request.head_dim.v) + 1.0) * 4.0;
         let partial =
-            if sharing.packed { batch * (queries - without_keys) * heads * sharing.splits * (head_dim + 1.0) * 4.0 } else { 0.0 };
-        let from_l2 = blocks * (keys / sharing.splits) * 2.0 * fetched_bytes + partial;
+            if sharing.packed { batch * (queries - without_keys) * heads * sharing.splits * partial_bytes } else { 0.0 };
+        let from_l2 = blocks * (keys / sharing.splits) * fetched_bytes + partial;
         // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
         let later = (tiles - 1.0) * f64::from(kernel.tile_cycles);
         Self {

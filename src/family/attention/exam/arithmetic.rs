@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
         render::Templates,
     };
 
@@ -126,7 +126,15 @@ mod tests {
     #[test]
     fn only_fp8_kernels_with_wgmma_truncate() {
         let sums = |dtype, target| {
-            Arithmetic::of(Point { kind: Kind::Fwd, head_dim: 128, dtype, causal: false, features: Features::NONE, target }).sums
+            Arithmetic::of(Point {
+                kind: Kind::Fwd,
+                head_dim: HeadDim::equal(128),
+                dtype,
+                causal: false,
+                features: Features::NONE,
+                target,
+            })
+            .sums
         };
         assert_eq!(sums(Dtype::Fp8, Target::Sm90), Sums::Truncated);
         for (dtype, target) in [(Dtype::Bf16, Target::Sm90), (Dtype::Fp8, Target::Sm89), (Dtype::Fp8, Target::Sm120)] {

@@ -1,7 +1,9 @@
 //! Backward attention: its cases, each with the gradients that judge it.
 
 use super::{
-    cases, featured_backward,
+    cases,
+    dims::Dims,
+    featured_backward,
     gradients::{Gradients, Inputs},
     place::Side,
     problem::Problem,
@@ -62,7 +64,7 @@ impl BackwardProblem {
 pub(super) struct BackwardCase {
     pub asked: BackwardProblem,
     pub number: Number,
-    pub head_dim: usize,
+    pub head_dim: Dims,
     pub causal: bool,
 }
 
@@ -72,7 +74,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
     let number = Number::of(dtype);
     let case = |asked: BackwardProblem| {
         let asked = BackwardProblem { problem: asked.problem.for_kernel(subject.variant), ..asked };
-        BackwardCase { asked, number, head_dim: head_dim as usize, causal }
+        BackwardCase { asked, number, head_dim: head_dim.into(), causal }
     };
     let problems = cases::backward(subject, level).into_iter().chain(featured_backward::cases(subject, level));
     problems.map(|asked| Box::new(case(asked)) as Box<dyn Case>).collect()
@@ -108,15 +110,13 @@ impl BackwardCase {
     fn call(&self, inputs: Inputs<'_>, gradients: &Gradients) -> Call {
         let Self { asked: BackwardProblem { ref problem, deterministic, total_q, .. }, number, head_dim, causal } = *self;
         let given = |tensor, values: &Values| {
-            image(problem, tensor, head_dim, number, |sequence, head, row| {
-                Some(&values.head(sequence, head)[row * head_dim..][..head_dim])
-            })
+            image(problem, tensor, head_dim, number, |sequence, head, row| Some(values.row(sequence, head, row)))
         };
         let outputs: Vec<Vec<f32>> = (0..problem.sequences.len() * problem.heads)
             .map(|i| gradients.query_head(i / problem.heads, i % problem.heads).o.iter().map(|&o| o as f32).collect())
             .collect();
         let o = image(problem, 3, head_dim, number, |sequence, head, row| {
-            Some(&outputs[sequence * problem.heads + head][row * head_dim..][..head_dim])
+            Some(&outputs[sequence * problem.heads + head][row * head_dim.v..][..head_dim.v])
         });
         let tensors = [
             ("q", given(0, inputs.q)),
@@ -129,7 +129,7 @@ impl BackwardCase {
         let poisoned = |tensor| image(problem, tensor, head_dim, number, |_, _, _| None);
         let place = |tensor| {
             let (side, heads) = side_and_heads(problem, tensor);
-            problem.place(tensor, side, heads, head_dim)
+            problem.place(tensor, side, heads, head_dim.of(tensor))
         };
         let place_lse = problem.place_lse();
         let query_rows = problem.rows(Side::Query);
@@ -153,11 +153,12 @@ impl BackwardCase {
                 seqlen_q: query_rows.bound as i32,
                 seqlen_k: problem.rows(Side::Key).bound as i32,
                 total_q: if total_q { query_rows.rows as i32 } else { 0 },
-                head_dim: head_dim as i32,
+                head_dim: head_dim.qk as i32,
+                head_dim_v: head_dim.v as i32,
                 dtype: number.code(),
                 causal,
                 deterministic,
-                softmax_scale: problem.softmax_scale(head_dim),
+                softmax_scale: problem.softmax_scale(head_dim.qk),
                 features: problem.asked.params(problem.heads),
             }),
         }
@@ -182,7 +183,7 @@ fn log_sum_exp(problem: &Problem, gradients: &Gradients) -> Image {
 /// must be exactly 0, and so must keys that no row sees.
 fn compare(
     problem: &Problem,
-    head_dim: usize,
+    head_dim: Dims,
     number: Number,
     causal: bool,
     gradients: &Gradients,
@@ -204,6 +205,7 @@ fn compare(
     let mut tallies: Vec<Tally> = (0..3).map(|i| Tally::new(images[i].0, gradients.tolerance[i])).collect();
     for (i, tally) in tallies.iter_mut().enumerate() {
         let (side, heads) = side_and_heads(problem, 5 + i);
+        let head_dim = head_dim.of(5 + i);
         let (place, plan) = (problem.place(5 + i, side, heads, head_dim), problem.rows(side));
         for sequence in 0..problem.sequences.len() {
             // Only a declared mask differs from head to head.
@@ -281,7 +283,7 @@ mod tests {
     fn case(causal: bool) -> BackwardCase {
         let problem = Problem::new(&[(5, 3), (2, 4), (0, 2)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
         let problem = problem.asking(featured::sunk(SinkType::Fp32));
-        BackwardCase { asked: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM, causal }
+        BackwardCase { asked: BackwardProblem::plain(problem), number: Number::Bf16, head_dim: DIM.into(), causal }
     }
 
     /// The complaint about outputs that hold the rounded reference, after `spoil` has changed them.
@@ -310,7 +312,7 @@ mod tests {
             gradients.sinks.iter().enumerate().for_each(|(head, &sink)| image.put(head as i64, (sink as f32).to_bits()));
         }
         spoil(&mut outputs);
-        compare(problem, DIM, number, causal, &gradients, &outputs).complaint
+        compare(problem, DIM.into(), number, causal, &gradients, &outputs).complaint
     }
 
     fn output<'a>(outputs: &'a mut Outputs, name: &str) -> &'a mut Image {

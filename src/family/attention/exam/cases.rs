@@ -367,14 +367,14 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, Target},
+        grid::{Dtype, Features, HeadDim, Target},
     };
     use std::collections::HashSet;
 
     fn subject(device: DeviceKind) -> Subject<Point> {
         let variant = Point {
             kind: Kind::Fwd,
-            head_dim: 128,
+            head_dim: HeadDim::equal(128),
             dtype: Dtype::Bf16,
             causal: true,
             features: Features::NONE,

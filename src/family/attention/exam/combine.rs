@@ -172,7 +172,7 @@ fn judge(
     let wide = |offset| f64::from(f32::from_bits(partial.bits(offset)));
     let Some(image_o) = outputs.get("o") else { unreachable!("every combine call has O") };
     let plan = problem.rows(Side::Query);
-    let head_dim = workspace.head_dim;
+    let head_dim = workspace.head_dim_v;
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {

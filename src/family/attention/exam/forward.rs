@@ -2,7 +2,9 @@
 
 use super::{
     arithmetic::Arithmetic,
-    cases, featured,
+    cases,
+    dims::Dims,
+    featured,
     place::Side,
     problem::{Layout, Problem},
     reference::Reference,
@@ -23,7 +25,7 @@ const MOST_MULTIPROCESSORS: usize = 16;
 struct ForwardCase {
     problem: Problem,
     arithmetic: Arithmetic,
-    head_dim: usize,
+    head_dim: Dims,
     causal: bool,
     /// The kernel reads Q, K and V by TMA alone.
     needs_tma: bool,
@@ -51,7 +53,7 @@ pub(super) fn case(subject: &Subject<Point>, problem: Problem) -> impl Case + us
     ForwardCase {
         problem: problem.for_kernel(subject.variant),
         arithmetic: Arithmetic::of(subject.variant),
-        head_dim: head_dim as usize,
+        head_dim: head_dim.into(),
         causal,
         needs_tma: attention::needs_tma(subject.variant),
         tiling: subject.tiling,
@@ -72,7 +74,7 @@ impl Case for ForwardCase {
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
-            compare(&problem, head_dim, number, &reference, outputs)
+            compare(&problem, head_dim.v, number, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
@@ -92,23 +94,23 @@ impl Case for ForwardCase {
         let number = arithmetic.number;
         let call = Tensors::draw(&aligned, head_dim, number, seed).call(&aligned, head_dim, number, causal);
         let difference =
-            move |first: &Outputs, second: &Outputs| first_difference([&problem, &aligned], head_dim, [first, second]);
+            move |first: &Outputs, second: &Outputs| first_difference([&problem, &aligned], head_dim.v, [first, second]);
         Some(Twin { call, difference: Box::new(difference) })
     }
 }
 
 /// Where O or LSE of two runs of the same problem, in two layouts, have other bits.
-fn first_difference(problems: [&Problem; 2], head_dim: usize, outputs: [&Outputs; 2]) -> Option<String> {
+fn first_difference(problems: [&Problem; 2], head_dim_v: usize, outputs: [&Outputs; 2]) -> Option<String> {
     let places = problems.map(|problem| {
         let plan = problem.rows(Side::Query);
-        (plan, problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse())
+        (plan, problem.place(3, Side::Query, problem.heads, head_dim_v), problem.place_lse())
     });
     for (sequence, rows) in problems[0].used_rows(Side::Query).enumerate() {
         for (head, row) in itertools::iproduct!(0..problems[0].heads, 0..rows) {
             let [o, lse] = ["o", "lse"].map(|name| {
                 std::array::from_fn::<_, 2, _>(|which| {
                     let (plan, place_o, place_lse) = &places[which];
-                    let (place, elements) = if name == "o" { (place_o, head_dim) } else { (place_lse, 1) };
+                    let (place, elements) = if name == "o" { (place_o, head_dim_v) } else { (place_lse, 1) };
                     let start = problems[which].offset(place, Side::Query, plan, sequence, row, head);
                     let image = outputs[which].get(name)?;
                     Some((0..elements).map(|d| image.bits(start + d as i64)).collect::<Vec<_>>())
@@ -135,7 +137,7 @@ impl ForwardCase {
 }
 
 /// Compares O and LSE with the reference.
-fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Reference, outputs: &Outputs) -> Comparison {
+fn compare(problem: &Problem, head_dim_v: usize, number: Number, reference: &Reference, outputs: &Outputs) -> Comparison {
     let tolerance = reference.tolerance;
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
         return Comparison::impossible("O", tolerance.o);
@@ -145,16 +147,16 @@ fn compare(problem: &Problem, head_dim: usize, number: Number, reference: &Refer
     let mut lse = Tally::new("LSE", tolerance.lse);
     let plan = problem.rows(Side::Query);
     let place_lse = problem.place_lse();
-    let place_o = problem.place(3, Side::Query, problem.heads, head_dim);
+    let place_o = problem.place(3, Side::Query, problem.heads, head_dim_v);
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         for head in 0..problem.heads {
             let expected = reference.head(sequence, head);
             for row in 0..rows {
                 let masked = expected.blind[row];
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
-                for d in 0..head_dim {
+                for d in 0..head_dim_v {
                     let got = number.of_output().widen(image_o.bits(start + d as i64));
-                    o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim + d], masked);
+                    o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim_v + d], masked);
                 }
                 if let Some(image) = outputs.get("lse") {
                     let offset = problem.offset(&place_lse, Side::Query, &plan, sequence, row, head);

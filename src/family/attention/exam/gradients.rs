@@ -22,6 +22,7 @@
 #![allow(clippy::large_types_passed_by_value, reason = "rules are passed once for each head, not for each element")]
 
 use super::{
+    dims::Dims,
     problem::Problem,
     reference::{dot, dot32, longest_row},
     rules::Rules,
@@ -59,7 +60,7 @@ pub struct Gradients {
     pub sink_tolerance: f64,
 }
 
-/// The answer for one query head of one sequence, rows of `head_dim`.
+/// The answer for one query head of one sequence, in rows.
 #[derive(Debug, Clone)]
 pub struct QueryHead {
     /// The forward pass's output.
@@ -70,7 +71,7 @@ pub struct QueryHead {
     pub dq: Vec<f64>,
 }
 
-/// The answer for one key head of one sequence, rows of `head_dim`.
+/// The answer for one key head of one sequence, in rows.
 #[derive(Debug, Clone)]
 pub struct KeyHead {
     /// dK.
@@ -117,8 +118,9 @@ impl SinkGradient {
 
 impl Gradients {
     /// Computes them, in parallel over heads.
-    pub fn compute(problem: &Problem, inputs: Inputs<'_>, head_dim: usize, number: Number, causal: bool) -> Self {
-        let scale = problem.softmax_scale(head_dim);
+    pub fn compute(problem: &Problem, inputs: Inputs<'_>, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Self {
+        let head_dim = head_dim.into();
+        let scale = problem.softmax_scale(head_dim.qk);
         let (heads, heads_k) = (problem.heads, problem.heads_k);
         let group = heads / heads_k;
         let passes: Vec<Pass> = (0..problem.sequences.len() * heads)
@@ -223,22 +225,22 @@ struct Rows<'a> {
     k: &'a [f32],
     v: &'a [f32],
     dout: &'a [f32],
-    dim: usize,
+    dim: Dims,
     number: Number,
     rules: Rules,
 }
 
 /// One head, query row by query row.
 fn differentiate(rows: Rows<'_>) -> Pass {
-    let Rows { q, k, v, dout, dim, number, rules: Rules { mask, score, sink } } = rows;
+    let Rows { q, k, v, dout, dim: Dims { qk: dim, v: dim_v }, number, rules: Rules { mask, score, sink } } = rows;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
     let mut products = vec![0.0_f64; keys];
     let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
-    let mut query = QueryHead { o: vec![0.0; q.len()], lse: vec![nothing_seen; queries], dq: vec![0.0; q.len()] };
-    let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; k.len()] };
-    let nothing = || [vec![0.0_f32; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]];
+    let mut query = QueryHead { o: vec![0.0; dout.len()], lse: vec![nothing_seen; queries], dq: vec![0.0; q.len()] };
+    let mut key = KeyHead { dk: vec![0.0; k.len()], dv: vec![0.0; v.len()] };
+    let nothing = || [vec![0.0_f32; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]];
     let mut naive = [nothing(), nothing()];
     let (mut p, mut ds) = (vec![0.0_f64; keys], vec![0.0_f64; keys]);
     let (mut p16, mut ds16) = (vec![0.0_f32; keys], [vec![0.0_f32; keys], vec![0.0_f32; keys]]);
@@ -250,16 +252,16 @@ fn differentiate(rows: Rows<'_>) -> Pass {
     let mut steepest = score.steepest();
     let product = longest_row(&q64, dim) * longest_row(&k64, dim);
     let mut tanh_errors =
-        if is_capped { [vec![0.0_f64; q.len()], vec![0.0; k.len()], vec![0.0; k.len()]] } else { Default::default() };
+        if is_capped { [vec![0.0_f64; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]] } else { Default::default() };
     for row in 0..queries {
         let seen = mask.keys(row);
         if seen.is_empty() {
             continue;
         }
-        let elements = seen.start * dim..seen.end * dim;
-        let range = row * dim..(row + 1) * dim;
-        let (q_row, dout_row) = (&q64[range.clone()], &dout64[range.clone()]);
-        for ((j, p), k_row) in seen.clone().zip(&mut p[seen.clone()]).zip(k64[elements.clone()].chunks_exact(dim)) {
+        let (elements, elements_v) = (seen.start * dim..seen.end * dim, seen.start * dim_v..seen.end * dim_v);
+        let (range, range_v) = (row * dim..(row + 1) * dim, row * dim_v..(row + 1) * dim_v);
+        let (q_row, dout_row) = (&q64[range.clone()], &dout64[range_v.clone()]);
+        for ((j, p), k_row) in seen.clone().zip(&mut p[seen.clone()]).zip(k64[elements].chunks_exact(dim)) {
             products[j] = dot(q_row, k_row);
             *p = score.of(products[j], row, j);
             (p16[j], slope16[j]) = score.in_16_bits(products[j], row, j, |value| number.through(value));
@@ -267,21 +269,23 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         let sink_p16 = naive_probabilities(sink, number, &mut p16[seen.clone()]);
         query.lse[row] = super::reference::softmax_in_place(&mut p[seen.clone()], sink);
         let mut delta = 0.0;
-        for ((ds, &p), v_row) in ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements.clone()].chunks_exact(dim)) {
+        for ((ds, &p), v_row) in
+            ds[seen.clone()].iter_mut().zip(&p[seen.clone()]).zip(v64[elements_v.clone()].chunks_exact(dim_v))
+        {
             *ds = dot(dout_row, v_row);
             delta += p * *ds;
         }
-        for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements].chunks_exact(dim)) {
-            add(&mut query.o[range.clone()], p, v_row);
+        for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements_v].chunks_exact(dim_v)) {
+            add(&mut query.o[range_v.clone()], p, v_row);
         }
-        let o = &query.o[range.clone()];
+        let o = &query.o[range_v.clone()];
         let deltas = naive_score_gradients(rows, row, seen.clone(), o, &p16, &slope16, &mut ds16);
         if let Some(sink) = sink {
             let terms = o.iter().zip(dout_row).map(|(o, d)| (o * d).abs()).sum();
             sink_gradient.see_row((sink - query.lse[row]).exp(), delta, sink_p16, deltas, terms);
         }
         for j in seen {
-            let other = j * dim..(j + 1) * dim;
+            let (other, other_v) = (j * dim..(j + 1) * dim, j * dim_v..(j + 1) * dim_v);
             if is_capped {
                 let softmax_gradient = p[j] * (ds[j] - delta).abs();
                 let slope = score.slope(products[j], row, j).abs();
@@ -296,18 +300,18 @@ fn differentiate(rows: Rows<'_>) -> Pass {
                 let [dq, dk, dv] = &mut tanh_errors;
                 add_magnitudes(&mut dq[range.clone()], of_ds, &k64[other.clone()]);
                 add_magnitudes(&mut dk[other.clone()], of_ds, q_row);
-                add_magnitudes(&mut dv[other.clone()], p[j] * of_score, dout_row);
+                add_magnitudes(&mut dv[other_v.clone()], p[j] * of_score, dout_row);
             }
             ds[j] = score.slope(products[j], row, j) * p[j] * (ds[j] - delta);
             largest_ds = largest_ds.max(ds[j].abs());
             weight[j] += p[j];
             add(&mut query.dq[range.clone()], ds[j], &k64[other.clone()]);
             add(&mut key.dk[other.clone()], ds[j], q_row);
-            add(&mut key.dv[other.clone()], p[j], dout_row);
+            add(&mut key.dv[other_v.clone()], p[j], dout_row);
             for ([dq, dk, dv], ds16) in naive.iter_mut().zip(&ds16) {
                 add(&mut dq[range.clone()], ds16[j], &k[other.clone()]);
                 add(&mut dk[other.clone()], ds16[j], &q[range.clone()]);
-                add(&mut dv[other.clone()], p16[j], &dout[range.clone()]);
+                add(&mut dv[other_v.clone()], p16[j], &dout[range_v.clone()]);
             }
         }
     }
@@ -315,7 +319,7 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         *value = number.through(*value);
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let of_ds = 2.0_f64.powi(-20) * steepest * longest_row(&dout64, dim) * longest_row(&v64, dim);
+    let of_ds = 2.0_f64.powi(-20) * steepest * longest_row(&dout64, dim_v) * longest_row(&v64, dim_v);
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     let tanh_error = tanh_errors.map(|errors| largest(&errors));
@@ -347,7 +351,7 @@ fn naive_score_gradients(
     slope: &[f32],
     ds: &mut [Vec<f32>; 2],
 ) -> [f32; 2] {
-    let Rows { v, dout, dim, number, .. } = rows;
+    let Rows { v, dout, dim: Dims { v: dim, .. }, number, .. } = rows;
     let [ds, other] = ds;
     let dout = &dout[row * dim..(row + 1) * dim];
     for j in seen.clone() {
@@ -388,7 +392,7 @@ mod tests {
     }
 
     fn pass([q, k, v, dout]: &[Vec<f32>; 4], rules: Rules) -> Pass {
-        differentiate(Rows { q, k, v, dout, dim: DIM, number: Number::Fp16, rules })
+        differentiate(Rows { q, k, v, dout, dim: DIM.into(), number: Number::Fp16, rules })
     }
 
     /// The loss Σ O dO, as the forward pass gives it.
@@ -465,7 +469,7 @@ mod tests {
                 k,
                 v,
                 dout: dout.head(0, head),
-                dim: DIM,
+                dim: DIM.into(),
                 number: Number::Bf16,
                 rules: Rules::plain(false, 3, 4, scale.into()),
             })
@@ -481,7 +485,8 @@ mod tests {
     fn a_row_that_sees_no_key_has_no_gradient_and_one_key_alone_gives_none_to_q_and_k() {
         let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
         let (kv, dout) = (&tensor[..DIM], &tensor[..]);
-        let rows = Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM, number: Number::Bf16, rules: Rules::plain(true, 3, 1, 1.0) };
+        let rows =
+            Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM.into(), number: Number::Bf16, rules: Rules::plain(true, 3, 1, 1.0) };
         let pass = differentiate(rows);
         assert!(pass.query.dq.iter().chain(&pass.key.dk).all(|&value| value == 0.0));
         let last: Vec<f64> = dout[2 * DIM..].iter().map(|&d| f64::from(d)).collect();

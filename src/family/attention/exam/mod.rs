@@ -9,6 +9,7 @@ mod cases;
 mod combine;
 mod declared;
 mod descale;
+mod dims;
 mod featured;
 mod featured_backward;
 mod forward;

@@ -1,6 +1,9 @@
 //! Where the elements of a problem's tensors lie: strides, gaps, and where each row of each sequence begins.
 
-use super::problem::{Layout, Lengths, Part, Problem};
+use super::{
+    dims::Dims,
+    problem::{Layout, Lengths, Part, Problem},
+};
 use crate::{check::Number, device::Strides};
 
 /// Which of the two row axes.
@@ -133,16 +136,17 @@ impl Problem {
 
     /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of
     /// 16 bytes, or the stride of which, in a dimension that has more than one element, is not a positive one.
-    pub fn what_tma_refuses(&self, head_dim: usize, number: Number) -> Option<String> {
+    pub fn what_tma_refuses(&self, head_dim: impl Into<Dims>, number: Number) -> Option<String> {
         self.what_tma_refuses_if(head_dim, number, true)
     }
 
     /// The same where the rows of packed tensors are `told` or not, and then count as many.
-    pub fn what_tma_refuses_if(&self, head_dim: usize, number: Number, told: bool) -> Option<String> {
+    pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, told: bool) -> Option<String> {
+        let head_dim = head_dim.into();
         let bytes = number.element().bytes() as i64;
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
             let plan = self.rows(side);
-            let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim);
+            let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim.of(tensor));
             if origin as i64 * bytes % 16 != 0 {
                 return Some(format!("{name}: the tensor starts at "));
             }

@@ -6,6 +6,7 @@
 
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
+    dims::Dims,
     problem::Problem,
     rules::Rules,
     tensors::Tensors,
@@ -28,7 +29,7 @@ pub struct Reference {
 /// The answer for one head of one sequence.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// O, rows of `head_dim`.
+    /// O, rows of `head_dim_v`.
     pub o: Vec<f64>,
     /// Log-sum-exp of each row; where the row sees no key, -∞ or the sink.
     pub lse: Vec<f64>,
@@ -41,12 +42,12 @@ impl Reference {
     pub fn compute(
         problem: &Problem,
         tensors: &Tensors,
-        head_dim: usize,
+        head_dim: impl Into<Dims>,
         arithmetic: impl Into<Arithmetic>,
         causal: bool,
     ) -> Self {
-        let arithmetic = arithmetic.into();
-        let scale = problem.softmax_scale(head_dim);
+        let (head_dim, arithmetic) = (head_dim.into(), arithmetic.into());
+        let scale = problem.softmax_scale(head_dim.qk);
         let group = problem.heads / problem.heads_k;
         let results: Vec<(Head, Yardstick)> = (0..problem.sequences.len() * problem.heads)
             .into_par_iter()
@@ -103,12 +104,12 @@ impl SampledReference {
     pub fn compute(
         problem: &Problem,
         tensors: &Tensors,
-        head_dim: usize,
+        head_dim: Dims,
         arithmetic: Arithmetic,
         causal: bool,
         samples: Vec<Sample>,
     ) -> Self {
-        let scale = f64::from(problem.softmax_scale(head_dim));
+        let scale = f64::from(problem.softmax_scale(head_dim.qk));
         let group = problem.heads / problem.heads_k;
         let mut yardstick = Yardstick::default();
         let attended = samples.into_iter().map(|sample| {
@@ -136,8 +137,16 @@ impl Head {
 }
 
 /// One head: every row of `q` over the rows of `k` and `v` it sees.
-fn attend(q: &[f32], k: &[f32], v: &[f32], dim: usize, arithmetic: impl Into<Arithmetic>, rules: Rules) -> (Head, Yardstick) {
-    attend_rows(q, k, v, dim, arithmetic, rules, 0..q.len() / dim)
+fn attend(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    head_dim: impl Into<Dims>,
+    arithmetic: impl Into<Arithmetic>,
+    rules: Rules,
+) -> (Head, Yardstick) {
+    let head_dim = head_dim.into();
+    attend_rows(q, k, v, head_dim, arithmetic, rules, 0..q.len() / head_dim.qk)
 }
 
 /// Some rows of one head: the others stay 0 and -∞.
@@ -145,7 +154,7 @@ fn attend_rows(
     q: &[f32],
     k: &[f32],
     v: &[f32],
-    dim: usize,
+    Dims { qk: dim, v: dim_v }: Dims,
     arithmetic: impl Into<Arithmetic>,
     rules: Rules,
     chosen: impl Iterator<Item = usize>,
@@ -157,14 +166,14 @@ fn attend_rows(
     let [q64, k64, v64] = &wide;
     // A sink is a score that sees no value.
     let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
-    let mut head = Head { o: vec![0.0; rows * dim], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
+    let mut head = Head { o: vec![0.0; rows * dim_v], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
     let product = longest_row(q64, dim) * longest_row(k64, dim);
     let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
     let mut yardstick = Yardstick { score_bound, ..Yardstick::default() };
     let mut declared_error = 0.0_f64;
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
-    let mut naive_o = vec![0.0_f32; dim];
+    let mut naive_o = vec![0.0_f32; dim_v];
     for row in chosen {
         let seen = mask.keys(row);
         if seen.is_empty() {
@@ -172,9 +181,10 @@ fn attend_rows(
         }
         head.blind[row] = false;
         let (range, elements) = (row * dim..(row + 1) * dim, seen.start * dim..seen.end * dim);
-        let (k, v) = (&k[elements.clone()], &v[elements.clone()]);
+        let elements_v = seen.start * dim_v..seen.end * dim_v;
+        let (k, v) = (&k[elements.clone()], &v[elements_v.clone()]);
         let (scores, naive_scores) = (&mut scores[seen.clone()], &mut naive_scores[seen.clone()]);
-        for ((key, score), k_row) in seen.clone().zip(scores.iter_mut()).zip(k64[elements.clone()].chunks_exact(dim)) {
+        for ((key, score), k_row) in seen.clone().zip(scores.iter_mut()).zip(k64[elements].chunks_exact(dim)) {
             let product_of_key = dot(&q64[range.clone()], k_row);
             *score = rule.of(product_of_key, row, key);
             if rule.is_declared() {
@@ -195,14 +205,14 @@ fn attend_rows(
                 }
             }
         }
-        let o = &mut head.o[range];
+        let o = &mut head.o[row * dim_v..(row + 1) * dim_v];
         let naive_sink = sink.map(|sink| sink as f32);
         match number {
-            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim, number, &mut naive_o),
-            Number::E4m3 => naive_output_fp8(naive_scores, naive_sink, v, dim, &mut naive_o),
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim_v, number, &mut naive_o),
+            Number::E4m3 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(scores, sink);
-        for (p, value) in scores.iter().zip(v64[elements].chunks_exact(dim)) {
+        for (p, value) in scores.iter().zip(v64[elements_v].chunks_exact(dim_v)) {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));

@@ -33,6 +33,7 @@ struct Numbers<'a> {
     seqlen_q: &'a mut i32,
     seqlen_k: &'a mut i32,
     head_dim: &'a mut i32,
+    head_dim_v: &'a mut i32,
     dtype: &'a mut i32,
     causal: &'a mut bool,
     features: &'a mut AttentionFeatures,
@@ -49,6 +50,7 @@ macro_rules! numbers_of {
             seqlen_q: &mut p.seqlen_q,
             seqlen_k: &mut p.seqlen_k,
             head_dim: &mut p.head_dim,
+            head_dim_v: &mut p.head_dim_v,
             dtype: &mut p.dtype,
             causal: &mut p.causal,
             features: &mut p.features,
@@ -143,12 +145,26 @@ const POSITIONS: &[Change] = &[
 /// What a launcher does that is built for one head dim, dtype and mask.
 const SPECIALISED: &[Change] = &[
     ("another head dim", |c| *numbers(c).head_dim += 8, Refused(ERROR_MISMATCH, "built for head_dim")),
+    ("another head dim of V", |c| *numbers(c).head_dim_v += 8, Refused(ERROR_MISMATCH, "built for head_dim_v")),
     ("another dtype", |c| *numbers(c).dtype += 1, Refused(ERROR_MISMATCH, "built for dtype")),
     ("no q", |c| drop_tensor(c, "q"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no k", |c| drop_tensor(c, "k"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no v", |c| drop_tensor(c, "v"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
 ];
+
+/// A caller that knows one head dim only.
+const OF_EQUAL_HEAD_DIMS: &[Change] = &[("no head dim of V", |c| *numbers(c).head_dim_v = 0, Same)];
+
+const OF_UNEQUAL_HEAD_DIMS: &[Change] = &[
+    ("no head dim of V", |c| *numbers(c).head_dim_v = 0, Refused(ERROR_MISMATCH, "built for head_dim_v")),
+    ("a structure of the first version", |c| begin(c, Header::FirstVersion), Refused(ERROR_MISMATCH, "built for head_dim_v")),
+];
+
+/// Where the structures of older versions ask for the same.
+const OLD_FORWARD: &[Change] = &[("a structure of the first version", |c| begin(c, Header::FirstVersion), Same)];
+
+const OLD_BACKWARD: &[Change] = &[("a structure of version 2", |c| begin(c, Header::FirstVersion), Same)];
 
 /// A mask that the kernel was not built for.
 const OTHER_MASK_OF_FULL: &[Change] =
@@ -203,7 +219,6 @@ fn push(call: &mut Call, name: &'static str) {
 
 /// What the kernels of one launch do.
 const FORWARD: &[Change] = &[
-    ("a structure of the first version", |c| begin(c, Header::FirstVersion), Same),
     (
         "a block more than a grid has",
         |c| blocks(c, 1 << 30, 2, 1),
@@ -241,7 +256,6 @@ const BY_TMA: &[Change] = &[
 ];
 
 const BACKWARD: &[Change] = &[
-    ("a structure of version 2", |c| begin(c, Header::FirstVersion), Same),
     ("no dout", |c| drop_tensor(c, "dout"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no lse", |c| drop_tensor(c, "lse"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no dq", |c| drop_tensor(c, "dq"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
@@ -326,6 +340,12 @@ const COMBINE: &[Change] = &[
     ("no head dim", |c| fwd(c).head_dim = 0, Refused(ERROR_INVALID_VALUE, "head_dim 0 must be a multiple of 8")),
     ("a head dim of 12", |c| fwd(c).head_dim = 12, Refused(ERROR_INVALID_VALUE, "head_dim 12 must be a multiple of 8")),
     ("a head dim of 264", |c| fwd(c).head_dim = 264, Refused(ERROR_INVALID_VALUE, "head_dim 264 must be a multiple of 8")),
+    ("a head dim of V of 12", |c| fwd(c).head_dim_v = 12, Refused(ERROR_INVALID_VALUE, "head_dim_v 12 must be a multiple of 8")),
+    (
+        "a head dim of V of 264",
+        |c| fwd(c).head_dim_v = 264,
+        Refused(ERROR_INVALID_VALUE, "head_dim_v 264 must be a multiple of 8"),
+    ),
     ("a negative dtype", |c| fwd(c).dtype = -1, Refused(ERROR_INVALID_VALUE, "unknown dtype -1")),
     ("an unknown dtype", |c| fwd(c).dtype = 3, Refused(ERROR_INVALID_VALUE, "unknown dtype 3")),
     (
@@ -355,7 +375,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
         Kind::Bwd => {
             let asked = BackwardProblem::plain(problem(variant).for_kernel(variant));
             let number = Number::of(variant.dtype);
-            let base = BackwardCase { asked, number, head_dim: variant.head_dim as usize, causal: variant.causal };
+            let base = BackwardCase { asked, number, head_dim: variant.head_dim.into(), causal: variant.causal };
             (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])
         }
         Kind::FwdSplit => {
@@ -372,7 +392,27 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let lists: Vec<Vec<Change>> =
         lists.iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
     let lists: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
-    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, &lists), features, asks].into_iter().flatten().collect()
+    let head_dims: Vec<Vec<Change>> =
+        of_head_dims(variant).iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
+    let head_dims = changed(&base, &head_dims.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, &lists), features, head_dims, asks]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// What callers that know one head dim only are told.
+fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
+    let old: &[Change] = match variant.kind {
+        Kind::Fwd | Kind::FwdShort => OLD_FORWARD,
+        Kind::Bwd => OLD_BACKWARD,
+        Kind::FwdSplit | Kind::FwdCombine | Kind::PrepareScheduler => &[],
+    };
+    match variant.kind.has_shape() {
+        false => vec![],
+        true if variant.head_dim.is_equal() => vec![OF_EQUAL_HEAD_DIMS, old],
+        true => vec![OF_UNEQUAL_HEAD_DIMS],
+    }
 }
 
 /// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version cannot

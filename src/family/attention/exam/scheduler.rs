@@ -140,6 +140,7 @@ impl Case for ScheduleCase {
                 num_splits: most as i32,
                 concurrent_blocks: blocks.unwrap_or(0) as i32,
                 head_dim: 128,
+                head_dim_v: 0,
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
                 softmax_scale: 1.0,

@@ -2,6 +2,7 @@
 //! compared with the reference of the whole.
 
 use super::{
+    dims::Dims,
     featured,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
@@ -28,16 +29,16 @@ pub(super) struct Workspace {
     first: Vec<usize>,
     heads: usize,
     /// Elements of a row of O.
-    pub head_dim: usize,
+    pub head_dim_v: usize,
 }
 
 impl Workspace {
     /// Of a problem.
-    pub(super) fn new(problem: &Problem, head_dim: usize, splits: usize) -> Self {
+    pub(super) fn new(problem: &Problem, head_dim_v: usize, splits: usize) -> Self {
         let plan = problem.rows(Side::Query);
         let packed = problem.is_packed(Side::Query);
         let first = (0..problem.sequences.len()).map(|b| if packed { plan.first[b] } else { b * plan.rows }).collect();
-        Self { splits, total_rows: plan.rows * plan.entries, first, heads: problem.heads, head_dim }
+        Self { splits, total_rows: plan.rows * plan.entries, first, heads: problem.heads, head_dim_v }
     }
 
     /// Poisoned memory of its size.
@@ -47,18 +48,18 @@ impl Workspace {
 
     /// Its bytes: an O of fp32 and a log-sum-exp for each row and split.
     fn bytes(&self) -> usize {
-        self.splits * self.total_rows * self.heads * (self.head_dim + 1) * size_of::<f32>()
+        self.splits * self.total_rows * self.heads * (self.head_dim_v + 1) * size_of::<f32>()
     }
 
     /// Offset of a partial row of O.
     pub(super) fn o(&self, split: usize, sequence: usize, row: usize, head: usize) -> i64 {
-        (self.row(split, sequence, row, head) * self.head_dim) as i64
+        (self.row(split, sequence, row, head) * self.head_dim_v) as i64
     }
 
     /// Offset of a partial log-sum-exp.
     pub(super) fn lse(&self, split: usize, sequence: usize, row: usize, head: usize) -> i64 {
         let rows = self.splits * self.total_rows * self.heads;
-        (rows * self.head_dim + self.row(split, sequence, row, head)) as i64
+        (rows * self.head_dim_v + self.row(split, sequence, row, head)) as i64
     }
 
     fn row(&self, split: usize, sequence: usize, row: usize, head: usize) -> usize {
@@ -75,7 +76,7 @@ struct SplitCase {
     /// `split_counts`, where given.
     counts: Option<Vec<usize>>,
     number: Number,
-    head_dim: usize,
+    head_dim: Dims,
     causal: bool,
 }
 
@@ -98,7 +99,7 @@ pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Ca
         splits,
         counts,
         number: Number::of(dtype),
-        head_dim: head_dim as usize,
+        head_dim: head_dim.into(),
         causal,
     }
 }
@@ -184,7 +185,7 @@ fn thorough() -> Vec<Listed> {
 
 impl Case for SplitCase {
     fn asked_workspace(&self) -> Option<usize> {
-        Some(Workspace::new(&self.problem, self.head_dim, self.splits).bytes())
+        Some(Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes())
     }
 
     fn name(&self) -> String {
@@ -200,7 +201,7 @@ impl Case for SplitCase {
         let mut call = tensors.call(problem, head_dim, number, causal);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
         params.num_splits = splits as i32;
-        let workspace = Workspace::new(problem, head_dim, splits);
+        let workspace = Workspace::new(problem, head_dim.v, splits);
         let count = {
             let counts = counts.clone();
             move |sequence: usize| counts.as_ref().map_or(splits, |counts| counts[sequence].min(splits))
@@ -213,7 +214,7 @@ impl Case for SplitCase {
         for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
             for (split, row, head) in itertools::iproduct!(0..count(sequence), 0..rows, 0..problem.heads) {
                 image.mark(workspace.lse(split, sequence, row, head));
-                for d in 0..head_dim as i64 {
+                for d in 0..head_dim.v as i64 {
                     image.mark(workspace.o(split, sequence, row, head) + d);
                 }
             }
@@ -248,7 +249,7 @@ fn judge(
     }
     let Some(image) = outputs.get("workspace") else { unreachable!("every split call has a workspace") };
     let number = |offset| f64::from(f32::from_bits(image.bits(offset)));
-    let head_dim = workspace.head_dim;
+    let head_dim_v = workspace.head_dim_v;
     let mut o = Tally::new("O", tolerance.o);
     let mut lse = Tally::new("LSE", tolerance.lse);
     // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; with a mask that hangs on the tile,
@@ -273,13 +274,13 @@ fn judge(
                 continue; // a count of 0 where there are keys: nobody attends, and there is nothing to judge
             }
             // The splits know nothing of sinks, which join where they are combined.
-            let (merged_o, merged_lse) = merge_with_sink(&parts, asked.sink(head), head_dim, |split, d| {
+            let (merged_o, merged_lse) = merge_with_sink(&parts, asked.sink(head), head_dim_v, |split, d| {
                 number(workspace.o(split, sequence, row, head) + d as i64)
             });
             let expected = reference.head(sequence, head);
             let masked = expected.blind[row];
             for (d, got) in merged_o.into_iter().enumerate() {
-                o.see([sequence, head, row, d], got, expected.o[row * head_dim + d], masked);
+                o.see([sequence, head, row, d], got, expected.o[row * head_dim_v + d], masked);
             }
             lse.see([sequence, head, row, 0], merged_lse, expected.lse[row], masked);
         }
@@ -290,9 +291,9 @@ fn judge(
 }
 
 /// Partial results of one row merged in float64: O and the log-sum-exp. A part of -∞ has no O and weighs nothing.
-pub(crate) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
+pub(crate) fn merge(parts: &[f64], head_dim_v: usize, o: impl Fn(usize, usize) -> f64) -> (Vec<f64>, f64) {
     let max = parts.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
-    let mut merged = vec![0.0; head_dim];
+    let mut merged = vec![0.0; head_dim_v];
     if max == f64::NEG_INFINITY {
         return (merged, max);
     }
@@ -310,11 +311,11 @@ pub(crate) fn merge(parts: &[f64], head_dim: usize, o: impl Fn(usize, usize) -> 
 pub(super) fn merge_with_sink(
     parts: &[f64],
     sink: Option<f64>,
-    head_dim: usize,
+    head_dim_v: usize,
     o: impl Fn(usize, usize) -> f64,
 ) -> (Vec<f64>, f64) {
     let with_sink: Vec<f64> = parts.iter().copied().chain(sink).collect();
-    merge(&with_sink, head_dim, |part, d| if part < parts.len() { o(part, d) } else { 0.0 })
+    merge(&with_sink, head_dim_v, |part, d| if part < parts.len() { o(part, d) } else { 0.0 })
 }
 
 /// How many of `keys` keys a split has, by the rule of `kgen/split_params.cuh`: they are shared out evenly in pieces of
@@ -328,14 +329,14 @@ fn keys_of_a_split(keys: usize, split: usize, splits: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
+    use crate::grid::{Features, HeadDim};
     use std::collections::HashSet;
 
     #[test]
     fn every_case_has_its_own_name_and_thorough_holds_smoke() {
         let variant = Point {
             kind: crate::family::attention::Kind::FwdSplit,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: crate::grid::Dtype::Fp16,
             causal: true,
             features: Features::NONE,

@@ -2,6 +2,7 @@
 
 use super::{
     descale::Descales,
+    dims::Dims,
     place::{Placement, Side},
     problem::{Inputs, Problem},
 };
@@ -36,6 +37,11 @@ impl Values {
     pub fn head(&self, sequence: usize, head: usize) -> &[f32] {
         let (first, rows) = (self.first[sequence], self.rows(sequence));
         &self.data[(first + head * rows) * self.head_dim..(first + (head + 1) * rows) * self.head_dim]
+    }
+
+    /// One row of a head of a sequence.
+    pub fn row(&self, sequence: usize, head: usize, row: usize) -> &[f32] {
+        &self.head(sequence, head)[row * self.head_dim..][..self.head_dim]
     }
 
     /// Rows of a sequence.
@@ -95,34 +101,41 @@ const CROSSING_STEP: f32 = 4.0;
 
 impl Tensors {
     /// Draws the values of `problem` from `seed` and rounds them to `number`.
-    pub fn draw(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Self {
+    pub fn draw(problem: &Problem, head_dim: impl Into<Dims>, number: Number, seed: u64) -> Self {
         Self::draw_from(problem, head_dim, number, &mut Source::new(seed))
     }
 
     /// The same from a source of numbers.
-    pub fn draw_from(problem: &Problem, head_dim: usize, number: Number, source: &mut Source<'_>) -> Self {
+    pub fn draw_from(problem: &Problem, head_dim: impl Into<Dims>, number: Number, source: &mut Source<'_>) -> Self {
+        let head_dim = head_dim.into();
         let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
         Self { q: fill(Tensor::Q), k: fill(Tensor::K), v: fill(Tensor::V) }
     }
 
     /// Draws dO for the backward pass of the same case.
-    pub fn draw_output_gradient(problem: &Problem, head_dim: usize, number: Number, seed: u64) -> Values {
+    pub fn draw_output_gradient(problem: &Problem, head_dim: impl Into<Dims>, number: Number, seed: u64) -> Values {
         Self::draw_output_gradient_from(problem, head_dim, number, &mut Source::new(!seed))
     }
 
     /// The same from a source of numbers.
-    pub fn draw_output_gradient_from(problem: &Problem, head_dim: usize, number: Number, source: &mut Source<'_>) -> Values {
-        fill(problem, Tensor::OutputGradient, head_dim, number, source)
+    pub fn draw_output_gradient_from(
+        problem: &Problem,
+        head_dim: impl Into<Dims>,
+        number: Number,
+        source: &mut Source<'_>,
+    ) -> Values {
+        fill(problem, Tensor::OutputGradient, head_dim.into(), number, source)
     }
 
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
-    pub fn call(&self, problem: &Problem, head_dim: usize, number: Number, causal: bool) -> Call {
+    pub fn call(&self, problem: &Problem, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Call {
+        let head_dim = head_dim.into();
         let places: [Placement; 4] = std::array::from_fn(|tensor| {
             let (side, heads) = side_and_heads(problem, tensor);
-            problem.place(tensor, side, heads, head_dim)
+            problem.place(tensor, side, heads, head_dim.of(tensor))
         });
         let image = |tensor: usize, values: Option<&Values>| {
-            let row = |sequence, head, row| values.map(|values| &values.head(sequence, head)[row * head_dim..][..head_dim]);
+            let row = |sequence, head, row| values.map(|values| values.row(sequence, head, row));
             let number = if tensor == 3 { number.of_output() } else { number };
             image(problem, tensor, head_dim, number, row)
         };
@@ -158,10 +171,11 @@ impl Tensors {
                 total_rows,
                 num_splits: 0,
                 concurrent_blocks: 0,
-                head_dim: head_dim as i32,
+                head_dim: head_dim.qk as i32,
+                head_dim_v: head_dim.v as i32,
                 dtype: number.code(),
                 causal,
-                softmax_scale: problem.softmax_scale(head_dim),
+                softmax_scale: problem.softmax_scale(head_dim.qk),
                 features: problem.asked.params(problem.heads),
             }),
         }
@@ -173,11 +187,12 @@ impl Tensors {
 pub(super) fn image<'a>(
     problem: &Problem,
     tensor: usize,
-    head_dim: usize,
+    head_dim: impl Into<Dims>,
     number: Number,
     row: impl Fn(usize, usize, usize) -> Option<&'a [f32]>,
 ) -> Image {
     let (side, heads) = side_and_heads(problem, tensor);
+    let head_dim = head_dim.into().of(tensor);
     let place = problem.place(tensor, side, heads, head_dim);
     let plan = problem.rows(side);
     let mut image = Image::poisoned(number.element(), place.span, place.origin);
@@ -239,10 +254,12 @@ pub(super) fn asked(problem: &Problem) -> impl Iterator<Item = (&'static str, Im
 }
 
 /// One tensor's values, rounded to `number`.
-fn fill(problem: &Problem, tensor: Tensor, head_dim: usize, number: Number, source: &mut Source<'_>) -> Values {
-    let (side, heads) = match tensor {
-        Tensor::Q | Tensor::OutputGradient => (Side::Query, problem.heads),
-        Tensor::K | Tensor::V => (Side::Key, problem.heads_k),
+fn fill(problem: &Problem, tensor: Tensor, head_dim: Dims, number: Number, source: &mut Source<'_>) -> Values {
+    let (side, heads, head_dim) = match tensor {
+        Tensor::Q => (Side::Query, problem.heads, head_dim.qk),
+        Tensor::K => (Side::Key, problem.heads_k, head_dim.qk),
+        Tensor::V => (Side::Key, problem.heads_k, head_dim.v),
+        Tensor::OutputGradient => (Side::Query, problem.heads, head_dim.v),
     };
     let mut values = Values::zeros(problem, side, heads, head_dim);
     let mut rows = values.data.chunks_exact_mut(head_dim);

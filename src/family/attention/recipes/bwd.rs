@@ -1,10 +1,10 @@
 //! Backward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    Backward, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Backward, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Features, Target};
+use crate::grid::{CopyPath, Dtype, Features, HeadDim, Target};
 
 /// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
@@ -48,19 +48,19 @@ const NARROW: &[DefaultTiles] = &[
 /// to Q and dO, loop counters. ptxas takes up to 255 where it may, and gets by with this where it must.
 const OTHER_REGISTERS: u32 = 32;
 
-/// Width of a row in shared memory, in elements.
-fn columns(variant: Point) -> u32 {
-    variant.head_dim.next_multiple_of(16)
+/// Widths of rows in shared memory, in elements: those of Q, K, dQ and dK, and those of V, O, dO and dV.
+fn columns(variant: Point) -> HeadDim {
+    variant.head_dim.padded_to(16)
 }
 
 /// Warps side by side along the columns of dQ. Four is nearest to square; but a warp's columns are found by flipping
 /// bits of an address inside a panel, which a panel of 32 columns beside one of 16 allows two warps only, and of few
 /// columns four warps would get unequal shares.
 fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
-    let columns = columns(variant);
+    let columns = columns(variant).qk;
     let even = columns.is_multiple_of(64) || columns >= 128 && columns % 64 != 48;
     // Four of two columns each more spill a register of 255.
-    let tight = columns == 256 && (variant.head_dim < 256 || variant.target == Target::Sm100 || !variant.features.is_empty());
+    let tight = columns == 256 && (variant.head_dim.qk < 256 || variant.target == Target::Sm100 || !variant.features.is_empty());
     match (tile.warps, tile.m) {
         (4, _) => 2,
         (_, 32) => 4,
@@ -70,7 +70,8 @@ fn dq_warps_d(variant: Point, tile: &Tile) -> u32 {
 }
 
 fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
-    2 * tile.m * columns(variant) * 2 + 2 * tile.m * 4
+    let HeadDim { qk, v } = columns(variant);
+    tile.m * (qk + v) * 2 + 2 * tile.m * 4
 }
 
 impl Recipe for PortableBackward {
@@ -83,19 +84,31 @@ impl Recipe for PortableBackward {
         if dtype == Dtype::Fp8 {
             return Err("the backward pass has no FP8 form; available: `fp16`, `bf16`".to_owned());
         }
-        match target {
+        let tile = match target {
             Target::Sm75 => Err(format!("kind `bwd` has no template for `{target}`; it needs `sm80` or newer")),
             // With features, 128 registers do not do, nor do 32 keys a warp beyond 128 columns, with a declared score
             // beyond 96.
             Target::Sm80 | Target::Sm90 | Target::Sm100 if !variant.features.is_empty() => {
                 let widest = if variant.features.score().is_some() { 96 } else { 128 };
-                let head_dim = if (widest + 1..192).contains(&variant.head_dim) { 192 } else { variant.head_dim };
+                let wider = variant.head_dim.wider();
+                let head_dim = HeadDim::equal(if (widest + 1..192).contains(&wider) { 192 } else { wider });
                 let tile = DefaultTiles::find(ROOMY, Point { head_dim, ..variant })?;
                 Ok(Tile { min_blocks_per_sm: 1, ..tile })
             }
             Target::Sm80 | Target::Sm90 | Target::Sm100 => DefaultTiles::find(ROOMY, variant),
             Target::Sm89 | Target::Sm120 | Target::Sm121 => DefaultTiles::find(NARROW, variant),
+        }?;
+        // The two warps of a pair multiply tiles of two widths: 64 queries' scores spill a register of 128 columns.
+        let tight = !variant.head_dim.is_equal() && variant.head_dim.wider() > 96 && (tile.m, tile.n) == (64, 128);
+        let tile = if tight { Tile { m: 32, ..tile } } else { tile };
+        if self.broken_rule(variant, &tile).is_none() {
+            return Ok(tile);
         }
+        // Of a narrow Q, whose 32 queries eight warps cannot share out, beside a wide V: 64 queries, or else four warps.
+        let more = Tile { m: 64, n: 64, ..PAIRED };
+        let bytes = self.shared_memory(variant, &more).last().map_or(0, |region| region.offset + region.bytes);
+        let fits = bytes <= Limits::of(target).shared_memory_per_block;
+        Ok(if fits { more } else { Tile { m: 32, n: 32, ..BASE } })
     }
 
     fn features(&self) -> Features {
@@ -119,8 +132,8 @@ impl Recipe for PortableBackward {
         if !matches!(m, 32 | 64) {
             return Some(format!("`m` is {m}; it must be 32 or 64"));
         }
-        if m == 32 && warps == 8 && columns(variant) % 64 == 48 {
-            let columns = columns(variant);
+        let columns = columns(variant).qk;
+        if m == 32 && warps == 8 && columns % 64 == 48 {
             return Some(format!(
                 "`m` is 32; eight warps cannot share out 32 queries of {columns} columns: set `m` to 64 or `warps` to 4"
             ));
@@ -137,18 +150,17 @@ impl Recipe for PortableBackward {
     /// Q, dO and what belongs to their rows, once for each stage; then K and V, in whose place dK and dV leave the
     /// block; then P and dS. Every tile starts at a multiple of 128 bytes.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        let row_bytes = columns(variant) * 2;
-        let (queries, keys) = (tile.m * row_bytes, tile.n * row_bytes);
+        let HeadDim { qk, v } = columns(variant);
         let stage = [
-            ("Q", queries, Some("Q_OFFSET")),
-            ("dO", queries, Some("DOUT_OFFSET")),
+            ("Q", tile.m * qk * 2, Some("Q_OFFSET")),
+            ("dO", tile.m * v * 2, Some("DOUT_OFFSET")),
             ("shifts", 4 * tile.m, Some("SHIFTS_OFFSET")),
             ("deltas", 4 * tile.m, Some("DELTAS_OFFSET")),
         ];
         let second = (tile.stages == 2).then(|| ("the same of the second stage", stage_bytes(variant, tile), None));
         let rest = [
-            ("K (then dK)", keys, Some("K_OFFSET")),
-            ("V (then dV)", keys, Some("V_OFFSET")),
+            ("K (then dK)", tile.n * qk * 2, Some("K_OFFSET")),
+            ("V (then dV)", tile.n * v * 2, Some("V_OFFSET")),
             ("P^T and dS^T", tile.stages * tile.n * tile.m * 2, Some("WEIGHTS_OFFSET")),
         ];
         Region::lay_out(stage.into_iter().chain(second).chain(rest))
@@ -160,8 +172,8 @@ impl Recipe for PortableBackward {
         let key_tiles = tile.n / (tile.warps / 2) / 16;
         let scores = key_tiles * (tile.m / 8) * 4;
         let across = dq_warps_d(variant, tile);
-        let dq_blocks = tile.m / 16 / (tile.warps / across) * (columns(variant) / 16).div_ceil(across);
-        RegisterEstimate::sum(key_tiles * (variant.head_dim / 8) * 4, scores.max(8 * dq_blocks), 0, OTHER_REGISTERS)
+        let dq_blocks = tile.m / 16 / (tile.warps / across) * (columns(variant).qk / 16).div_ceil(across);
+        RegisterEstimate::sum(key_tiles * (variant.head_dim.wider() / 8) * 4, scores.max(8 * dq_blocks), 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -177,7 +189,7 @@ impl Recipe for PortableBackward {
 
     fn backward(&self, variant: Point, tile: &Tile) -> Option<Backward> {
         let dq_warps_d = dq_warps_d(variant, tile);
-        let columns = columns(variant);
+        let columns = columns(variant).qk;
         Some(Backward {
             warp_keys: tile.n / (tile.warps / 2),
             dq_warps_m: tile.warps / dq_warps_d,
@@ -187,7 +199,7 @@ impl Recipe for PortableBackward {
             by_panels: columns > 64 && columns.is_multiple_of(64),
             dq_m: 64,
             // Q, dO, K and V of this many rows fit 99 KB; rows of three panel widths need registers for more addresses.
-            dq_n: match variant.head_dim {
+            dq_n: match variant.head_dim.wider() {
                 232 => 16,
                 168 | 176 | 200.. => 32,
                 _ => 64,
@@ -208,7 +220,7 @@ mod tests {
 
     const D128: Point = Point {
         kind: Kind::Bwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Bf16,
         causal: true,
         features: Features::NONE,
@@ -224,7 +236,7 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits_on_every_target() {
         for target in TARGETS {
             for head_dim in (16..=256).step_by(8) {
-                let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("a default fits");
+                let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), target, ..D128 }, None).expect("a default fits");
                 assert!(
                     plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
                     "{head_dim} {target}: {:?}",
@@ -240,7 +252,7 @@ mod tests {
     fn dq_is_shared_out_to_all_warps_and_no_warp_reaches_into_another_panel() {
         for target in TARGETS {
             for head_dim in (16..=256).step_by(8) {
-                let variant = Point { head_dim, target, ..D128 };
+                let variant = Point { head_dim: HeadDim::equal(head_dim), target, ..D128 };
                 let plan = Plan::new(variant, None).expect("a default fits");
                 let shape = plan.attention().backward.expect("of a backward kernel");
                 assert_eq!(shape.dq_warps_m * shape.dq_warps_d, plan.attention().tile.warps, "{head_dim} {target}");
@@ -289,7 +301,7 @@ mod tests {
         assert!(reason(D128, TileOverride { m: Some(48), ..none.clone() }).contains("`m` is 48"));
         assert!(reason(D128, TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
         assert!(reason(D128, TileOverride { q_in_registers: Some(true), ..none.clone() }).contains("walks over the queries"));
-        let d112 = Point { head_dim: 112, ..D128 };
+        let d112 = Point { head_dim: HeadDim::equal(112), ..D128 };
         assert!(reason(d112, TileOverride { m: Some(32), ..none.clone() }).contains("32 queries of 112 columns"));
         assert!(reason(D128, TileOverride { copy: Some(CopyPath::Tma), ..none }).contains("\"tma\""));
     }

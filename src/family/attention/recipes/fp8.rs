@@ -103,20 +103,20 @@ impl Recipe for Fp8Forward {
 
     /// Q, then K and V of the first stage, then those of the second; bytes. O goes to device memory from registers.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step());
-        let first = [("Q", tile.m, Some("Q_OFFSET")), ("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
-        let second = [("K (second stage)", tile.n, None), ("V (second stage)", tile.n, None)];
-        let regions = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
-        Region::lay_out(regions.map(|(name, rows, constant)| (name, rows * row_bytes, constant)))
+        let row = variant.head_dim.padded_to(self.head_dim_step());
+        let (keys, values) = (tile.n * row.qk, tile.n * row.v);
+        let first = [("Q", tile.m * row.qk, Some("Q_OFFSET")), ("K", keys, Some("K_OFFSET")), ("V", values, Some("V_OFFSET"))];
+        let second = [("K (second stage)", keys, None), ("V (second stage)", values, None)];
+        Region::lay_out(first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2)))
     }
 
     /// Accumulators of m16n8k32: 4 fp32 registers a thread for each 16x8 block, O in whole pairs of blocks. S turns
     /// into P in place, four scores to a register as it goes.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
-        let output = m_tiles * variant.head_dim.div_ceil(16) * 8;
+        let output = m_tiles * variant.head_dim.v.div_ceil(16) * 8;
         let scores = m_tiles * (tile.n / 8) * 4;
-        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(32) * 4 } else { 0 };
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(32) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
@@ -153,13 +153,13 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, TileOverride},
+        grid::{Dtype, Features, HeadDim, TileOverride},
         plan::Plan,
     };
 
     const D224: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 224,
+        head_dim: HeadDim::equal(224),
         dtype: Dtype::Fp8,
         causal: true,
         features: Features::NONE,
@@ -175,7 +175,8 @@ mod tests {
     fn every_head_dim_has_a_default_that_leaves_two_blocks_on_a_multiprocessor() {
         for (target, causal) in itertools::iproduct!(TARGETS, [false, true]) {
             for head_dim in (16..=256).step_by(8) {
-                let plan = Plan::new(Point { head_dim, causal, target, ..D224 }, None).expect("a default fits");
+                let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, target, ..D224 }, None)
+                    .expect("a default fits");
                 assert!(plan.occupancy.blocks_per_sm >= 2, "{head_dim}: {:?}", plan.occupancy);
                 assert!(
                     plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn rows_are_padded_to_whole_steps_of_32_bytes() {
-        let plan = Plan::new(Point { head_dim: 72, ..D224 }, None).expect("fits");
+        let plan = Plan::new(Point { head_dim: HeadDim::equal(72), ..D224 }, None).expect("fits");
         assert_eq!((plan.attention().head_dim_padded, plan.registers.output), (96, 2 * 5 * 8));
     }
 

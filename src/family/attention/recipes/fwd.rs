@@ -28,7 +28,10 @@ impl Recipe for PortableForward {
                 "{target} has no FP8 tensor-core instruction; FP8 needs sm89 or newer; available: `fp16`, `bf16`"
             ));
         }
-        DefaultTiles::find(portable_tiles(variant), variant)
+        let tile = DefaultTiles::find(portable_tiles(variant), variant)?;
+        // Rows of two widths need more addresses: as sm100f code 48 keys spill beside 128 columns of O.
+        let tight = target == Target::Sm100 && !variant.head_dim.is_equal() && tile.n == 48;
+        Ok(if tight { Tile { n: 32, ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {
@@ -71,17 +74,19 @@ impl Recipe for PortableForward {
         None
     }
 
-    /// Q, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
+    /// Q, in whose place O leaves the block, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
     /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address
     /// and wants 1024; its mbarriers, one for each tile of K and V, come last.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
-        let q = ("Q (then O)", tile.m, Some("Q_OFFSET"));
-        let first = [("K", tile.n, Some("K_OFFSET")), ("V", tile.n, Some("V_OFFSET"))];
+        let columns = variant.head_dim.padded_to(self.head_dim_step());
+        let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
+        let (keys, values) = (bytes(tile.n, columns.qk), bytes(tile.n, columns.v));
+        let q = ("Q (then O)", bytes(tile.m, columns.wider()), Some("Q_OFFSET"));
+        let first = [("K", keys, Some("K_OFFSET")), ("V", values, Some("V_OFFSET"))];
         let tma = tile.copy == CopyPath::Tma;
-        let second = [("K (second stage)", tile.n, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", tile.n, None)];
+        let second = [("K (second stage)", keys, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", values, None)];
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
-        let tiles = std::iter::once(q).chain(stages).map(|(name, rows, constant)| (name, rows * row_bytes, constant));
+        let tiles = std::iter::once(q).chain(stages);
         if !tma {
             return Region::lay_out(tiles);
         }
@@ -93,9 +98,9 @@ impl Recipe for PortableForward {
     /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
-        let output = m_tiles * (variant.head_dim / 8) * 4;
+        let output = m_tiles * (variant.head_dim.v / 8) * 4;
         let scores = m_tiles * (tile.n / 8) * 4;
-        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(16) * 4 } else { 0 };
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(16) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
@@ -115,6 +120,7 @@ impl Recipe for PortableForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
     use crate::{
         family::attention::{Kind, Panel},
         grid::TileOverride,
@@ -124,7 +130,7 @@ mod tests {
 
     const D128: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Fp16,
         causal: false,
         features: Features::NONE,
@@ -132,7 +138,7 @@ mod tests {
     };
 
     fn plan(head_dim: u32, change: &TileOverride) -> Result<Plan, PlanError> {
-        Plan::new(Point { head_dim, dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
+        Plan::new(Point { head_dim: HeadDim::equal(head_dim), dtype: Dtype::Bf16, causal: true, ..D128 }, Some(change))
     }
 
     fn reason(variant: Point, change: &TileOverride) -> String {
@@ -153,7 +159,7 @@ mod tests {
     fn a_block_of_sm80s_defaults_fits_every_newer_gpu() {
         let smallest = Limits::of(Target::Sm89).shared_memory_per_block;
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
-            let plan = Plan::new(Point { head_dim, causal, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, ..D128 }, None).expect("fits");
             assert!(plan.shared_memory_bytes <= smallest, "{head_dim}: {}", plan.shared_memory_bytes);
         }
     }
@@ -163,7 +169,7 @@ mod tests {
         for (target, head_dim) in
             [Target::Sm89, Target::Sm120, Target::Sm121].into_iter().cartesian_product((16..=192).step_by(8))
         {
-            let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), target, ..D128 }, None).expect("fits");
             assert!(plan.occupancy.blocks_per_sm >= 2, "{target} {head_dim}: {:?}", plan.occupancy);
         }
     }
@@ -187,14 +193,15 @@ mod tests {
     #[test]
     fn every_head_dim_from_16_to_256_has_a_default_on_every_target_from_sm80() {
         for (target, head_dim) in targets().cartesian_product((16..=256).step_by(8)) {
-            assert!(Plan::new(Point { head_dim, target, ..D128 }, None).is_ok(), "{target} {head_dim}");
+            assert!(Plan::new(Point { head_dim: HeadDim::equal(head_dim), target, ..D128 }, None).is_ok(), "{target} {head_dim}");
         }
     }
 
     #[test]
     fn a_head_dim_outside_the_range_is_refused_with_the_range() {
         for head_dim in [0, 8, 20, 100, 264] {
-            let error = Plan::new(Point { head_dim, ..D128 }, None).expect_err("impossible").to_string();
+            let error =
+                Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, None).expect_err("impossible").to_string();
             assert!(
                 error.contains(&format!("impossible head dim `{head_dim}`: head dims are multiples of 8 from 16 to 256")),
                 "{error}"
@@ -272,7 +279,7 @@ mod tests {
 
     #[test]
     fn tiles_that_come_by_tma_start_at_multiples_of_1024_and_their_mbarriers_come_last() {
-        let variant = Point { head_dim: 80, target: Target::Sm120, ..D128 };
+        let variant = Point { head_dim: HeadDim::equal(80), target: Target::Sm120, ..D128 };
         let change =
             TileOverride { n: Some(80), stages: Some(2), copy: Some(CopyPath::Tma), min_blocks_per_sm: Some(1), ..fixed() };
         let plan = Plan::new(variant, Some(&change)).expect("fits");
@@ -297,7 +304,8 @@ mod tests {
     #[test]
     fn every_default_plan_fits_and_reaches_the_occupancy_it_promises() {
         for ((target, head_dim), causal) in targets().cartesian_product((16..=256).step_by(8)).cartesian_product([false, true]) {
-            let plan = Plan::new(Point { head_dim, causal, target, ..D128 }, None).expect("a default fits");
+            let plan =
+                Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, target, ..D128 }, None).expect("a default fits");
             let promised = plan.attention().tile.min_blocks_per_sm;
             assert!(plan.occupancy.blocks_per_sm >= promised, "{target} {head_dim}: {:?}", plan.occupancy);
             assert!(plan.registers.total <= 255, "{target} {head_dim}");

@@ -39,7 +39,7 @@ impl Recipe for TuringForward {
             let newer = if dtype == Dtype::Bf16 { Target::Sm80 } else { Target::Sm89 };
             return Err(format!("sm75's tensor cores have no {dtype}, which needs {newer} or newer; available: `fp16`"));
         }
-        if head_dim > WIDEST {
+        if head_dim.wider() > WIDEST {
             return Err(format!(
                 "sm75 has 64 KB of shared memory a block, which ends at head dim {WIDEST}; head dim {head_dim} needs sm80 or newer"
             ));
@@ -73,7 +73,7 @@ impl Recipe for TuringForward {
     }
 
     fn kv(&self, variant: Point, tile: &Tile) -> Kv {
-        let tile_bytes = tile.n * variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let tile_bytes = tile.n * variant.head_dim.padded_to(self.head_dim_step()).wider() * variant.dtype.bytes();
         Kv { from: KvSource::Staged, threads: 0, registers: tile_bytes.div_ceil(tile.warps * 32 * 4) }
     }
 
@@ -90,11 +90,12 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
     use crate::{family::attention::Kind, grid::TileOverride, plan::Plan};
 
     const D64: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 64,
+        head_dim: HeadDim::equal(64),
         dtype: Dtype::Fp16,
         causal: false,
         features: Features::NONE,
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn every_head_dim_from_16_to_128_has_a_default_that_keeps_its_promise() {
         for head_dim in (16..=128).step_by(8) {
-            let plan = Plan::new(Point { head_dim, ..D64 }, None).expect("a default fits");
+            let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D64 }, None).expect("a default fits");
             assert!(plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm, "{head_dim}: {:?}", plan.occupancy);
             assert_eq!(plan.template, "attention/fwd_sm75.cu.tera");
         }
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn what_turing_cannot_do_is_refused_with_the_gpu_that_can() {
         let none = TileOverride::default();
-        let wide = error(Point { head_dim: 136, ..D64 }, &none);
+        let wide = error(Point { head_dim: HeadDim::equal(136), ..D64 }, &none);
         assert!(wide.contains("ends at head dim 128; head dim 136 needs sm80 or newer"), "{wide}");
         let bf16 = error(Point { dtype: Dtype::Bf16, ..D64 }, &none);
         assert!(bf16.contains("have no bf16, which needs sm80 or newer; available: `fp16`"), "{bf16}");

@@ -62,15 +62,21 @@ impl Recipe for Helper {
 mod tests {
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, Target, TileOverride},
+        grid::{Dtype, Features, HeadDim, Target, TileOverride},
         plan::Plan,
     };
 
     #[test]
     fn helpers_have_a_plan_from_sm80_on_and_nothing_to_choose() {
         for kind in [Kind::FwdCombine, Kind::PrepareScheduler] {
-            let helper =
-                Point { kind, head_dim: 0, dtype: Dtype::Fp16, causal: false, features: Features::NONE, target: Target::Sm80 };
+            let helper = Point {
+                kind,
+                head_dim: HeadDim::equal(0),
+                dtype: Dtype::Fp16,
+                causal: false,
+                features: Features::NONE,
+                target: Target::Sm80,
+            };
             assert!(Plan::new(helper, None).is_ok() && Plan::new(Point { target: Target::Sm121, ..helper }, None).is_ok());
             assert!(Plan::new(Point { target: Target::Sm75, ..helper }, None).is_err());
             let change = TileOverride { m: Some(64), ..TileOverride::default() };

@@ -7,7 +7,7 @@ use super::{
 use crate::family::attention::design::panels;
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{CopyPath, Dtype, Feature, Features, Target, Turns},
+    grid::{CopyPath, Dtype, Feature, Features, HeadDim, StorePath, Target, Turns},
 };
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
@@ -57,13 +57,20 @@ const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles { widest: 256, full: tile(128, 64, Turns::Exponentials), causal: tile(128, 64, Turns::Products) },
 ];
 
+/// Of 192 columns of Q and K beside 128 of V, as in models with latent attention: a narrower O leaves room for more keys.
+/// FlashAttention-3 has this tile too; not measured here.
+const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
+
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
         "attention/fwd_sm90.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        DefaultTiles::find(DEFAULTS, variant)
+        match variant.head_dim {
+            HeadDim { qk: 161..=192, v: ..=128 } => Ok(WIDE_KEYS),
+            _ => DefaultTiles::find(DEFAULTS, variant),
+        }
     }
 
     fn features(&self) -> Features {
@@ -136,13 +143,12 @@ impl Recipe for HopperForward {
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
     /// barriers: full and empty of each slot, of each stage of K, of each stage of V.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        let row_bytes = row_bytes(variant);
         let q_slots = q_slots(variant, tile);
-        let stage = (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT) * tile.stages;
+        let (keys, values) = stage_bytes(variant, tile);
         let regions = [
-            ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes, Some("Q_OFFSET")),
-            ("stages of K", stage, Some("K_OFFSET")),
-            ("stages of V", stage, Some("V_OFFSET")),
+            ("slots of Q", q_slots * slot_bytes(variant, tile), Some("Q_OFFSET")),
+            ("stages of K", tile.stages * keys, Some("K_OFFSET")),
+            ("stages of V", tile.stages * values, Some("V_OFFSET")),
             ("work", q_slots * work_bytes(variant), Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
@@ -154,7 +160,7 @@ impl Recipe for HopperForward {
     /// place of its own only where the next scores come while it is used.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let kept = if tile.overlap { tile.n / 4 } else { 0 };
-        RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim.v / 2, tile.n / 2 + kept, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -191,8 +197,8 @@ impl Recipe for HopperForward {
             producer_registers,
             consumer_registers,
             q_slots,
-            widths: widths(variant.head_dim, tile.n),
-            part_columns: variant.head_dim,
+            widths: widths(variant.head_dim.v, tile.n),
+            part_columns: variant.head_dim.v,
             passes_by_turns: passes_by_turns(variant.features, tile),
             transposed_at_once: 0,
             next_starts_first: false,
@@ -213,8 +219,23 @@ pub(super) fn zeros_bytes(tile: &Tile) -> u32 {
     if tile.turns == Turns::Exponentials { 8 } else { 0 }
 }
 
-pub(super) fn row_bytes(variant: Point) -> u32 {
-    variant.head_dim.next_multiple_of(16) * variant.dtype.bytes()
+/// Bytes of a row of Q and K, and of one of V and O.
+pub(super) fn row_bytes(variant: Point) -> HeadDim {
+    let HeadDim { qk, v } = variant.head_dim.padded_to(16);
+    HeadDim { qk: qk * variant.dtype.bytes(), v: v * variant.dtype.bytes() }
+}
+
+/// Bytes of a stage of K and of one of V.
+pub(super) fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32) {
+    let whole = |row_bytes: u32| (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT);
+    let row = row_bytes(variant);
+    (whole(row.qk), whole(row.v))
+}
+
+/// Bytes of a place for the Q of one warpgroup, in which its O leaves the block where TMA stores it.
+fn slot_bytes(variant: Point, tile: &Tile) -> u32 {
+    let row = row_bytes(variant);
+    WARPGROUP_ROWS * if tile.store == StorePath::Tma { row.wider() } else { row.qk }
 }
 
 fn q_slots(variant: Point, tile: &Tile) -> u32 {
@@ -222,18 +243,19 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     if !tile.persistent {
         return consumers;
     }
-    let keys = 2 * tile.stages * (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT);
+    let (keys, values) = stage_bytes(variant, tile);
     // What announcements, zeros and barriers take, each in a place of its own.
-    let available = Limits::of(variant.target).shared_memory_per_block.saturating_sub(keys + 3 * TMA_TILE_ALIGNMENT);
-    (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
+    let available =
+        Limits::of(variant.target).shared_memory_per_block.saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT);
+    (available / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
-pub(super) fn widths(head_dim: u32, n: u32) -> Vec<u32> {
+pub(super) fn widths(head_dim_v: u32, n: u32) -> Vec<u32> {
     let mut widths = vec![n];
     let mut wide = 0;
-    for panel in panels(head_dim.next_multiple_of(16)) {
-        let columns = panel.columns.min(head_dim - panel.first_column);
+    for panel in panels(head_dim_v.next_multiple_of(16)) {
+        let columns = panel.columns.min(head_dim_v - panel.first_column);
         if panel.columns == 64 {
             wide += columns;
         } else {
@@ -253,14 +275,14 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Panel},
-        grid::{StorePath, TileOverride},
+        grid::{HeadDim, TileOverride},
         plan::{Occupancy, Plan, PlanError, TensorCore},
     };
     use itertools::Itertools;
 
     const D128: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Fp16,
         causal: false,
         features: Features::NONE,
@@ -288,7 +310,7 @@ mod tests {
     }
 
     fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Point { head_dim, ..D128 }, Some(change)).expect("fits")
+        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(change)).expect("fits")
     }
 
     fn hopper(plan: &Plan) -> &Hopper {
@@ -307,7 +329,7 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits() {
         let dtypes = [Dtype::Fp16, Dtype::Bf16];
         for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
-            let variant = Point { head_dim, dtype, causal, ..D128 };
+            let variant = Point { head_dim: HeadDim::equal(head_dim), dtype, causal, ..D128 };
             let plan = Plan::new(variant, None).expect("a default fits");
             assert_eq!((plan.template, plan.tensor_core), ("attention/fwd_sm90.cu.tera", TensorCore::Hgmma));
             assert_eq!(plan.threads, 128 * (1 + hopper(&plan).consumers), "{variant}");
@@ -489,11 +511,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error = Plan::new(Point { head_dim: 256, ..D128 }, Some(&fixed())).expect_err("64 KB of Q, 256 KB of K and V");
+        let error = Plan::new(Point { head_dim: HeadDim::equal(256), ..D128 }, Some(&fixed()))
+            .expect_err("64 KB of Q, 256 KB of K and V");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 328_800, 232_448));
         let wide = TileOverride { m: Some(192), n: Some(176), warps: Some(16), ..fixed() };
-        let error = Plan::new(Point { head_dim: 64, ..D128 }, Some(&wide)).expect_err("32 of O, 88 of S, 44 of P").to_string();
+        let error = Plan::new(Point { head_dim: HeadDim::equal(64), ..D128 }, Some(&wide))
+            .expect_err("32 of O, 88 of S, 44 of P")
+            .to_string();
         let numbers = format!("registers needs {} of 160 a thread", 32 + 88 + 44 + OTHER_REGISTERS);
         assert!(error.contains(&numbers) && error.contains("lower `n`"), "{error}");
     }

@@ -7,7 +7,7 @@ use super::{
     },
     tile::DefaultTiles,
 };
-use crate::grid::{Features, StorePath, Target, Turns};
+use crate::grid::{Features, HeadDim, StorePath, Target, Turns};
 use std::iter::once;
 
 /// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
@@ -38,27 +38,28 @@ const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles::same(256, tile(128, 128, Turns::Exponentials)),
 ];
 
-/// Bytes of a row of Q, K and V.
-fn row_bytes(variant: Point) -> u32 {
-    variant.head_dim.next_multiple_of(STEP)
+/// Bytes of a row of Q and K, and of one of V.
+fn row_bytes(variant: Point) -> HeadDim {
+    variant.head_dim.padded_to(STEP)
 }
 
-/// Bytes of a stage of K or V, and of one of V transposed.
-fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32) {
-    let transposed = variant.head_dim.next_multiple_of(16) * tile.n;
+/// Bytes of a stage of K, of one of V, and of one of V transposed.
+fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32, u32) {
+    let transposed = variant.head_dim.v.next_multiple_of(16) * tile.n;
     let whole = |bytes: u32| bytes.next_multiple_of(TMA_TILE_ALIGNMENT);
-    (whole(tile.n * row_bytes(variant)), whole(transposed))
+    let row = row_bytes(variant);
+    (whole(tile.n * row.qk), whole(tile.n * row.v), whole(transposed))
 }
 
 /// Bytes of the totals that O moves to, of all warpgroups.
 fn totals_bytes(variant: Point, tile: &Tile) -> u32 {
-    if tile.overlap { tile.m * variant.head_dim.next_multiple_of(16) * TOTAL_BYTES } else { 0 }
+    if tile.overlap { tile.m * variant.head_dim.v.next_multiple_of(16) * TOTAL_BYTES } else { 0 }
 }
 
 /// Bytes that are left for places of Q and stages of V as it comes.
 fn bytes_for_q_and_v(variant: Point, tile: &Tile) -> u32 {
-    let (stage, transposed) = stage_bytes(variant, tile);
-    let taken = tile.stages * (stage + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
+    let (keys, _, transposed) = stage_bytes(variant, tile);
+    let taken = tile.stages * (keys + transposed) + totals_bytes(variant, tile) + 3 * TMA_TILE_ALIGNMENT; // announcements, zeros and barriers
     Limits::of(variant.target).shared_memory_per_block.saturating_sub(taken)
 }
 
@@ -68,8 +69,8 @@ fn v_stages(variant: Point, tile: &Tile) -> u32 {
     if !tile.overlap {
         return tile.stages;
     }
-    let (stage, _) = stage_bytes(variant, tile);
-    (bytes_for_q_and_v(variant, tile).saturating_sub(tile.m * row_bytes(variant)) / stage).clamp(1, tile.stages)
+    let (_, values, _) = stage_bytes(variant, tile);
+    (bytes_for_q_and_v(variant, tile).saturating_sub(tile.m * row_bytes(variant).qk) / values).clamp(1, tile.stages)
 }
 
 fn q_slots(variant: Point, tile: &Tile) -> u32 {
@@ -77,9 +78,9 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     if !tile.persistent {
         return consumers;
     }
-    let (stage, _) = stage_bytes(variant, tile);
-    let available = bytes_for_q_and_v(variant, tile).saturating_sub(v_stages(variant, tile) * stage);
-    (available / (WARPGROUP_ROWS * row_bytes(variant))).clamp(consumers, 2 * consumers)
+    let (_, values, _) = stage_bytes(variant, tile);
+    let available = bytes_for_q_and_v(variant, tile).saturating_sub(v_stages(variant, tile) * values);
+    (available / (WARPGROUP_ROWS * row_bytes(variant).qk)).clamp(consumers, 2 * consumers)
 }
 
 /// Columns of a run of P V, which is summed by itself in the place of S: as wide as registers allow, up to 128, where
@@ -87,7 +88,7 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
 /// ptxas starts the products of one before the sums of the last are used up. With overlap all columns: P V is added to
 /// O itself.
 fn part_columns(variant: Point, tile: &Tile) -> u32 {
-    let columns = variant.head_dim.next_multiple_of(16);
+    let columns = variant.head_dim.v.next_multiple_of(16);
     if tile.overlap {
         return columns;
     }
@@ -112,10 +113,10 @@ fn registers_of(consumers: u32) -> (u32, u32) {
 /// O; S, whose place is taken by P, four to a register, and a run of P V. With overlap all of O, the next S and P.
 fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
     if tile.overlap {
-        let output = variant.head_dim.next_multiple_of(16) / 2;
+        let output = variant.head_dim.v.next_multiple_of(16) / 2;
         return RegisterEstimate::sum(output, tile.n / 2 + tile.n / 8, 0, OTHER_REGISTERS_OVERLAPPED);
     }
-    RegisterEstimate::sum(variant.head_dim / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
+    RegisterEstimate::sum(variant.head_dim.v / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
 }
 
 impl Recipe for HopperFp8Forward {
@@ -130,7 +131,7 @@ impl Recipe for HopperFp8Forward {
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let tile = DefaultTiles::find(DEFAULTS, variant)?;
         // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on.
-        let narrower = !variant.features.is_empty() && variant.head_dim > 96;
+        let narrower = !variant.features.is_empty() && variant.head_dim.wider() > 96;
         Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
     }
 
@@ -164,12 +165,12 @@ impl Recipe for HopperFp8Forward {
     /// barriers: full and empty of each slot and of each stage (of V, as many as there are of K).
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
-        let (stage, transposed) = stage_bytes(variant, tile);
+        let (keys, values, transposed) = stage_bytes(variant, tile);
         let totals = tile.overlap.then(|| ("totals of O", totals_bytes(variant, tile), Some("TOTALS_OFFSET")));
-        let slots = ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET"));
+        let slots = ("slots of Q", q_slots * WARPGROUP_ROWS * row_bytes(variant).qk, Some("Q_OFFSET"));
         let behind = [
-            ("stages of K", tile.stages * stage, Some("K_OFFSET")),
-            ("stages of V", v_stages(variant, tile) * stage, Some("V_OFFSET")),
+            ("stages of K", tile.stages * keys, Some("K_OFFSET")),
+            ("stages of V", v_stages(variant, tile) * values, Some("V_OFFSET")),
             ("stages of V transposed", tile.stages * transposed, Some("VALUES_OFFSET")),
             ("work", q_slots * work_bytes(variant), Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
@@ -231,14 +232,14 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, TileOverride},
+        grid::{Dtype, Features, HeadDim, TileOverride},
         plan::Plan,
     };
     use itertools::Itertools;
 
     const D128: Point = Point {
         kind: Kind::Fwd,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Fp8,
         causal: false,
         features: Features::NONE,
@@ -252,14 +253,14 @@ mod tests {
     /// The part of P V that is summed at a time, of a head dim and its default tile without overlap.
     fn default_part(head_dim: u32) -> u32 {
         let apart = TileOverride { overlap: Some(false), ..TileOverride::default() };
-        let plan = Plan::new(Point { head_dim, ..D128 }, Some(&apart)).expect("fits");
+        let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&apart)).expect("fits");
         plan.attention().hopper.clone().expect("made of wgmma").part_columns
     }
 
     #[test]
     fn every_head_dim_has_a_default_whose_runs_are_one_width_of_an_instruction_and_fit_beside_p() {
         for (head_dim, causal) in (16..=256).step_by(8).cartesian_product([false, true]) {
-            let plan = Plan::new(Point { head_dim, causal, ..D128 }, None).expect("fits");
+            let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), causal, ..D128 }, None).expect("fits");
             let hopper = plan.attention().hopper.clone().expect("made of wgmma");
             let part = hopper.part_columns;
             if plan.attention().tile.overlap {
@@ -302,7 +303,7 @@ mod tests {
             turns: Some(Turns::Products),
             ..TileOverride::default()
         };
-        Plan::new(Point { head_dim, ..D128 }, Some(&tile))
+        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D128 }, Some(&tile))
     }
 
     fn regions(plan: &Plan) -> Vec<(&str, u32, u32)> {
@@ -362,7 +363,7 @@ mod tests {
             overlap: Some(false),
             ..TileOverride::default()
         };
-        let plan = Plan::new(Point { head_dim: 200, ..D128 }, Some(&narrow)).expect("fits");
+        let plan = Plan::new(Point { head_dim: HeadDim::equal(200), ..D128 }, Some(&narrow)).expect("fits");
         assert_eq!(
             plan.attention().hopper.clone().expect("made of wgmma").part_columns,
             64,

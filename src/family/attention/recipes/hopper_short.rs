@@ -2,7 +2,7 @@
 
 use super::{
     Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
-    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, widths},
+    hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, stage_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
 use crate::grid::{CopyPath, Dtype, Features, StorePath, Target, Turns};
@@ -32,11 +32,6 @@ const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles::same(256, tile(48, 2)),
 ];
 
-/// Bytes of a stage of K or V.
-fn stage_bytes(variant: Point, tile: &Tile) -> u32 {
-    (tile.n * row_bytes(variant)).next_multiple_of(TMA_TILE_ALIGNMENT)
-}
-
 impl Recipe for HopperShort {
     fn template(&self) -> &'static str {
         "attention/fwd_short_sm90.cu.tera"
@@ -45,8 +40,12 @@ impl Recipe for HopperShort {
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let tile = DefaultTiles::find(DEFAULTS, variant)?;
         // The values and positions of a declared score take registers that 48 keys leave none of.
-        let narrower = variant.features.score().is_some() && variant.head_dim > 192;
-        Ok(if narrower { Tile { n: 32, ..tile } } else { tile })
+        let narrower = variant.features.score().is_some() && variant.head_dim.wider() > 192;
+        let tile = if narrower { Tile { n: 32, ..tile } } else { tile };
+        // Where V is the wider one, its O takes more stages than K would need.
+        let columns = variant.head_dim.padded_to(16);
+        let stages = (2 * tile.m * variant.head_dim.v).div_ceil(tile.n * (columns.qk + columns.v));
+        Ok(Tile { stages: tile.stages.max(stages), ..tile })
     }
 
     fn features(&self) -> Features {
@@ -72,8 +71,9 @@ impl Recipe for HopperShort {
         if !(1..=4).contains(&stages) {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
-        // Keys of all stages hold 2 x 2 bytes a column, rows of O 4.
-        if stages * n < m {
+        // Rows of K and of V of all stages hold 2 bytes a column, those of O 4.
+        let columns = variant.head_dim.padded_to(16);
+        if stages * n * (columns.qk + columns.v) < 2 * m * variant.head_dim.v {
             return Some(format!("`stages` x `n` is {}; the O of {m} rows does not fit there", stages * n));
         }
         if tile.q_in_registers {
@@ -110,9 +110,10 @@ impl Recipe for HopperShort {
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let warpgroups = tile.warps / 4;
         let stages = warpgroups * tile.stages;
+        let (keys, values) = stage_bytes(variant, tile);
         let regions = [
-            ("Q", WARPGROUP_ROWS * row_bytes(variant), Some("Q_OFFSET")),
-            ("stages of K and V (then O)", 2 * stages * stage_bytes(variant, tile), Some("STAGES_OFFSET")),
+            ("Q", WARPGROUP_ROWS * row_bytes(variant).qk, Some("Q_OFFSET")),
+            ("stages of K and V (then O)", stages * (keys + values), Some("STAGES_OFFSET")),
             ("maxima and sums", warpgroups * WARPGROUP_ROWS * STATE_BYTES, Some("STATES_OFFSET")),
             ("place", PLACE_BYTES, Some("PLACE_OFFSET")),
             ("mbarriers", (1 + 4 * stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
@@ -123,7 +124,7 @@ impl Recipe for HopperShort {
     /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element and a
     /// place of its own, for the next scores come while it is used.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
-        RegisterEstimate::sum(variant.head_dim / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
+        RegisterEstimate::sum(variant.head_dim.v / 2, tile.n / 2 + tile.n / 4, 0, OTHER_REGISTERS)
     }
 
     fn tensor_core(&self, _variant: Point, _tile: &Tile, _compiled_for: Target) -> TensorCore {
@@ -152,8 +153,8 @@ impl Recipe for HopperShort {
             producer_registers: registers,
             consumer_registers: registers,
             q_slots: 1,
-            widths: widths(variant.head_dim, tile.n),
-            part_columns: variant.head_dim,
+            widths: widths(variant.head_dim.v, tile.n),
+            part_columns: variant.head_dim.v,
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: 2 * bytes > limits.shared_memory_per_sm,
@@ -164,6 +165,7 @@ impl Recipe for HopperShort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::HeadDim;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
@@ -173,7 +175,7 @@ mod tests {
 
     const D64: Point = Point {
         kind: Kind::FwdShort,
-        head_dim: 64,
+        head_dim: HeadDim::equal(64),
         dtype: Dtype::Fp16,
         causal: false,
         features: Features::NONE,
@@ -201,7 +203,7 @@ mod tests {
     }
 
     fn plan(head_dim: u32, change: &TileOverride) -> Plan {
-        Plan::new(Point { head_dim, ..D64 }, Some(change)).expect("fits")
+        Plan::new(Point { head_dim: HeadDim::equal(head_dim), ..D64 }, Some(change)).expect("fits")
     }
 
     fn reason(variant: Point, change: &TileOverride) -> String {
@@ -216,7 +218,7 @@ mod tests {
     fn every_head_dim_has_a_default_that_fits() {
         let dtypes = [Dtype::Fp16, Dtype::Bf16];
         for ((head_dim, dtype), causal) in (16..=256).step_by(8).cartesian_product(dtypes).cartesian_product([false, true]) {
-            let variant = Point { head_dim, dtype, causal, ..D64 };
+            let variant = Point { head_dim: HeadDim::equal(head_dim), dtype, causal, ..D64 };
             let plan = Plan::new(variant, None).expect("a default fits");
             let hopper = plan.attention().hopper.as_ref().expect("the kernel has `wgmma`");
             assert_eq!((plan.template, plan.tensor_core), ("attention/fwd_short_sm90.cu.tera", TensorCore::Hgmma));
@@ -301,11 +303,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_the_number() {
-        let error = Plan::new(Point { head_dim: 128, ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
+        let error =
+            Plan::new(Point { head_dim: HeadDim::equal(128), ..D64 }, Some(&fixed())).expect_err("64 of O, 48 of S and P");
         let PlanError::DoesNotFit { resource, needed, available, .. } = error else { panic!("{error}") };
         assert_eq!((resource, needed, available), ("shared memory", 281_864, 232_448));
         let one_stage = TileOverride { stages: Some(1), ..fixed() };
-        let error = Plan::new(Point { head_dim: 128, ..D64 }, Some(&one_stage)).expect_err("64 of O, 48 of S and P").to_string();
+        let error = Plan::new(Point { head_dim: HeadDim::equal(128), ..D64 }, Some(&one_stage))
+            .expect_err("64 of O, 48 of S and P")
+            .to_string();
         assert!(error.contains(&format!("registers needs {} of 128 a thread", 64 + 48 + OTHER_REGISTERS)), "{error}");
     }
 

@@ -12,13 +12,13 @@ use super::{
     hopper_short::HopperShort,
     split::SplitForward,
 };
-use crate::grid::{Dtype, Target, check_head_dim};
+use crate::grid::{Dtype, Target};
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
     let Point { kind, head_dim, dtype, target, .. } = variant;
     if kind.has_shape() {
-        check_head_dim(head_dim.into()).map_err(|error| error.to_string())?;
+        head_dim.checked().map_err(|error| error.to_string())?;
     }
     if dtype == Dtype::Fp32 {
         return Err("attention kernels multiply on tensor cores: dtypes `fp16`, `bf16` and, forward, `fp8`".to_owned());
@@ -37,5 +37,32 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),
         Kind::Bwd => Ok(&PortableBackward),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        family::attention::{Kind, Point},
+        grid::{Dtype, Features, HeadDim, Target},
+        plan::Plan,
+    };
+    use itertools::iproduct;
+
+    /// V and O of a wider head dim than Q and K, or of a narrower one, take no more than an equal pair of the wider one.
+    #[test]
+    fn every_pair_of_head_dims_has_a_plan_where_its_wider_one_has() {
+        let kinds = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd];
+        let features = [Features::NONE, Features::all()];
+        for (kind, target, dtype, features) in iproduct!(kinds, Target::ALL, [Dtype::Fp16, Dtype::Fp8], features) {
+            let point = |head_dim| Point { kind, head_dim, dtype, causal: true, features, target: *target };
+            for (qk, v) in iproduct!((16..=256).step_by(8), (16..=256).step_by(8)) {
+                let pair = HeadDim { qk, v };
+                if Plan::new(point(HeadDim::equal(pair.wider())), None).is_ok() {
+                    let plan = Plan::new(point(pair), None);
+                    assert!(plan.is_ok(), "{}", plan.expect_err("it has none"));
+                }
+            }
+        }
     }
 }

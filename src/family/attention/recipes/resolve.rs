@@ -41,7 +41,7 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
 fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile) -> Result<Plan, PlanError> {
     let compiled_for = run_as.unwrap_or(point.target);
     let limits = Limits::of(compiled_for);
-    let head_dim_padded = point.head_dim.next_multiple_of(recipe.head_dim_step());
+    let padded = point.head_dim.padded_to(recipe.head_dim_step());
     let hopper = recipe.hopper(point, &tile);
     let registers = recipe.registers(point, &tile);
     let threads = tile.warps * 32;
@@ -61,8 +61,10 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
     };
     let design = design::Design {
         rows_per_warp: if hopper.is_some() { 16 } else { tile.m / tile.warps },
-        head_dim_padded,
-        panels: panels(head_dim_padded),
+        head_dim_padded: padded.qk,
+        head_dim_v_padded: padded.v,
+        panels: panels(padded.qk),
+        panels_v: panels(padded.v),
         features: FeatureParts::of(point),
         kv: recipe.kv(point, &tile),
         fp8: recipe.fp8(&tile, compiled_for),

@@ -58,7 +58,7 @@ impl Recipe for SplitForward {
         if variant.dtype == Dtype::Fp8 {
             return Err("split-KV kernels have no FP8 form yet; available: `fp16`, `bf16`".to_owned());
         }
-        if variant.target >= Target::Sm100 && variant.head_dim > WIDEST_FOR_BLACKWELL {
+        if variant.target >= Target::Sm100 && variant.head_dim.wider() > WIDEST_FOR_BLACKWELL {
             return Err(format!(
                 "split-KV made for `{}` ends at head dim {WIDEST_FOR_BLACKWELL}, beyond which it would spill; `sm80`'s and `sm89`'s \
                  kernels run there too",
@@ -67,7 +67,7 @@ impl Recipe for SplitForward {
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
         let tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
-        let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim <= WIDEST_KEPT_WITH_FEATURES;
+        let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim.wider() <= WIDEST_KEPT_WITH_FEATURES;
         Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
     }
 
@@ -96,9 +96,9 @@ impl Recipe for SplitForward {
         if !(1..=4).contains(&stages) {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
-        // Keys of all stages hold 2 x 2 bytes a column, O 4 bytes and 8 columns of padding.
-        let row = variant.head_dim.next_multiple_of(16);
-        if stages * n * row < warps * m * (variant.head_dim + 8) {
+        // Rows of K and of V of all stages hold 2 bytes a column, O 4 bytes and 8 columns of padding.
+        let columns = variant.head_dim.padded_to(16);
+        if stages * n * (columns.qk + columns.v) < 2 * warps * m * (variant.head_dim.v + 8) {
             return Some(format!("`stages` x `n` is {}; the O of {warps} warps of {m} rows does not fit there", stages * n));
         }
         if tile.copy == CopyPath::Tma {
@@ -115,12 +115,13 @@ impl Recipe for SplitForward {
     /// Q, a ring of slices of K and V for each warp, and at last the softmax state of every warp and row. The rings
     /// start at a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
-        let row_bytes = variant.head_dim.next_multiple_of(self.head_dim_step()) * variant.dtype.bytes();
+        let columns = variant.head_dim.padded_to(self.head_dim_step());
+        let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
         let state = tile.warps * tile.m * 4;
         Region::lay_out(
             [
-                ("Q", tile.m * row_bytes, Some("Q_OFFSET")),
-                ("rings of K and V (then O)", tile.stages * tile.n * 2 * row_bytes, Some("RING_OFFSET")),
+                ("Q", bytes(tile.m, columns.qk), Some("Q_OFFSET")),
+                ("rings of K and V (then O)", bytes(tile.stages * tile.n, columns.qk + columns.v), Some("RING_OFFSET")),
                 ("maxima", state, Some("MAX_OFFSET")),
                 ("sums", state, Some("SUM_OFFSET")),
                 ("reciprocals of sums", tile.m * 4, Some("INVERSE_OFFSET")),
@@ -133,9 +134,9 @@ impl Recipe for SplitForward {
     /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
-        let output = m_tiles * (variant.head_dim / 8) * 4;
+        let output = m_tiles * (variant.head_dim.v / 8) * 4;
         let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
-        let query = if tile.q_in_registers { m_tiles * variant.head_dim.div_ceil(16) * 4 } else { 0 };
+        let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(16) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
     }
 
@@ -164,6 +165,7 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::grid::Features;
+    use crate::grid::HeadDim;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
@@ -172,7 +174,7 @@ mod tests {
 
     const D128: Point = Point {
         kind: Kind::FwdSplit,
-        head_dim: 128,
+        head_dim: HeadDim::equal(128),
         dtype: Dtype::Bf16,
         causal: false,
         features: Features::NONE,
@@ -188,7 +190,7 @@ mod tests {
         for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
             let widest = if target >= Target::Sm100 { WIDEST_FOR_BLACKWELL } else { 256 };
             for head_dim in (16..=widest).step_by(8) {
-                let plan = Plan::new(Point { head_dim, target, ..D128 }, None).expect("a default fits");
+                let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), target, ..D128 }, None).expect("a default fits");
                 assert!(
                     plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
                     "{head_dim} {target}: {:?}",
@@ -223,7 +225,7 @@ mod tests {
     fn what_the_family_cannot_make_names_what_it_can() {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
         assert!(error(Point { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
-        let wide = error(Point { target: Target::Sm120, head_dim: 168, ..D128 });
+        let wide = error(Point { target: Target::Sm120, head_dim: HeadDim::equal(168), ..D128 });
         assert!(wide.contains("ends at head dim 160"), "{wide}");
         assert!(error(Point { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
     }

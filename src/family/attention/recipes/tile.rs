@@ -52,11 +52,11 @@ impl DefaultTiles {
         Self { widest, full: tile, causal: tile }
     }
 
-    /// The tile of the first row of `table` that serves the variant's head dim.
+    /// The tile of the first row of `table` that serves the variant's head dim, the wider one of an unequal pair.
     pub(super) fn find(table: &[Self], variant: Point) -> Result<Tile, String> {
         table
             .iter()
-            .find(|row| variant.head_dim <= row.widest)
+            .find(|row| variant.head_dim.wider() <= row.widest)
             .map(|row| if variant.causal { row.causal } else { row.full })
             .ok_or_else(|| {
                 format!("no default tile of `{}` on `{}` reaches head dim {}", variant.kind, variant.target, variant.head_dim)

@@ -12,6 +12,7 @@ use crate::{
         Kind,
         exam::{
             backward::{BackwardCase, BackwardProblem},
+            dims::Dims,
             place::Side,
             problem::{Lengths, Problem},
             reference::SampledReference,
@@ -200,7 +201,7 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
         // Kernels that split the keys read tensors however they lie.
         Entry::Fwd if paths.able.iter().any(|path| *path >= PATH_SPLIT) || scope.has_forward_without_tma(case) => None,
         Entry::Fwd => {
-            let refused = problem.what_tma_refuses_if(case.head_dim as usize, Number::of(case.dtype), case.totals);
+            let refused = problem.what_tma_refuses_if(case.head_dim, Number::of(case.dtype), case.totals);
             let reason = "TMA cannot read tensors that lie so, and the library holds no other kernel";
             refused.map(|_| Refusal { code: device::ERROR_UNSUPPORTED, reason })
         }
@@ -209,7 +210,7 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
 
 /// The call's tensors and what judges them.
 fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
-    let (problem, number, head_dim) = (&case.problem, Number::of(case.dtype), case.head_dim as usize);
+    let (problem, number, head_dim) = (&case.problem, Number::of(case.dtype), Dims::from(case.head_dim));
     let tensors = Tensors::draw_from(problem, head_dim, number, &mut Source::from_pool(case.seed, &pool.0));
     match case.entry {
         Entry::Fwd => draw_forward(case, scope, tensors),
@@ -230,7 +231,7 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
 
 fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     let FuzzCase { head_dim, causal, .. } = *case;
-    let (problem, head_dim) = (case.problem.clone(), head_dim as usize);
+    let (problem, head_dim) = (case.problem.clone(), Dims::from(head_dim));
     let arithmetic = scope.arithmetic(case);
     let mut call = tensors.call(&problem, head_dim, arithmetic.number, causal);
     let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
@@ -241,7 +242,7 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     let samples = sample::draw(&problem, head_dim, arithmetic, case.seed);
     let judge = move |outputs: &Outputs| {
         let reference = SampledReference::compute(&problem, &tensors, head_dim, arithmetic, causal, samples.clone());
-        compare(&problem, &tensors, head_dim, arithmetic.number, causal, &reference, outputs)
+        compare(&problem, &tensors, head_dim.v, arithmetic.number, causal, &reference, outputs)
     };
     Drawn { call, judge: Box::new(judge), may_differ: &[] }
 }
@@ -255,7 +256,7 @@ const BEYOND_V: f64 = 1.125;
 fn compare(
     problem: &Problem,
     tensors: &Tensors,
-    head_dim: usize,
+    head_dim_v: usize,
     number: Number,
     causal: bool,
     reference: &SampledReference,
@@ -268,7 +269,7 @@ fn compare(
     let (Some(image_o), image_lse) = (outputs.get("o"), outputs.get("lse")) else { unreachable!("every forward call has O") };
     let (mut o, mut lse) = (Tally::new("O", tolerance.o), Tally::new("LSE", tolerance.lse));
     let plan = problem.rows(Side::Query);
-    let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
+    let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim_v), problem.place_lse());
     let group = problem.heads / problem.heads_k;
     let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
@@ -283,11 +284,11 @@ fn compare(
                 let known =
                     sampled.filter(|(sample, _)| masked || sample.rows.binary_search(&row).is_ok()).map(|(_, known)| known);
                 let start = problem.offset(&place_o, Side::Query, &plan, sequence, row, head);
-                for d in 0..head_dim {
+                for d in 0..head_dim_v {
                     let got = f64::from(number.of_output().widen(image_o.bits(start + d as i64)));
                     let expected = match known {
                         _ if masked => 0.0,
-                        Some(known) => known.o[row * head_dim + d],
+                        Some(known) => known.o[row * head_dim_v + d],
                         None if got.abs() <= bound => got,
                         None => bound,
                     };

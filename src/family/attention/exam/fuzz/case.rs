@@ -12,7 +12,7 @@ use crate::{
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
         },
     },
-    grid::{Dtype, check_head_dim},
+    grid::{Dtype, HeadDim, ReadHeadDimError},
 };
 use std::{fmt, str::FromStr};
 
@@ -79,8 +79,8 @@ impl Workspace {
 pub struct FuzzCase {
     /// The function.
     pub entry: Entry,
-    /// Elements of a row.
-    pub head_dim: u32,
+    /// Elements of a row of Q and K, and of V and O.
+    pub head_dim: HeadDim,
     /// Element type of Q, K and V; the problem has descales where it is FP8.
     pub dtype: Dtype,
     /// Causal mask.
@@ -126,7 +126,7 @@ impl FuzzCase {
         let largest_tensor = if *entry == Entry::Fwd { 4 } else { 8 };
         let of_no_tensor = matches!(problem.layout, Layout::UnalignedPart(tensor, _) if tensor >= largest_tensor);
         let rows: usize = problem.sequences.iter().map(|&(q, k)| q.saturating_add(k)).fold(0, usize::saturating_add);
-        let elements = rows.saturating_mul(problem.heads).saturating_mul(self.head_dim as usize);
+        let elements = rows.saturating_mul(problem.heads).saturating_mul(self.head_dim.wider() as usize);
         let checks = [
             (problem.sequences.is_empty(), "there is no sequence".to_owned()),
             (
@@ -147,7 +147,7 @@ impl FuzzCase {
             (*entry == Entry::Bwd && *dtype == Dtype::Fp8, "`bwd` has no fp8".to_owned()),
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
         ];
-        let head_dim = check_head_dim(self.head_dim.into()).err().map(|error| error.to_string());
+        let head_dim = self.head_dim.checked().err().map(|error| error.to_string());
         head_dim.or_else(|| checks.into_iter().find_map(|(wrong, why)| wrong.then_some(why)))
     }
 }
@@ -188,7 +188,7 @@ impl FromStr for FuzzCase {
         let entry = words.one_of("`fwd` or `bwd`", [Entry::Fwd, Entry::Bwd], |entry| entry.word().to_owned())?;
         let dtype = words.one_of("a dtype", [Dtype::Fp16, Dtype::Bf16, Dtype::Fp8], |dtype| dtype.to_string())?;
         let causal = words.one_of("`full` or `causal`", [false, true], |c| if c { "causal" } else { "full" }.to_owned())?;
-        let head_dim = words.number("hdim")?.ok_or("no `hdim`: say for example `hdim64`")?;
+        let head_dim = words.head_dim()?;
         let batch: usize = words.number("b")?.ok_or("no batch: say for example `b2`")?;
         let times = words.number("x")?.unwrap_or(1);
         let heads = words.rest_of("h", |rest| rest.contains('/')).ok_or("no heads: say for example `h8/2`")?;
@@ -325,6 +325,12 @@ impl<'a> Words<'a> {
         self.take(|word| word.strip_prefix(prefix).is_some_and(&wanted)).map(|word| &word[prefix.len()..])
     }
 
+    /// `hdim64`, `hdim192_128`.
+    fn head_dim(&mut self) -> Result<HeadDim, String> {
+        let text = self.rest_of("hdim", |_| true).ok_or("no `hdim`: say for example `hdim64`")?;
+        text.parse().map_err(|error: ReadHeadDimError| error.to_string())
+    }
+
     /// The number that follows `prefix`.
     fn number<T: FromStr>(&mut self, prefix: &str) -> Result<Option<T>, String> {
         let Some(digits) = self.rest_of(prefix, |rest| rest.starts_with(|c: char| c.is_ascii_digit())) else { return Ok(None) };
@@ -415,7 +421,7 @@ mod tests {
         let case: FuzzCase =
             "fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal seed0".parse().expect("it reads");
         assert_eq!(case.problem.sequences, [(15, 5), (88, 15)]);
-        assert_eq!((case.head_dim, case.causal, case.capability), (208, true, None));
+        assert_eq!((case.head_dim, case.causal, case.capability), (HeadDim::equal(208), true, None));
         let short: FuzzCase = "cu_seqlens sk5+15 sq15+88 h3/3 b2 causal bf16 hdim208 fwd".parse().expect("it reads");
         assert_eq!(short, case);
     }
@@ -424,7 +430,7 @@ mod tests {
     fn names_of_the_fixed_cases_are_read_too() {
         let variant = attention::Point {
             kind: Kind::Fwd,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Fp8,
             causal: true,
             features: Features::NONE,

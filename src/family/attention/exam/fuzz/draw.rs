@@ -12,7 +12,7 @@ use crate::{
         descale::Descales,
         problem::{Inputs, Layout, Lengths, Problem, Scale},
     },
-    grid::{Dtype, Feature},
+    grid::{Dtype, Feature, HeadDim},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -177,7 +177,15 @@ impl Drawer {
     }
 
     /// Sequences and heads within the budget.
-    fn shape(&self, rng: &mut Rng, style: Style, head_dim: u32, causal: bool, multiprocessors: u32, budget: Budget) -> Problem {
+    fn shape(
+        &self,
+        rng: &mut Rng,
+        style: Style,
+        head_dim: HeadDim,
+        causal: bool,
+        multiprocessors: u32,
+        budget: Budget,
+    ) -> Problem {
         let on_gpu = self.multiprocessors.is_some();
         let heads_k = weighted(rng, &[(4, 1), (4, 2), (2, 3), (2, 4), (1, 6), (1, 8), (1, 12)]);
         let ratio = weighted(rng, &[(6, 1), (2, 2), (1, 3), (3, 4), (1, 5), (1, 6), (1, 7), (3, 8), (1, 12), (1, 16)]);
@@ -242,13 +250,13 @@ fn fewer_heads(heads: usize, heads_k: usize) -> (usize, usize) {
 }
 
 /// What a shape costs.
-fn costs(sequences: &[(usize, usize)], heads: usize, heads_k: usize, head_dim: u32) -> Budget {
-    let head_dim = head_dim as usize;
+fn costs(sequences: &[(usize, usize)], heads: usize, heads_k: usize, head_dim: HeadDim) -> Budget {
+    let both = (head_dim.qk + head_dim.v) as usize;
     let sum = |of: fn(&(usize, usize)) -> usize| sequences.iter().map(of).sum::<usize>();
     Budget {
-        elements: 2 * head_dim * (sum(|s| s.0) * heads + sum(|s| s.1) * heads_k),
-        products: head_dim * heads * sum(|s| s.0.next_multiple_of(64) * s.1.next_multiple_of(64)),
-        exact_products: head_dim * heads * sum(|s| s.0 * s.1),
+        elements: both * (sum(|s| s.0) * heads + sum(|s| s.1) * heads_k),
+        products: both * heads * sum(|s| s.0.next_multiple_of(64) * s.1.next_multiple_of(64)) / 2,
+        exact_products: both * heads * sum(|s| s.0 * s.1) / 2,
     }
 }
 
@@ -391,14 +399,18 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{self, exam::place::Side},
-        grid::{Features, Target, Variant},
+        grid::{Features, HeadDim, Target, Variant},
     };
     use std::collections::HashSet;
 
     /// Every kind, dtype and mask of some head dims, for all targets or a Hopper GPU.
     fn scope(device: ScopeDevice) -> Scope {
         let grid = crate::grid::Grid::builtin();
-        let held = grid.variants().iter().filter_map(Variant::attention).filter(|v| [0, 64, 80, 256].contains(&v.head_dim));
+        let held = grid
+            .variants()
+            .iter()
+            .filter_map(Variant::attention)
+            .filter(|v| [0, 64, 80, 256].map(HeadDim::equal).contains(&v.head_dim));
         let held: Vec<attention::Point> = held.collect();
         Scope { wanted: held.clone(), held, device }
     }
@@ -425,7 +437,7 @@ mod tests {
     fn kernels_with_features_are_asked_for_what_they_serve_and_sometimes_for_nothing() {
         let kernel = |causal| attention::Point {
             kind: attention::Kind::Fwd,
-            head_dim: 64,
+            head_dim: HeadDim::equal(64),
             dtype: Dtype::Bf16,
             causal,
             features: Features::all(),

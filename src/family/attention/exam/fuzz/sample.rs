@@ -2,6 +2,7 @@
 
 use crate::family::attention::exam::{
     arithmetic::{Arithmetic, Sums},
+    dims::Dims,
     problem::Problem,
     reference::Sample,
 };
@@ -18,7 +19,7 @@ const TRUNCATED_PRODUCTS: usize = 6 << 20;
 const HEADS: usize = 24;
 
 /// Draws the samples, by sequence and head rising.
-pub fn draw(problem: &Problem, head_dim: usize, arithmetic: Arithmetic, seed: u64) -> Vec<Sample> {
+pub fn draw(problem: &Problem, head_dim: Dims, arithmetic: Arithmetic, seed: u64) -> Vec<Sample> {
     let budget = if arithmetic.sums == Sums::Truncated { TRUNCATED_PRODUCTS } else { PRODUCTS };
     let mut rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(17));
     let mut heads: Vec<(usize, usize)> = itertools::iproduct!(0..problem.sequences.len(), 0..problem.heads).collect();
@@ -31,8 +32,9 @@ pub fn draw(problem: &Problem, head_dim: usize, arithmetic: Arithmetic, seed: u6
             continue;
         }
         // Reading a head's keys costs as much as some rows.
-        let fixed = 3 * keys * head_dim;
-        let row_cost = (keys * head_dim).max(1);
+        let elements = keys * (head_dim.qk + head_dim.v) / 2;
+        let fixed = 3 * elements;
+        let row_cost = elements.max(1);
         if !samples.is_empty() && left < fixed + row_cost {
             continue;
         }

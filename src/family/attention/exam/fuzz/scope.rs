@@ -8,7 +8,7 @@ use crate::{
         self, Kind,
         exam::arithmetic::{Arithmetic, Sums},
     },
-    grid::{Dtype, Features, Target},
+    grid::{Dtype, Features, HeadDim, Target},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -44,8 +44,8 @@ pub enum ScopeDevice {
 pub struct Point {
     /// The function.
     pub entry: Entry,
-    /// Elements of a row.
-    pub head_dim: u32,
+    /// Elements of a row of Q and K, and of V and O.
+    pub head_dim: HeadDim,
     /// Element type.
     pub dtype: Dtype,
     /// Causal mask.

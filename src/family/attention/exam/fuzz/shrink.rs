@@ -25,7 +25,7 @@ pub type Probe<'a> = dyn FnMut(&[FuzzCase]) -> Option<(usize, String)> + 'a;
 /// About how long the call takes, to compare calls by.
 pub fn work(case: &FuzzCase) -> usize {
     let products: usize = case.problem.sequences.iter().map(|&(q, k)| (q + 1) * (k + 1)).sum();
-    products * case.problem.heads * case.head_dim as usize
+    products * case.problem.heads * (case.head_dim.qk + case.head_dim.v) as usize
 }
 
 /// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails

@@ -1,0 +1,32 @@
+//! The head dims of a case's tensors.
+
+use crate::grid::HeadDim;
+
+/// Elements of a row of Q and K, and of V and O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dims {
+    /// Of Q and K.
+    pub qk: usize,
+    /// Of V and O.
+    pub v: usize,
+}
+
+impl Dims {
+    /// Of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7).
+    pub fn of(self, tensor: usize) -> usize {
+        if matches!(tensor, 2 | 3 | 4 | 7) { self.v } else { self.qk }
+    }
+}
+
+impl From<HeadDim> for Dims {
+    fn from(head_dim: HeadDim) -> Self {
+        Self { qk: head_dim.qk as usize, v: head_dim.v as usize }
+    }
+}
+
+/// The same for all tensors.
+impl From<usize> for Dims {
+    fn from(head_dim: usize) -> Self {
+        Self { qk: head_dim, v: head_dim }
+    }
+}
