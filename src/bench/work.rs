@@ -7,8 +7,8 @@ use crate::{
 };
 
 /// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
-/// forward those of Q Kᵀ and P V, backward three over the head dim of Q and K (Q Kᵀ, dQ, dK) and two over that of V. A causal mask halves them where both sides are equally long; elsewhere
-/// the pairs that it leaves are counted.
+/// forward those of Q Kᵀ and P V, backward three over the head dim of Q and K (Q Kᵀ, dQ, dK) and two over that of V. A
+/// causal mask halves them where both sides are equally long; elsewhere the pairs that it leaves are counted.
 pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let HeadDim { qk, v } = variant.head_dim;
     let columns = if variant.kind == Kind::Bwd { 3 * qk + 2 * v } else { qk + v };

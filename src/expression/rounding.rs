@@ -19,8 +19,8 @@ struct Bounded {
 }
 
 impl Expr {
-    /// How far fp32 may be from [`value`](Self::value), where `s` is off by `of_s` already. Not defined where a rounding
-    /// decides a comparison of real numbers.
+    /// How far fp32 may be from [`value`](Self::value), where `s` is off by `of_s` already. Not defined where a
+    /// rounding decides a comparison of real numbers.
     ///
     /// # Panics
     /// As [`value`](Self::value).

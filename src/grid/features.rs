@@ -75,8 +75,8 @@ impl AxisWord for Feature {
     }
 }
 
-/// A set of features, with the score or mask that a user declared, if it has one. JSON has it as a list: a word for each
-/// feature, and last the declaration.
+/// A set of features, with the score or mask that a user declared, if it has one. JSON has it as a list: a word for
+/// each feature, and last the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
     built_in: u8,

@@ -63,9 +63,9 @@ typedef struct kgen_attention_features {
     int32_t reserved;           /* 0 */
 } kgen_attention_features;
 
-/* A score or mask of the user's own, declared as `[score.NAME]` when kernels were generated. Kernels that have one serve
- * the calls that ask for it and no others. The expression takes the scores that the features above leave, and its mask
- * holds besides theirs. Lengths are at most 2^28 - 1024. */
+/* A score or mask of the user's own, declared as `[score.NAME]` when kernels were generated. Kernels that have one
+ * serve the calls that ask for it and no others. The expression takes the scores that the features above leave, and its
+ * mask holds besides theirs. Lengths are at most 2^28 - 1024. */
 typedef struct kgen_declared_score {
     uint64_t id;            /* kgen_variant.score of a kernel with it; 0: none is asked for */
     float scalars[8];       /* in the order of declaration; finite, zeros beyond */
@@ -247,9 +247,9 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 
 /* @families */
 
-/* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it asks
- * for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one with
- * windows that is not causal serves those too. */
+/* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
+ * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one
+ * with windows that is not causal serves those too. */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u

@@ -109,8 +109,8 @@ impl DeclaredCall {
         Ok(Self { score, set, integer })
     }
 
-    /// The sets of real numbers that leave scores numbers that 16 bits hold: an expression may take the logarithm of one,
-    /// or its exponential.
+    /// The sets of real numbers that leave scores numbers that 16 bits hold: an expression may take the logarithm of
+    /// one, or its exponential.
     pub fn sets(score: KeptScore) -> Vec<u8> {
         let is_tame = |set: &u8| {
             let rule = Self { set: *set, ..Self::usual(score) }.rule(1, 1, 300, 300);

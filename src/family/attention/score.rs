@@ -74,7 +74,8 @@ impl Score {
     }
 
     /// The same as a framework without a fused kernel has it that rounds to 16 bits after each step: the score, and how
-    /// fast it grows with product `s`. What the distance takes is not rounded, nor is a declared score between its steps.
+    /// fast it grows with product `s`. What the distance takes is not rounded, nor is a declared score between its
+    /// steps.
     pub fn in_16_bits(&self, s: f64, row: usize, key: usize, round: impl Fn(f32) -> f32) -> (f32, f32) {
         let (scaled, cap) = (round((self.scale * s) as f32), self.softcap as f32);
         let (capped, slope) = if cap > 0.0 {
@@ -111,8 +112,8 @@ impl Score {
         self.declared.is_some_and(|declared| declared.has_score())
     }
 
-    /// What a kernel may change a score by whose product is no larger than `product`, before a declared score. `tanh` has
-    /// a relative error of 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two
+    /// What a kernel may change a score by whose product is no larger than `product`, before a declared score. `tanh`
+    /// has a relative error of 2⁻¹⁰·⁹ (PTX ISA, `tanh.approx.f32`). What a slope takes is the rounded difference of two
     /// products, of the slope and distances within a key tile, however few of its keys there are.
     pub fn error(&self, product: f64) -> f64 {
         let capped = if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 };

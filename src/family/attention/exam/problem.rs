@@ -278,7 +278,8 @@ impl Problem {
         Self { asked, ..self }
     }
 
-    /// The same with the declared score of a kernel that has one, unless it has numbers already: nothing else is served.
+    /// The same with the declared score of a kernel that has one, unless it has numbers already: nothing else is
+    /// served.
     #[must_use]
     pub fn for_kernel(mut self, kernel: Point) -> Self {
         self.asked.declared = self.asked.declared.or(kernel.features.score().map(DeclaredCall::usual));

@@ -415,8 +415,8 @@ fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
     }
 }
 
-/// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version cannot
-/// name its score, and its sequences are shorter.
+/// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version
+/// cannot name its score, and its sequences are shorter.
 const OTHERWISE_WITH_SCORE: [&str; 4] =
     ["a structure of the first version", "a structure of version 2", "blocks whose number wraps", "rows of a tile that wrap"];
 

@@ -104,7 +104,8 @@ impl Recipe for PortableBackward {
         if self.broken_rule(variant, &tile).is_none() {
             return Ok(tile);
         }
-        // Of a narrow Q, whose 32 queries eight warps cannot share out, beside a wide V: 64 queries, or else four warps.
+        // Of a narrow Q, whose 32 queries eight warps cannot share out, beside a wide V: 64 queries, or else four
+        // warps.
         let more = Tile { m: 64, n: 64, ..PAIRED };
         let bytes = self.shared_memory(variant, &more).last().map_or(0, |region| region.offset + region.bytes);
         let fits = bytes <= Limits::of(target).shared_memory_per_block;

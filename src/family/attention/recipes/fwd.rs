@@ -74,9 +74,9 @@ impl Recipe for PortableForward {
         None
     }
 
-    /// Q, in whose place O leaves the block, then K and V of the first stage, then those of the second. Every size is a multiple of 512 bytes (16 rows of
-    /// at least 32 bytes), so every tile starts aligned to the widest swizzle's 128-byte line. TMA swizzles by address
-    /// and wants 1024; its mbarriers, one for each tile of K and V, come last.
+    /// Q, in whose place O leaves the block, then K and V of the first stage, then those of the second. Every size is a
+    /// multiple of 512 bytes (16 rows of at least 32 bytes), so every tile starts aligned to the widest swizzle's
+    /// 128-byte line. TMA swizzles by address and wants 1024; its mbarriers, one for each tile of K and V, come last.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();

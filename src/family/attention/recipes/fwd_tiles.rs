@@ -14,7 +14,13 @@ pub(super) fn portable_tiles(variant: Point) -> &'static [DefaultTiles] {
         Target::Sm80 | Target::Sm100 if !variant.features.is_empty() => SM80_FEATURES,
         Target::Sm75 | Target::Sm80 | Target::Sm90 => SM80,
         Target::Sm100 => SM100,
-        Target::Sm89 | Target::Sm120 | Target::Sm121 if variant.features.score().is_some() => SMALL_DECLARED,
+        Target::Sm89 | Target::Sm120 | Target::Sm121 if variant.features.score().is_some() => SMALL_FEATURES,
+        // Positions take registers that 112 keys and more leave none of.
+        Target::Sm89 | Target::Sm120 | Target::Sm121
+            if !variant.features.is_empty() && (33..=64).contains(&variant.head_dim.wider()) =>
+        {
+            SMALL_FEATURES
+        }
         Target::Sm89 | Target::Sm120 | Target::Sm121 => SMALL,
     }
 }
@@ -119,8 +125,9 @@ const SMALL: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 128, n: 32, warps: 8, min_blocks_per_sm: 1, ..BASE }),
 ];
 
-/// The same for kernels with a declared score, whose values and positions take registers. Not measured.
-const SMALL_DECLARED: &[DefaultTiles] = &[
+/// The same for kernels with a declared score, whose values and positions take registers, and of up to 64 columns for
+/// all kernels with features. Not measured.
+const SMALL_FEATURES: &[DefaultTiles] = &[
     DefaultTiles::same(64, Tile { m: 128, n: 64, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(128, Tile { m: 64, n: 64, min_blocks_per_sm: 2, ..BASE }),
     DefaultTiles::same(192, Tile { m: 64, n: 32, min_blocks_per_sm: 2, ..BASE }),

@@ -57,8 +57,8 @@ const DEFAULTS: &[DefaultTiles] = &[
     DefaultTiles { widest: 256, full: tile(128, 64, Turns::Exponentials), causal: tile(128, 64, Turns::Products) },
 ];
 
-/// Of 192 columns of Q and K beside 128 of V, as in models with latent attention: a narrower O leaves room for more keys.
-/// FlashAttention-3 has this tile too; not measured here.
+/// Of 192 columns of Q and K beside 128 of V, as in models with latent attention: a narrower O leaves room for more
+/// keys. FlashAttention-3 has this tile too; not measured here.
 const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
 
 impl Recipe for HopperForward {
@@ -207,8 +207,8 @@ impl Recipe for HopperForward {
 }
 
 /// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, the blocks of a
-/// cluster walk over the same keys, and keys of one row's chunk, or of what a declared mask shows it, may all be hidden from
-/// the row before it.
+/// cluster walk over the same keys, and keys of one row's chunk, or of what a declared mask shows it, may all be hidden
+/// from the row before it.
 pub(super) fn passes_by_turns(features: Features, tile: &Tile) -> bool {
     let jumps = features.has(Feature::Chunk) || features.score().is_some_and(|score| score.mask.is_some());
     jumps || tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n

@@ -7,7 +7,10 @@ use super::{
     },
     tile::DefaultTiles,
 };
-use crate::grid::{Features, HeadDim, StorePath, Target, Turns};
+use crate::{
+    family::attention::design::FeatureParts,
+    grid::{Features, HeadDim, StorePath, Target, Turns},
+};
 use std::iter::once;
 
 /// The family of `templates/attention/fwd_fp8_sm90.cu.tera`.
@@ -130,8 +133,10 @@ impl Recipe for HopperFp8Forward {
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         let tile = DefaultTiles::find(DEFAULTS, variant)?;
-        // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on.
-        let narrower = !variant.features.is_empty() && variant.head_dim.wider() > 96;
+        // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on. Of 256
+        // columns it spills with 96, where there are positions only.
+        let (parts, columns) = (FeatureParts::of(variant), variant.head_dim.wider());
+        let narrower = !variant.features.is_empty() && columns > 96 && (columns <= 240 || parts.scores || !parts.positions);
         Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
     }
 

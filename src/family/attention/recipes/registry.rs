@@ -49,7 +49,8 @@ mod tests {
     };
     use itertools::iproduct;
 
-    /// V and O of a wider head dim than Q and K, or of a narrower one, take no more than an equal pair of the wider one.
+    /// V and O of a wider head dim than Q and K, or of a narrower one, take no more than an equal pair of the wider
+    /// one.
     #[test]
     fn every_pair_of_head_dims_has_a_plan_where_its_wider_one_has() {
         let kinds = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd];
