@@ -108,6 +108,8 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.push((Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None));
         cases.push((Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None));
         cases.push((unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, counts()));
+        // A group that does not divide 8: rows 8 apart have different heads.
+        cases.push((Problem::new(&[(7, 113)], 6, 2).asking(sloped(Slopes::ByHead)), 2, None));
         cases.push((
             Problem::new(&[(40, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)),
             2,
