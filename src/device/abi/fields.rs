@@ -1,6 +1,6 @@
 //! A structure of `kgen.h` that a family writes down field by field, laid out as C lays it out.
 
-use super::{Address, Header};
+use super::{Address, FOREIGN, Header};
 use std::ffi::c_void;
 
 /// One field, in the order of the structure in C.
@@ -29,7 +29,7 @@ pub struct Fields {
     pub fields: Vec<Field>,
 }
 
-/// The structure, aligned as its widest fields are.
+/// The structure, aligned as its widest fields are, and what follows it in memory.
 #[derive(Debug)]
 pub(in crate::device) struct Structure(Vec<u64>);
 
@@ -74,6 +74,7 @@ impl Fields {
         for (field, offset) in self.fields.iter().zip(offsets) {
             put(offset, field.value(address, workspace_bytes));
         }
+        words.push(FOREIGN);
         Structure(words)
     }
 }
@@ -84,6 +85,7 @@ impl Structure {
         let (size, flags) = (self.0[0] as u32, (self.0[0] >> 32) as u32);
         let (size, flags) = header.of(size, size, flags);
         self.0[0] = u64::from(flags) << 32 | u64::from(size);
+        self.0.pop();
         self.0.extend(header.tail(8 * self.0.len()));
         self
     }
@@ -104,13 +106,13 @@ mod tests {
         let fields = Fields { flags: 5, fields };
         assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
-        assert_eq!(structure.0, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003]);
+        assert_eq!(structure.0, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003, FOREIGN]);
     }
 
     #[test]
     fn a_pointer_into_a_tensor_and_the_size_of_the_workspace_are_passed() {
         let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes] };
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 99);
-        assert_eq!(structure.0[1..], [0xf0, 99]);
+        assert_eq!(structure.0[1..], [0xf0, 99, FOREIGN]);
     }
 }

@@ -120,7 +120,10 @@ impl Header {
 /// Gives the pointer to element (0, 0, 0) of the tensor of that name, NULL for one that is absent.
 type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
 
-/// A structure and what a later version has after it.
+/// What follows a structure in memory where it ends: nothing that a launcher may read.
+const FOREIGN: u64 = u64::MAX;
+
+/// A structure and what follows it in memory: what a later version has, or what is not the structure's.
 #[repr(C)]
 pub(super) struct Passed<T> {
     structure: T,
@@ -129,7 +132,7 @@ pub(super) struct Passed<T> {
 
 impl<T> From<T> for Passed<T> {
     fn from(structure: T) -> Self {
-        Self { structure, tail: NO_TAIL }
+        Self { structure, tail: [FOREIGN; _] }
     }
 }
 

@@ -67,6 +67,8 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
         (unequal.clone().lengths(Lengths::Used).layout(Layout::Padded), 6, Some(vec![6, 0, 1, 4]), Near, Bf16, 160),
         (unequal.clone().lengths(Lengths::Packed), 3, Some(vec![1, 2, 0, 9]), Near, Fp16, 192),
         (unequal.lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 7, None, Near, Bf16, 40),
+        // No query at all, and nowhere to write.
+        (Problem::new(&[(0, 7); 2], 2, 1), 3, None, Near, Bf16, 64),
     ];
     // Sinks far below the log-sum-exps, among them and far above; alone where a row has seen nothing.
     let sunk = |problem: Problem, sinks| problem.asking(featured::sunk(sinks));
@@ -149,7 +151,11 @@ impl Case for CombineCase {
                 }
             }
         }
-        call.inputs.push(("workspace", image.clone()));
+        if problem.rows(Side::Query).bound == 0 {
+            call.outputs.clear();
+        } else {
+            call.inputs.push(("workspace", image.clone()));
+        }
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| judge(&problem, &workspace, &count, &image, number, outputs);
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
@@ -170,7 +176,7 @@ fn judge(
     let mut o = Tally::new("O", magnitude * (number.unit_roundoff() + 2.0_f64.powi(-17)));
     let mut lse = Tally::new("LSE", 300.0 * 2.0_f64.powi(-21));
     let wide = |offset| f64::from(f32::from_bits(partial.bits(offset)));
-    let Some(image_o) = outputs.get("o") else { unreachable!("every combine call has O") };
+    let Some(image_o) = outputs.get("o") else { return Comparison::of(&[o, lse], &[]) };
     let plan = problem.rows(Side::Query);
     let head_dim = workspace.head_dim_v;
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());

@@ -30,8 +30,10 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         let chunks = [1, n - 1, n, n + 1, 2 * m + 1, 100_000];
         cases.extend(chunks.into_iter().map(|chunk| long(m, n).asking(chunk_of(chunk))));
         cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
-        // More tiles than any ring has stages are hidden from a tile's first rows, and visible to its last ones.
-        cases.push(Problem::new(&[(5 * n + 5 + m / 2, 5 * n + 5)], 2, 1).asking(chunk_of(100_000)));
+        // More tiles than the rings have stages are hidden from all but the last five rows of the first tile of queries,
+        // which see all. (V of FP8 goes through two rings.)
+        let keys = ((2 * subject.tiling.stages + 3) * n).next_multiple_of(m) + 5;
+        cases.push(Problem::new(&[(keys + m - 10, keys)], 1, 1).asking(chunk_of(100_000)));
     }
     if features.has(Feature::Softcap) {
         cases.push(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000)));
@@ -108,6 +110,8 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.push((Problem::new(&[(3, 203); 3], 8, 1).asking(sloped(Slopes::ByBatchAndHead)), 2, None));
         cases.push((Problem::new(&[(19, 113)], 3, 3).asking(sloped(Slopes::ByHead)), 2, None));
         cases.push((unlike().asking(sloped(Slopes::ByBatchAndHead)), 4, counts()));
+        // A group that does not divide 8: rows 8 apart have different heads.
+        cases.push((Problem::new(&[(7, 113)], 6, 2).asking(sloped(Slopes::ByHead)), 2, None));
         cases.push((
             Problem::new(&[(40, 17)], 2, 2).inputs(Inputs::Constant, Scale::Zero).asking(sloped(Slopes::ByHead)),
             2,

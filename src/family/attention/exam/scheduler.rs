@@ -77,6 +77,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (decode(&[5000, 4000], (4, 2)).lengths(Lengths::Packed).asking(windowed([0, 0])), 66, 32),
         (decode(&[5000, 4000], (4, 2)).lengths(Lengths::Packed).asking(windowed([-1, 7])), 66, 32),
         (decode(&[8192, 8193, 16_000, 50], (8, 2)).lengths(Lengths::Packed).asking(chunked(8192)), 108, 64),
+        (decode(&[5000, 4000], (4, 2)).lengths(Lengths::Packed).asking(chunked(1)), 66, 32),
         (
             Problem::new(&[(9, 16_000), (30, 9000), (70, 20)], 4, 2)
                 .lengths(Lengths::Used)
