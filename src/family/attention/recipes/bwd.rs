@@ -202,6 +202,8 @@ impl Recipe for PortableBackward {
             // Q, dO, K and V of this many rows fit 99 KB; rows of three panel widths need registers for more addresses.
             dq_n: match variant.head_dim.wider() {
                 232 => 16,
+                // With positions, 32 keys spill a register as sm_90a code.
+                224 if !variant.features.is_empty() && variant.target == Target::Sm90 => 16,
                 168 | 176 | 200.. => 32,
                 _ => 64,
             },
