@@ -17,8 +17,9 @@
 // Warps of the second kernel form pairs that own the same 16 keys. The value warp of a pair computes S^T and P^T and
 // holds dV, the key warp computes dP^T and dS^T and holds dK: half the registers each, every operand in shared memory
 // is read once per 16 keys, and while one of them computes exponentials the other uses the tensor cores. Both execute
-// the same steps, sum += f(A B^T) X, on different tiles. P^T goes from one to the other through shared memory, dS^T
-// through the same bytes to all warps, which share dQ += dS K while the next queries arrive.
+// the same steps, sum += f(A B^T) X, on different tiles.
+// P^T goes from one to the other through shared memory, dS^T through the same bytes to all warps, which share
+// dQ += dS K while the next queries arrive.
 //
 // Plan: 123392 bytes of shared memory, 1 block (8 warps) per SM, limited by registers.
 // Made by kgen 0.1.0 from templates/attention/bwd_sm80.cu.tera; edit that, not this. To compile this file alone:

@@ -33,9 +33,9 @@ constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
 // Threads per row of a split: the pieces of a row, rounded up to a power of two (32 at most: head dim 256).
-KGEN_DEVICE int threads_a_row(int head_dim) {
+KGEN_DEVICE int threads_a_row(int head_dim_v) {
     int threads = 1;
-    while (threads * PIECE < head_dim) threads *= 2;
+    while (threads * PIECE < head_dim_v) threads *= 2;
     return threads;
 }
 
@@ -84,9 +84,9 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     sum += weight(sink);
     const float inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
 
-    const int width = threads_a_row(p.head_dim);
+    const int width = threads_a_row(p.head_dim_v);
     const int piece = thread_index() % width, team = thread_index() / width, teams = THREADS / width;
-    const bool has_columns = piece * PIECE < p.head_dim;
+    const bool has_columns = piece * PIECE < p.head_dim_v;
     float o[PIECE] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (has_columns) {
         for (int split = team; split < splits; split += teams) {
@@ -141,6 +141,9 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (const int code = check_split_params(params, self)) return code;
     if (params.head_dim < 8 || params.head_dim > 256 || params.head_dim % 8 != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self, params.head_dim);
+    }
+    if (params.head_dim_v < 8 || params.head_dim_v > 256 || params.head_dim_v % 8 != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim_v %d must be a multiple of 8 from 8 to 256", self, params.head_dim_v);
     }
     if (params.dtype < KGEN_DTYPE_FP16 || params.dtype > KGEN_DTYPE_FP8_E4M3) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown dtype %d", self, params.dtype);

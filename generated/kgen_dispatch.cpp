@@ -3,6 +3,8 @@
 //
 // For the host compiler or nvcc. Define KGEN_NO_PTX when the kernels' objects were built with machine code alone.
 
+#include <stdlib.h>
+
 #include <initializer_list>
 #include <type_traits>
 
@@ -20,509 +22,961 @@
 #ifdef KGEN_TABLE
 #include KGEN_TABLE
 #else
-// name, structure of its parameters, whether it has <name>_workspace; kind, head dim, dtype, features; compute
-// capability it was made for, the newest for its machine code, and with its PTX; shared memory per block, and what a
-// block may have on the GPUs that the plan was made for; tiles of 16 rows that a multiprocessor runs at once (split-KV
-// only); the inputs of the prediction of its time: `origin`.
+// name, structure of its parameters, whether it has <name>_workspace; kind, head dim, that of V and O, dtype, features;
+// id and name of its declared score; compute capability it was made for, the newest for its machine code, and with its
+// PTX; shared memory per block, and what a block may have on the GPUs that the plan was made for; tiles of 16 rows that
+// a multiprocessor runs at once (split-KV only); the inputs of the prediction of its time: `origin`.
 #define KGEN_KERNELS(KERNEL) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim128_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim160_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim192_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim224_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim256_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim32_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim64_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_bwd_hdim96_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 940, 3310, 760, 0) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2370, 2592, 1675, 2294) \
-    KERNEL(flash_fwd_hdim128_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
-    KERNEL(flash_fwd_hdim128_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
-    KERNEL(flash_fwd_hdim128_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2370, 2592, 1675, 2294) \
-    KERNEL(flash_fwd_hdim128_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
-    KERNEL(flash_fwd_hdim128_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
-    KERNEL(flash_fwd_hdim128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
-    KERNEL(flash_fwd_hdim128_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
-    KERNEL(flash_fwd_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2370, 2592, 1675, 2412) \
-    KERNEL(flash_fwd_hdim128_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
-    KERNEL(flash_fwd_hdim128_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2370, 2592, 1675, 2412) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
-    KERNEL(flash_fwd_hdim160_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
-    KERNEL(flash_fwd_hdim160_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
-    KERNEL(flash_fwd_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
-    KERNEL(flash_fwd_hdim160_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
-    KERNEL(flash_fwd_hdim160_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2370, 3052, 1099, 1490) \
-    KERNEL(flash_fwd_hdim192_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2370, 3052, 1099, 1490) \
-    KERNEL(flash_fwd_hdim192_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
-    KERNEL(flash_fwd_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2370, 3052, 2019, 1951) \
-    KERNEL(flash_fwd_hdim192_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
-    KERNEL(flash_fwd_hdim192_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2370, 3052, 2019, 1951) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
-    KERNEL(flash_fwd_hdim224_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
-    KERNEL(flash_fwd_hdim224_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
-    KERNEL(flash_fwd_hdim224_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
-    KERNEL(flash_fwd_hdim224_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
-    KERNEL(flash_fwd_hdim224_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
-    KERNEL(flash_fwd_hdim224_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
-    KERNEL(flash_fwd_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 4333, 2191, 2122) \
-    KERNEL(flash_fwd_hdim224_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
-    KERNEL(flash_fwd_hdim224_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 4333, 2191, 2122) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
-    KERNEL(flash_fwd_hdim256_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
-    KERNEL(flash_fwd_hdim256_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
-    KERNEL(flash_fwd_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 3513, 2363, 2294) \
-    KERNEL(flash_fwd_hdim256_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
-    KERNEL(flash_fwd_hdim256_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 3513, 2363, 2294) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
-    KERNEL(flash_fwd_hdim32_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
-    KERNEL(flash_fwd_hdim32_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
-    KERNEL(flash_fwd_hdim32_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
-    KERNEL(flash_fwd_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
-    KERNEL(flash_fwd_hdim32_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
-    KERNEL(flash_fwd_hdim32_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2370, 2131, 755, 1206) \
-    KERNEL(flash_fwd_hdim64_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3503, 2903) \
-    KERNEL(flash_fwd_hdim64_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 3918, 3318) \
-    KERNEL(flash_fwd_hdim64_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2370, 2131, 755, 1206) \
-    KERNEL(flash_fwd_hdim64_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3503, 2903) \
-    KERNEL(flash_fwd_hdim64_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
-    KERNEL(flash_fwd_hdim64_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 3918, 3318) \
-    KERNEL(flash_fwd_hdim64_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
-    KERNEL(flash_fwd_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
-    KERNEL(flash_fwd_hdim64_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
-    KERNEL(flash_fwd_hdim64_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
-    KERNEL(flash_fwd_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
-    KERNEL(flash_fwd_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
-    KERNEL(flash_fwd_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
-    KERNEL(flash_fwd_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
-    KERNEL(flash_fwd_hdim80_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
-    KERNEL(flash_fwd_hdim80_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
-    KERNEL(flash_fwd_hdim96_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3333, 2733) \
-    KERNEL(flash_fwd_hdim96_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
-    KERNEL(flash_fwd_hdim96_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3333, 2733) \
-    KERNEL(flash_fwd_hdim96_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
-    KERNEL(flash_fwd_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
-    KERNEL(flash_fwd_hdim96_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
-    KERNEL(flash_fwd_hdim96_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
-    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
-    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_BF16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
-    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
-    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, KGEN_DTYPE_FP16, 0, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
-    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
-    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_BF16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
-    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
-    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, KGEN_DTYPE_FP16, 0, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
-    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
-    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_BF16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
-    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
-    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, KGEN_DTYPE_FP16, 0, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
-    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
-    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_BF16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
-    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
-    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, KGEN_DTYPE_FP16, 0, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
-    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
-    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_BF16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
-    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
-    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, KGEN_DTYPE_FP16, 0, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
-    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
-    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_BF16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
-    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
-    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, KGEN_DTYPE_FP16, 0, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
-    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
-    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_BF16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
-    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
-    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, KGEN_DTYPE_FP16, 0, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
-    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
-    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_BF16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
-    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
-    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, KGEN_DTYPE_FP16, 0, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
-    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
-    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_BF16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
-    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
-    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, KGEN_DTYPE_FP16, 0, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
-    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
-    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
-    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
-    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
-    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
-    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
-    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
-    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
-    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
-    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
-    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
-    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
-    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
-    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
-    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
-    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
-    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
-    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
-    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
-    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
-    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
-    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
-    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
-    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
-    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
-    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
-    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
-    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
-    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
-    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
-    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
-    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
-    KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 32, 32, 0, 1, 5800, 700, 0, 0) \
-    KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_logsumexp_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_logsumexp_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_logsumexp_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_logsumexp_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_logsumexp_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_max_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(reduce_sum_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b16_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 32768, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b16_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 32768, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b32_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b32_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b8_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(transpose_b8_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, KGEN_DTYPE_FP8_E4M3, 0, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_bf16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_bf16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_BF16, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_fp16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_fp16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP16, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_fp32_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
-    KERNEL(vector_add_fp32_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, KGEN_DTYPE_FP32, 0, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim128_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 140288, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 140288, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 140288, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 140288, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim160_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 140288, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 78080, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 164864, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim192_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 164864, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90368, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 123392, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim224_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 123392, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 67840, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139776, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim256_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 139776, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 66560, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 66560, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim32_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 66560, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 99328, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 99328, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim64_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 99328, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_bf16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_causal_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm100, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 940, 3310, 760, 0) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2370, 2592, 1675, 2294) \
+    KERNEL(flash_fwd_hdim128_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
+    KERNEL(flash_fwd_hdim128_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
+    KERNEL(flash_fwd_hdim128_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 3, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2370, 2592, 1675, 2294) \
+    KERNEL(flash_fwd_hdim128_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 57344, 232448, 0, 128, 128, 48, 2, 2800, 2268, 2635, 2035) \
+    KERNEL(flash_fwd_hdim128_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
+    KERNEL(flash_fwd_hdim128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 128, 128, 64, 2, 2800, 2268, 3314, 2714) \
+    KERNEL(flash_fwd_hdim128_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 65536, 65536, 0, 128, 128, 64, 1, 2800, 2268, 5423, 4823) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 32, 2, 2800, 2268, 3012, 2412) \
+    KERNEL(flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 181408, 232448, 0, 192, 64, 80, 1, 2370, 2592, 1114, 2150) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2370, 2592, 1675, 2412) \
+    KERNEL(flash_fwd_hdim128_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 149696, 232448, 0, 192, 64, 128, 1, 2370, 2592, 1675, 2412) \
+    KERNEL(flash_fwd_hdim128_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 125120, 232448, 0, 192, 64, 96, 1, 2370, 2592, 1301, 1809) \
+    KERNEL(flash_fwd_hdim128_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 32, 2, 2800, 2268, 1957, 1357) \
+    KERNEL(flash_fwd_hdim128_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 125120, 232448, 0, 192, 64, 96, 1, 2370, 2592, 1301, 1809) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 61440, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 61440, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 40960, 101376, 0, 64, 64, 32, 2, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim160_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 226416, 232448, 0, 128, 64, 128, 1, 2370, 3872, 1847, 2637) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
+    KERNEL(flash_fwd_hdim160_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 30720, 101376, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim160_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
+    KERNEL(flash_fwd_hdim160_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
+    KERNEL(flash_fwd_hdim160_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 20480, 101376, 0, 64, 64, 32, 3, 2800, 2460, 1410, 810) \
+    KERNEL(flash_fwd_hdim160_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 160, 160, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 155840, 232448, 0, 192, 64, 96, 1, 2370, 3872, 1430, 2002) \
+    KERNEL(flash_fwd_hdim192_128_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 65536, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 214112, 232448, 0, 128, 64, 128, 1, 2370, 2822, 1847, 2637) \
+    KERNEL(flash_fwd_hdim192_128_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 65536, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 214112, 232448, 0, 128, 64, 128, 1, 2370, 2822, 1847, 2637) \
+    KERNEL(flash_fwd_hdim192_128_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 65536, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 214112, 232448, 0, 128, 64, 128, 1, 2370, 2822, 1847, 2637) \
+    KERNEL(flash_fwd_hdim192_128_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 65536, 232448, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 45056, 101376, 0, 64, 64, 32, 3, 2800, 2460, 2069, 1469) \
+    KERNEL(flash_fwd_hdim192_128_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 65536, 166912, 0, 64, 64, 64, 2, 2800, 2460, 2220, 1620) \
+    KERNEL(flash_fwd_hdim192_128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 214112, 232448, 0, 128, 64, 128, 1, 2370, 2822, 1847, 2637) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2370, 3052, 1099, 1490) \
+    KERNEL(flash_fwd_hdim192_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 197760, 232448, 0, 128, 64, 64, 1, 2370, 3052, 1099, 1490) \
+    KERNEL(flash_fwd_hdim192_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 73728, 232448, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 73728, 166912, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 32, 2, 2800, 2652, 2333, 1733) \
+    KERNEL(flash_fwd_hdim192_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 222304, 232448, 0, 128, 64, 112, 1, 2370, 3052, 1789, 2607) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2370, 3052, 2019, 1951) \
+    KERNEL(flash_fwd_hdim192_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 36864, 101376, 0, 64, 64, 64, 2, 2800, 2652, 2484, 1884) \
+    KERNEL(flash_fwd_hdim192_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 222336, 232448, 0, 128, 64, 128, 1, 2370, 3052, 2019, 1951) \
+    KERNEL(flash_fwd_hdim192_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 210080, 232448, 0, 128, 64, 96, 1, 2370, 3052, 1559, 1463) \
+    KERNEL(flash_fwd_hdim192_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 64, 64, 32, 2, 2800, 2652, 1542, 942) \
+    KERNEL(flash_fwd_hdim192_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 192, 192, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 210080, 232448, 0, 128, 64, 96, 1, 2370, 3052, 1559, 1463) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
+    KERNEL(flash_fwd_hdim224_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
+    KERNEL(flash_fwd_hdim224_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 100352, 232448, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
+    KERNEL(flash_fwd_hdim224_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 100352, 166912, 0, 64, 64, 80, 2, 2800, 2844, 3285, 2685) \
+    KERNEL(flash_fwd_hdim224_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 86016, 232448, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 86016, 166912, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 86016, 101376, 0, 128, 128, 32, 1, 2800, 2844, 4594, 3994) \
+    KERNEL(flash_fwd_hdim224_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 80, 1, 2370, 4333, 1437, 2077) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 4333, 2191, 2122) \
+    KERNEL(flash_fwd_hdim224_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 43008, 101376, 0, 64, 64, 64, 2, 2800, 2844, 2748, 2148) \
+    KERNEL(flash_fwd_hdim224_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 4333, 2191, 2122) \
+    KERNEL(flash_fwd_hdim224_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231568, 232448, 0, 128, 64, 96, 1, 2370, 4333, 1688, 1592) \
+    KERNEL(flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 28672, 101376, 0, 64, 64, 32, 2, 2800, 2844, 1674, 1074) \
+    KERNEL(flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 224, 224, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231568, 232448, 0, 128, 64, 96, 1, 2370, 4333, 1688, 1592) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 230512, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 98304, 232448, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 98304, 166912, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 98304, 101376, 0, 128, 128, 32, 1, 2800, 3036, 5121, 4521) \
+    KERNEL(flash_fwd_hdim256_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231536, 232448, 0, 128, 64, 64, 1, 2370, 3513, 1271, 1833) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 3513, 2363, 2294) \
+    KERNEL(flash_fwd_hdim256_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 64, 64, 64, 2, 2800, 3036, 3012, 2412) \
+    KERNEL(flash_fwd_hdim256_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 3513, 2363, 2294) \
+    KERNEL(flash_fwd_hdim256_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 231552, 232448, 0, 128, 64, 128, 1, 2370, 3513, 2363, 2294) \
+    KERNEL(flash_fwd_hdim256_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 64, 64, 32, 2, 2800, 3036, 1806, 1206) \
+    KERNEL(flash_fwd_hdim256_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 256, 256, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 215200, 232448, 0, 128, 64, 96, 1, 2370, 3513, 1817, 1720) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
+    KERNEL(flash_fwd_hdim32_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 24576, 232448, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 14336, 65536, 0, 128, 128, 48, 3, 2800, 1692, 1844, 1244) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 24576, 166912, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 3, 2800, 1692, 2259, 1659) \
+    KERNEL(flash_fwd_hdim32_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 58528, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1897) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
+    KERNEL(flash_fwd_hdim32_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 12288, 101376, 0, 128, 128, 64, 3, 2800, 1692, 1732, 1132) \
+    KERNEL(flash_fwd_hdim32_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
+    KERNEL(flash_fwd_hdim32_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
+    KERNEL(flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 8192, 101376, 0, 128, 128, 32, 4, 2800, 1692, 1166, 566) \
+    KERNEL(flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 32, 32, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 39104, 232448, 0, 192, 64, 128, 1, 2370, 1900, 1158, 1640) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2370, 2131, 755, 1206) \
+    KERNEL(flash_fwd_hdim64_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3503, 2903) \
+    KERNEL(flash_fwd_hdim64_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 3918, 3318) \
+    KERNEL(flash_fwd_hdim64_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 83104, 232448, 0, 192, 64, 64, 1, 2370, 2131, 755, 1206) \
+    KERNEL(flash_fwd_hdim64_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 45056, 232448, 0, 128, 128, 112, 2, 2800, 1884, 3503, 2903) \
+    KERNEL(flash_fwd_hdim64_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 128, 2, 2800, 1884, 3918, 3318) \
+    KERNEL(flash_fwd_hdim64_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 128, 2, 2800, 1884, 6027, 5427) \
+    KERNEL(flash_fwd_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 32768, 65536, 0, 128, 128, 64, 2, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 32768, 101376, 0, 128, 128, 64, 3, 2800, 1884, 3314, 2714) \
+    KERNEL(flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 115872, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 2412) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
+    KERNEL(flash_fwd_hdim64_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 1884, 2259, 1659) \
+    KERNEL(flash_fwd_hdim64_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
+    KERNEL(flash_fwd_hdim64_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
+    KERNEL(flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 16384, 101376, 0, 128, 128, 32, 3, 2800, 1884, 1429, 829) \
+    KERNEL(flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 75968, 232448, 0, 192, 64, 128, 1, 2370, 2131, 1330, 1897) \
+    KERNEL(flash_fwd_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 136352, 232448, 0, 192, 64, 112, 1, 2370, 3296, 1262, 2335) \
+    KERNEL(flash_fwd_hdim80_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
+    KERNEL(flash_fwd_hdim80_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
+    KERNEL(flash_fwd_hdim80_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
+    KERNEL(flash_fwd_hdim80_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 80, 80, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 108736, 232448, 0, 192, 64, 128, 1, 2370, 3296, 1416, 2026) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_bf16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_bf16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3333, 2733) \
+    KERNEL(flash_fwd_hdim96_bf16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 36864, 232448, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 36864, 166912, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 36864, 232448, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 36864, 166912, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_fp16_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 100, 103, 103, 49152, 232448, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp16_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 55296, 166912, 0, 128, 128, 80, 2, 2800, 2076, 3333, 2733) \
+    KERNEL(flash_fwd_hdim96_fp16_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 100, 103, 103, 36864, 232448, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 36864, 166912, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm100, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 100, 103, 103, 36864, 232448, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm75, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 75, 79, EVERY_NEWER_GPU, 49152, 65536, 0, 128, 128, 64, 1, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 36864, 166912, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 49152, 101376, 0, 128, 128, 64, 2, 2800, 2076, 4368, 3768) \
+    KERNEL(flash_fwd_hdim96_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 160928, 232448, 0, 192, 64, 112, 1, 2370, 3411, 1337, 2560) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
+    KERNEL(flash_fwd_hdim96_fp8_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 120, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 121, 121, 121, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 24576, 101376, 0, 128, 128, 64, 2, 2800, 2076, 2786, 2186) \
+    KERNEL(flash_fwd_hdim96_fp8_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
+    KERNEL(flash_fwd_hdim96_fp8_window_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 120, 121, 121, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 121, 121, 121, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW, 0, nullptr, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
+    KERNEL(flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm120, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm121, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 121, 121, 121, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 18432, 101376, 0, 128, 128, 32, 3, 2800, 2076, 1693, 1093) \
+    KERNEL(flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 96, 96, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 112832, 232448, 0, 192, 64, 128, 1, 2370, 3411, 1502, 2154) \
+    KERNEL(flash_fwd_short_hdim128_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim128_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim128_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim128_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim128_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim128_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 215240, 232448, 0, 64, 64, 128, 1, 430, 4997, 1302, 1372) \
+    KERNEL(flash_fwd_short_hdim160_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim160_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim160_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim160_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim160_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim160_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 186504, 232448, 0, 64, 64, 128, 1, 430, 6226, 1382, 1683) \
+    KERNEL(flash_fwd_short_hdim192_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim192_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim192_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim192_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim192_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim192_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 223368, 232448, 0, 64, 64, 128, 1, 430, 6635, 1409, 1787) \
+    KERNEL(flash_fwd_short_hdim224_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim224_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim224_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim224_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim224_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim224_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 202888, 232448, 0, 64, 64, 96, 1, 430, 7864, 1116, 1573) \
+    KERNEL(flash_fwd_short_hdim256_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim256_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim256_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim256_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim256_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim256_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 231560, 232448, 0, 64, 64, 96, 1, 430, 8274, 1136, 1651) \
+    KERNEL(flash_fwd_short_hdim32_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim32_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim32_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim32_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim32_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim32_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 71944, 232448, 0, 64, 64, 128, 2, 430, 2539, 1143, 750) \
+    KERNEL(flash_fwd_short_hdim64_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim64_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim64_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim64_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim64_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim64_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 141576, 232448, 0, 64, 64, 128, 2, 430, 3358, 1196, 957) \
+    KERNEL(flash_fwd_short_hdim80_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim80_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim80_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim80_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim80_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim80_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 176392, 232448, 0, 64, 64, 128, 2, 430, 4382, 1263, 1217) \
+    KERNEL(flash_fwd_short_hdim96_bf16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_short_hdim96_bf16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_short_hdim96_bf16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_short_hdim96_fp16_causal_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_short_hdim96_fp16_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_short_hdim96_fp16_window_softcap_alibi_sinks_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_SHORT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 211208, 232448, 0, 64, 64, 128, 2, 430, 4587, 1276, 1268) \
+    KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim128_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim128_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1460, 5038, 684, 520) \
+    KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim160_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim160_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim160_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1460, 5310, 861, 640) \
+    KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim192_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim192_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1460, 5582, 949, 760) \
+    KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim224_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim224_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim224_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim224_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1460, 5854, 1038, 879) \
+    KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim256_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim256_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1460, 6126, 1126, 999) \
+    KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim32_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim32_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim32_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1460, 4222, 662, 323) \
+    KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim64_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim64_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1460, 4494, 597, 281) \
+    KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_fwd_split_hdim96_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_fwd_split_hdim96_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1460, 4766, 596, 401) \
+    KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 32, 32, 0, 1, 5800, 700, 0, 0) \
+    KERNEL(reduce_logsumexp_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_logsumexp_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_LOGSUMEXP, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_max_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_MAX, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_bf16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_bf16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp16_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp16_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp32_sm80, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(reduce_sum_fp32_sm90, kgen_reduce_params, 1, KGEN_KIND_REDUCE_SUM, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 90, 90, 90, 64, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b16_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 32768, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b16_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 32768, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b32_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b32_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b8_sm80, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 16384, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(transpose_b8_sm90, kgen_transpose_params, 0, KGEN_KIND_TRANSPOSE, 0, 0, KGEN_DTYPE_FP8_E4M3, 0, 0, nullptr, 90, 90, 90, 16384, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_bf16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_bf16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_BF16, 0, 0, nullptr, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp16_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp16_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp32_sm80, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 0, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
+    KERNEL(vector_add_fp32_sm90, kgen_vector_add_params, 0, KGEN_KIND_VECTOR_ADD, 0, 0, KGEN_DTYPE_FP32, 0, 0, nullptr, 90, 90, 90, 0, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0) \
 
 #endif
 
@@ -553,8 +1007,8 @@ constexpr Wanted only_as(Function function) {
     else return nullptr;
 }
 
-#define KGEN_ROW(name, params, workspace, kind, head_dim, dtype, features, target, machine_code, ptx, ...) \
-    {#name, kind, head_dim, dtype, features, target, newest(machine_code, ptx), only_as<kgen_fwd_launcher>(name), only_as<kgen_bwd_launcher>(name)},
+#define KGEN_ROW(name, params, workspace, kind, head_dim, head_dim_v, dtype, features, score, score_name, target, machine_code, ptx, ...) \
+    {#name, kind, head_dim, head_dim_v, dtype, features, target, newest(machine_code, ptx), only_as<kgen_fwd_launcher>(name), only_as<kgen_bwd_launcher>(name), score, score_name},
 constexpr kgen_variant VARIANTS[] = {KGEN_KERNELS(KGEN_ROW)};
 
 // What choosing among variants needs to know of each in addition to its row above, at the same index.
@@ -568,20 +1022,23 @@ struct origin {
 };
 #define KGEN_WORKSPACE_OF_0(name) nullptr
 #define KGEN_WORKSPACE_OF_1(name) name##_workspace
-#define KGEN_ORIGIN(name, params, workspace, kind, head_dim, dtype, features, target, machine_code, ptx, shared, made_for, tiles, rows, group_rows, \
+#define KGEN_ORIGIN(name, params, workspace, kind, head_dim, head_dim_v, dtype, features, score, score_name, target, machine_code, ptx, shared, made_for, tiles, rows, group_rows, \
                     keys, resident, launch_ns, tile_cycles, chain_cycles, step_cycles)                                                       \
     {machine_code, shared, made_for, tiles, {rows, group_rows, keys, resident, launch_ns, tile_cycles, chain_cycles, step_cycles}, only_as<size_t (*)(const kgen_bwd_params*)>(KGEN_WORKSPACE_OF_##workspace(name))},
 constexpr origin ORIGINS[] = {KGEN_KERNELS(KGEN_ORIGIN)};
 
 // What a request asks of a variant.
 struct wanted {
-    int32_t kind, head_dim, dtype;
+    int32_t kind, head_dim, head_dim_v, dtype;
     uint32_t features;  // KGEN_FEATURE_*
+    uint64_t score;     // id of a declared score; 0: none
 };
 
 bool has_dtype_and_features(const kgen_variant& v, const wanted& w) {
-    return v.kind == w.kind && v.dtype == w.dtype && serves_features(w.features, v.features);
+    return v.kind == w.kind && v.dtype == w.dtype && v.score == w.score && serves_features(w.features, v.features);
 }
+
+bool has_head_dims(const kgen_variant& v, const wanted& w) { return v.head_dim == w.head_dim && v.head_dim_v == w.head_dim_v; }
 
 const origin& origin_of(const kgen_variant& v) { return ORIGINS[&v - VARIANTS]; }
 
@@ -615,7 +1072,8 @@ bool is_better(const kgen_variant& a, const kgen_variant& b, int capability, int
 int lacks_feature(const char* caller, const wanted& w, int capability) {
     const kgen_variant* nearest = nullptr;
     for (const kgen_variant& v : VARIANTS) {
-        if (v.kind != w.kind || v.dtype != w.dtype || v.head_dim != w.head_dim || !runs_on(v, capability)) continue;
+        if (v.kind != w.kind || v.dtype != w.dtype || !has_head_dims(v, w) || !runs_on(v, capability)) continue;
+        if (v.score != w.score) continue;
         if ((v.features & ~w.features & KGEN_FEATURE_CAUSAL) != 0) continue;  // it masks more
         const uint32_t lacking = lacking_features(w.features, v.features);
         if ((lacking & ~KGEN_FEATURE_CAUSAL) != 0 && (nearest == nullptr || lacking < lacking_features(w.features, nearest->features))) nearest = &v;
@@ -636,17 +1094,33 @@ const char* dtype_name(int32_t dtype) {
     }
 }
 
+// Whether no kernel of the device has the declared score that is asked for: reports that, and returns the code.
+int lacks_score(const char* caller, const wanted& w, int capability) {
+    if (w.score == 0) return KGEN_SUCCESS;
+    for (const kgen_variant& v : VARIANTS) {
+        if (v.score == w.score && v.kind == w.kind && runs_on(v, capability)) return KGEN_SUCCESS;
+    }
+    return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant with the declared score %016llx for compute capability %d.%d; kgen_variants() lists what is held", caller,
+                static_cast<unsigned long long>(w.score), capability / 10, capability % 10);
+}
+
 // Reports what was asked for and the nearest match in the library.
 int no_variant(const char* caller, const wanted& p, int capability) {
     const char* dtype = dtype_name(p.dtype);
     const char* mask = (p.features & KGEN_FEATURE_CAUSAL) != 0 ? "causal" : "not causal";
     const kgen_variant* elsewhere = nullptr;  // the right kernel, for other devices
+    const kgen_variant* nearest = nullptr;    // the pair of head dims that differs least
     int32_t below = 0, above = 0;             // nearest head dims held
     for (const kgen_variant& v : VARIANTS) {
         if (!has_dtype_and_features(v, p)) continue;
-        if (v.head_dim == p.head_dim) {
+        if (has_head_dims(v, p)) {
             if (elsewhere == nullptr || v.target < elsewhere->target) elsewhere = &v;
-        } else if (runs_on(v, capability)) {
+        } else if (!runs_on(v, capability)) {
+            continue;
+        } else if (p.head_dim != p.head_dim_v) {
+            const auto distance = [&](const kgen_variant& other) { return abs(other.head_dim - p.head_dim) + abs(other.head_dim_v - p.head_dim_v); };
+            if (nearest == nullptr || distance(v) < distance(*nearest)) nearest = &v;
+        } else if (v.head_dim == v.head_dim_v) {
             if (v.head_dim < p.head_dim && v.head_dim > below) below = v.head_dim;
             if (v.head_dim > p.head_dim && (above == 0 || v.head_dim < above)) above = v.head_dim;
         }
@@ -660,7 +1134,12 @@ int no_variant(const char* caller, const wanted& p, int capability) {
                     caller, elsewhere->name, elsewhere->target / 10, elsewhere->target % 10, elsewhere->target_max / 10,
                     elsewhere->target_max % 10, capability / 10, capability % 10);
     }
+    if (const int code = lacks_score(caller, p, capability)) return code;
     if (const int code = lacks_feature(caller, p, capability)) return code;
+    if (nearest != nullptr) {
+        return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d with head_dim_v %d, %s, %s; the nearest held is %s", caller,
+                    p.head_dim, p.head_dim_v, dtype, mask, nearest->name);
+    }
     if (below != 0 && above != 0) {
         return fail(KGEN_ERROR_NO_VARIANT, "%s: no variant for head_dim %d, %s, %s; the nearest head dims held are %d and %d",
                     caller, p.head_dim, dtype, mask, below, above);
@@ -688,7 +1167,7 @@ answer find(const wanted& w, int capability, const kgen_variant* refused = nullp
     const int32_t shared_bytes = device_shared_memory();
     answer found = {};
     for (const kgen_variant& v : VARIANTS) {
-        if (!has_dtype_and_features(v, w) || v.head_dim != w.head_dim || !runs_on(v, capability)) continue;
+        if (!has_dtype_and_features(v, w) || !has_head_dims(v, w) || !runs_on(v, capability)) continue;
         if (refused != nullptr && !is_better(*refused, v, capability, shared_bytes)) continue;
         if (origin_of(v).shared_bytes > shared_bytes) {
             found.too_large = &v;
@@ -819,7 +1298,7 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
     r.keys = mean_length(p.seqlen_k, p.batch, p.total_k, unequal_k);
     r.keys_unknown = unequal_k && p.batch > 1 && p.total_k <= 0;
     r.longest_queries = p.seqlen_q, r.longest_keys = p.seqlen_k;
-    r.head_dim = p.head_dim;
+    r.head_dim = p.head_dim, r.head_dim_v = p.head_dim_v;
     r.element_bytes = p.dtype == KGEN_DTYPE_FP8_E4M3 ? 1 : 2;
     r.causal = (p.flags & KGEN_FLAG_CAUSAL) != 0;
     const int32_t most_seen = most_keys_seen(p.features);
@@ -863,9 +1342,9 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
 // Considers splits: the same number for each sequence, and, where lengths differ, those chosen by prepare_scheduler.
 void weigh_splits(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
-    const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.dtype, asked_features(p)}, all.capability).best;
-    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
-    const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
+    const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best;
+    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
+    const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     const char* excluded = nullptr;
     if (split == nullptr || combine == nullptr) excluded = NOT_HELD;
@@ -932,11 +1411,11 @@ void weigh(const request& asked, candidates& all) {
     const bool has_work = p.batch > 0 && p.seqlen_q > 0 && p.seqlen_k >= 0 && p.num_heads_k > 0 && p.num_heads > 0 && p.num_heads % p.num_heads_k == 0;
     all.multiprocessors = has_work && all.capability != 0 ? multiprocessor_count() : 0;
     if (all.capability == 0) return;
-    enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr), find({KGEN_KIND_FWD, p.head_dim, p.dtype, asked_features(p)}, all.capability).best);
+    enter_whole(all, p, all.add(KGEN_PATH_DENSE, 1, nullptr), find({KGEN_KIND_FWD, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best);
     if (all.multiprocessors == 0) {
         for (const int32_t path : {KGEN_PATH_SHORT, KGEN_PATH_SPLIT, KGEN_PATH_SCHEDULED}) all.add(path, 1, "there is no work to compare paths by");
     } else {
-        enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr), find({KGEN_KIND_FWD_SHORT, p.head_dim, p.dtype, asked_features(p)}, all.capability).best);
+        enter_whole(all, p, all.add(KGEN_PATH_SHORT, 1, nullptr), find({KGEN_KIND_FWD_SHORT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best);
         weigh_splits(asked, all);
     }
     bool splits = false;
@@ -957,7 +1436,7 @@ int no_path(const char* caller, const request& asked, const candidates& all) {
     if (all.capability == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
     if (asked.paths == 0) {
         int code = KGEN_SUCCESS;
-        choose(caller, {KGEN_KIND_FWD, asked.params.head_dim, asked.params.dtype, asked_features(asked.params)}, code);
+        choose(caller, {KGEN_KIND_FWD, asked.params.head_dim, asked.params.head_dim_v, asked.params.dtype, asked_features(asked.params), asked.params.score.id}, code);
         return code;
     }
     for (int i = 0; i < all.count; ++i) {
@@ -987,7 +1466,7 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
 // otherwise, or none.
 void refuse(const request& asked, const candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
-    const kgen_variant* next = c.told.path == KGEN_PATH_DENSE ? find({KGEN_KIND_FWD, p.head_dim, p.dtype, asked_features(p)}, all.capability, c.attention).best : nullptr;
+    const kgen_variant* next = c.told.path == KGEN_PATH_DENSE ? find({KGEN_KIND_FWD, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability, c.attention).best : nullptr;
     if (next != nullptr) enter_whole(all, p, c, next);
     else c.told.excluded = UNREADABLE;
 }
@@ -1012,7 +1491,7 @@ const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given,
     if (code == KGEN_SUCCESS) code = check_flags(params.flags, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, caller);
     if (code == KGEN_SUCCESS) code = read_features(params, caller);
     if (code != KGEN_SUCCESS) return nullptr;
-    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.dtype, asked_features(params)}, code);
+    return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.head_dim_v, params.dtype, asked_features(params), params.score.id}, code);
 }
 
 }  // namespace

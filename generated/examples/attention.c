@@ -90,25 +90,27 @@ int main(int argc, char** argv) {
         return 1;
     }
     const kgen_variant* variant = choose(argc > 1 ? argv[1] : NULL);
-    const int d = variant->head_dim, dtype = variant->dtype;
-    const size_t q_count = (size_t)SEQLEN_Q * HEADS * d, k_count = (size_t)SEQLEN_K * HEADS_K * d;
-    const tensor q = filled(q_count, dtype, 1), k = filled(k_count, dtype, 2), v = filled(k_count, dtype, 3), o = filled(q_count, dtype, 4);
+    const int d = variant->head_dim, d_v = variant->head_dim_v, dtype = variant->dtype;
+    const size_t q_rows = (size_t)SEQLEN_Q * HEADS, k_rows = (size_t)SEQLEN_K * HEADS_K;
+    const tensor q = filled(q_rows * d, dtype, 1), k = filled(k_rows * d, dtype, 2);
+    const tensor v = filled(k_rows * d_v, dtype, 3), o = filled(q_rows * d_v, dtype, 4);
     float* lse;
     require(cudaMalloc((void**)&lse, (size_t)HEADS * SEQLEN_Q * sizeof(float)), "cudaMalloc");
 
-    /* Shapes (batch, seqlen, heads, head_dim), contiguous. What is not named is zero: no flags, no cu_seqlens. */
-    const int64_t q_row = HEADS * d, k_row = HEADS_K * d;
+    /* Shapes (batch, seqlen, heads, head_dim), of V and O with head_dim_v, contiguous. What is not named is zero: no
+       flags, no cu_seqlens. */
+    const int64_t q_row = HEADS * d, k_row = HEADS_K * d, v_row = HEADS_K * d_v, o_row = HEADS * d_v;
     kgen_fwd_params p = {0};
     p.struct_size = sizeof p;
     p.flags = (variant->features & KGEN_FEATURE_CAUSAL) != 0 ? KGEN_FLAG_CAUSAL : 0;
     p.q = q.device, p.k = k.device, p.v = v.device, p.o = o.device, p.lse = lse;
     p.q_batch_stride = SEQLEN_Q * q_row, p.q_row_stride = q_row, p.q_head_stride = d;
     p.k_batch_stride = SEQLEN_K * k_row, p.k_row_stride = k_row, p.k_head_stride = d;
-    p.v_batch_stride = SEQLEN_K * k_row, p.v_row_stride = k_row, p.v_head_stride = d;
-    p.o_batch_stride = SEQLEN_Q * q_row, p.o_row_stride = q_row, p.o_head_stride = d;
+    p.v_batch_stride = SEQLEN_K * v_row, p.v_row_stride = v_row, p.v_head_stride = d_v;
+    p.o_batch_stride = SEQLEN_Q * o_row, p.o_row_stride = o_row, p.o_head_stride = d_v;
     p.lse_batch_stride = HEADS * SEQLEN_Q, p.lse_head_stride = SEQLEN_Q;
     p.batch = 1, p.num_heads = HEADS, p.num_heads_k = HEADS_K, p.seqlen_q = SEQLEN_Q, p.seqlen_k = SEQLEN_K;
-    p.head_dim = d, p.dtype = dtype, p.softmax_scale = 1.0f / sqrtf((float)d);
+    p.head_dim = d, p.head_dim_v = d_v, p.dtype = dtype, p.softmax_scale = 1.0f / sqrtf((float)d);
 
     if (kgen_fwd(&p, NULL) != KGEN_SUCCESS) {
         fprintf(stderr, "%s\n", kgen_last_error());
@@ -129,17 +131,17 @@ int main(int argc, char** argv) {
     }
     for (int j = 0; j < keys; ++j) sum += score[j] = exp(score[j] - largest);
 
-    uint16_t* found = malloc(q_count * sizeof(uint16_t));
+    uint16_t* found = malloc(q_rows * d_v * sizeof(uint16_t));
     float found_lse;
     if (found == NULL) return 1;
-    require(cudaMemcpy(found, o.device, q_count * sizeof(uint16_t), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    require(cudaMemcpy(found, o.device, q_rows * d_v * sizeof(uint16_t), cudaMemcpyDeviceToHost), "cudaMemcpy");
     require(cudaMemcpy(&found_lse, lse + head * SEQLEN_Q + row, sizeof found_lse, cudaMemcpyDeviceToHost), "cudaMemcpy");
 
     double error = 0;
-    for (int c = 0; c < d; ++c) {
+    for (int c = 0; c < d_v; ++c) {
         double expected = 0;
-        for (int j = 0; j < keys; ++j) expected += score[j] / sum * v.host[j * k_row + head_k * d + c];
-        const double off = fabs(expected - decode(found[row * q_row + head * d + c], dtype));
+        for (int j = 0; j < keys; ++j) expected += score[j] / sum * v.host[j * v_row + head_k * d_v + c];
+        const double off = fabs(expected - decode(found[row * o_row + head * d_v + c], dtype));
         if (off > error || isnan(off)) error = off; /* once NaN it stays NaN */
     }
     const double lse_error = fabs(largest + log(sum) - found_lse);

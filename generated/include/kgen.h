@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 4
+#define KGEN_ABI_VERSION 5
 
 /* Results of every call. */
 enum {
@@ -63,9 +63,20 @@ typedef struct kgen_attention_features {
     int32_t reserved;           /* 0 */
 } kgen_attention_features;
 
+/* A score or mask of the user's own, declared as `[score.NAME]` when kernels were generated. Kernels that have one
+ * serve the calls that ask for it and no others. The expression takes the scores that the features above leave, and its
+ * mask holds besides theirs. Lengths are at most 2^28 - 1024. */
+typedef struct kgen_declared_score {
+    uint64_t id;            /* kgen_variant.score of a kernel with it; 0: none is asked for */
+    float scalars[8];       /* in the order of declaration; finite, zeros beyond */
+    int32_t integers[8];    /* likewise; magnitudes of at most 2^28, at least 1 where the expression divides by them */
+    const float* tables[4]; /* likewise; each by query head, device memory; NULL beyond */
+} kgen_declared_score;
+
 /* Forward attention: O = softmax(softmax_scale * Q K^T + mask) V, and the log-sum-exp of every row.
  *
- * Shapes: Q, O (batch, seqlen_q, num_heads, head_dim); K, V (batch, seqlen_k, num_heads_k, head_dim);
+ * Shapes: Q (batch, seqlen_q, num_heads, head_dim), O (batch, seqlen_q, num_heads, head_dim_v),
+ * K (batch, seqlen_k, num_heads_k, head_dim), V (batch, seqlen_k, num_heads_k, head_dim_v),
  * LSE (batch, num_heads, seqlen_q) in fp32. O has the dtype of Q, or bf16 if that is FP8. The head_dim axis is
  * contiguous; every other stride is free, in elements, and may be negative. Tensors whose pointers and strides are
  * multiples of 16 bytes are moved in 16-byte pieces; any others element by element, correct but slower.
@@ -143,6 +154,11 @@ typedef struct kgen_fwd_params {
 
     /* From version 4 on. */
     kgen_attention_features features;
+
+    /* From version 5 on. */
+    kgen_declared_score score;
+    int32_t head_dim_v; /* of V and O, where they have another head dim than Q and K; 0: head_dim */
+    int32_t reserved;   /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -217,6 +233,11 @@ typedef struct kgen_bwd_params {
     /* From version 4 on; zeros for a caller that knows version 2. */
     kgen_attention_features features; /* the forward pass's */
     float* dsinks; /* gradient of the sinks by query head, fp32; NULL: not written. Needs features.sinks */
+
+    /* From version 5 on. */
+    kgen_declared_score score; /* the forward pass's */
+    int32_t head_dim_v; /* of V, O, dO and dV, where they have another head dim than Q and K; 0: head_dim */
+    int32_t reserved;   /* 0 */
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */
@@ -313,9 +334,9 @@ int kgen_reduce(const kgen_reduce_params* params, cudaStream_t stream);
 /* Bytes of workspace that kgen_reduce() needs for this request on the current device; 0 if it would fail. */
 size_t kgen_reduce_workspace(const kgen_reduce_params* params);
 
-/* Features of a variant beyond kind, head dim and dtype. A request is served by variants that have all features it asks
- * for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one with
- * windows that is not causal serves those too. */
+/* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
+ * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one
+ * with windows that is not causal serves those too. */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u
@@ -327,13 +348,16 @@ size_t kgen_reduce_workspace(const kgen_reduce_params* params);
 typedef struct kgen_variant {
     const char* name;   /* flash_fwd_hdim128_bf16_causal_sm80 */
     int32_t kind;       /* KGEN_KIND_* */
-    int32_t head_dim;
+    int32_t head_dim;   /* of Q and K */
+    int32_t head_dim_v; /* of V and O */
     int32_t dtype;      /* KGEN_DTYPE_* */
     uint32_t features;  /* KGEN_FEATURE_*: those that a request may ask for; version 2 called bit 0 `causal` */
     int32_t target;     /* compute capability it was generated for, major * 10 + minor */
     int32_t target_max; /* newest compute capability its object loads on */
     kgen_fwd_launcher launch;      /* NULL unless it takes kgen_fwd_params */
     kgen_bwd_launcher launch_bwd;  /* NULL unless it takes kgen_bwd_params; other families launch by name */
+    uint64_t score;                /* from version 5 on: which declared score it has, a hash of its text; 0: none */
+    const char* score_name;        /* its name; NULL: none */
 } kgen_variant;
 
 /* Picks the path that is predicted to be the fastest on the current device, of those that the workspace permits, and

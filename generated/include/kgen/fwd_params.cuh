@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kgen.h"
+#include "kgen/declared_score.cuh"
 #include "kgen/features.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
@@ -43,6 +44,8 @@ struct fwd_identity {
     int32_t head_dim;
     int32_t dtype;
     uint32_t features;  // KGEN_FEATURE_*
+    score_identity score = {};
+    int32_t head_dim_v = 0;  // of V and O; 0: that of Q and K
 };
 
 // Checks the documented ranges of the numeric fields common to all passes, and reads the features. Pointers are left to
@@ -70,8 +73,12 @@ int check_shapes(Params& params, uint32_t known_flags, const char* name) {
 // The same, and that they match what a variant was built for.
 template <class Params>
 int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self) {
+    const int32_t head_dim_v = self.head_dim_v == 0 ? self.head_dim : self.head_dim_v;
     if (params.head_dim != self.head_dim) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim %d, called with %d", self.name, self.head_dim, params.head_dim);
+    }
+    if (params.head_dim_v != head_dim_v) {
+        return fail(KGEN_ERROR_MISMATCH, "%s: built for head_dim_v %d, called with %d", self.name, head_dim_v, params.head_dim_v);
     }
     if (params.dtype != self.dtype) {
         return fail(KGEN_ERROR_MISMATCH, "%s: built for dtype %d, called with %d", self.name, self.dtype, params.dtype);
@@ -84,6 +91,11 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
     if ((self.features & WITH_POSITIONS) != 0 && params.batch > 0 && (params.seqlen_q > NO_LIMIT + 1 || params.seqlen_k > NO_LIMIT + 1)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed 2^30 with windows, chunks or slopes", self.name,
                     params.seqlen_q, params.seqlen_k);
+    }
+    if (const int code = check_declared_score(params.score, self.score, self.name)) return code;
+    if (self.score.id != 0 && params.batch > 0 && (params.seqlen_q > LONGEST_WITH_SCORE || params.seqlen_k > LONGEST_WITH_SCORE)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed %d with a declared score", self.name, params.seqlen_q,
+                    params.seqlen_k, LONGEST_WITH_SCORE);
     }
     if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without KGEN_FLAG_CAUSAL", self.name);
     return KGEN_SUCCESS;

@@ -8,10 +8,10 @@ namespace kgen {
 
 // A packed tensor is one long batch entry. If the number of its rows is not known, the map has no end; kernels fetch
 // only tiles inside a sequence, so none is needed.
-inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+inline attention_tensor key_tensor(const kgen_fwd_params& p, const void* base, int32_t columns, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
     attention_tensor tensor = {};
     tensor.base = base;
-    tensor.columns = static_cast<uint64_t>(p.head_dim);
+    tensor.columns = static_cast<uint64_t>(columns);
     tensor.rows = static_cast<uint64_t>(p.cu_seqlens_k == nullptr ? p.seqlen_k : p.total_k > 0 ? p.total_k : INT32_MAX);
     tensor.heads = static_cast<uint64_t>(p.num_heads_k);
     tensor.batches = p.cu_seqlens_k == nullptr ? static_cast<uint64_t>(p.batch) : 1;
@@ -34,18 +34,19 @@ inline attention_tensor fwd_queries(const kgen_fwd_params& p) {
     return tensor;
 }
 
-// O has the shape of Q.
+// O has the shape of Q, with V's columns.
 inline attention_tensor fwd_outputs(const kgen_fwd_params& p) {
     attention_tensor tensor = fwd_queries(p);
     tensor.base = p.o;
+    tensor.columns = static_cast<uint64_t>(p.head_dim_v);
     tensor.row_stride = p.o_row_stride;
     tensor.head_stride = p.o_head_stride;
     tensor.batch_stride = p.o_batch_stride;
     return tensor;
 }
 
-inline attention_tensor fwd_keys(const kgen_fwd_params& p) { return key_tensor(p, p.k, p.k_batch_stride, p.k_row_stride, p.k_head_stride); }
+inline attention_tensor fwd_keys(const kgen_fwd_params& p) { return key_tensor(p, p.k, p.head_dim, p.k_batch_stride, p.k_row_stride, p.k_head_stride); }
 
-inline attention_tensor fwd_values(const kgen_fwd_params& p) { return key_tensor(p, p.v, p.v_batch_stride, p.v_row_stride, p.v_head_stride); }
+inline attention_tensor fwd_values(const kgen_fwd_params& p) { return key_tensor(p, p.v, p.head_dim_v, p.v_batch_stride, p.v_row_stride, p.v_head_stride); }
 
 }  // namespace kgen

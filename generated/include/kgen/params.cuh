@@ -48,13 +48,23 @@ int check_has_window(const Params* given, const char* name) {
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: KGEN_FLAG_WINDOW needs params.features, the first %zu bytes; params.struct_size is %u", name, needed, given->struct_size);
 }
 
+// Tells the head dim of V and O to those who read it, where the caller did not.
+template <class Params>
+int read_head_dims(Params& params, const char* name) {
+    if (params.reserved != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved is %d and must be 0", name, params.reserved);
+    if (params.head_dim_v == 0) params.head_dim_v = params.head_dim;
+    return KGEN_SUCCESS;
+}
+
 inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
     if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
+    if (const int code = read_head_dims(params, name)) return code;
     return check_has_window(given, name);
 }
 
 inline int copy_bwd_params(const kgen_bwd_params* given, const char* name, kgen_bwd_params& params) {
     if (const int code = copy_structure(given, BWD_PARAMS_VERSION_2, 2, "kgen_bwd_params", name, params)) return code;
+    if (const int code = read_head_dims(params, name)) return code;
     return check_has_window(given, name);
 }
 

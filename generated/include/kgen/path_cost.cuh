@@ -37,7 +37,7 @@ struct request_cost {
     double batch, heads, heads_k;
     double queries, keys;  // per sequence, on average
     double longest_queries, longest_keys;  // of the longest sequence
-    double head_dim, element_bytes;
+    double head_dim, head_dim_v, element_bytes;
     double most_seen;     // keys that one query sees at most, by windows and chunks; HUGE_VAL: no limit
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
@@ -112,6 +112,9 @@ inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(
 // The keys that `queries` neighbouring queries of a sequence see at most.
 inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
 
+// Bytes that are fetched for a row: the line that it ends in comes as a whole, more or less.
+inline double fetched_of_row(double bytes) { return bytes + OF_LINE * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes); }
+
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
     const double tiles_of_sequence = tile_count(r, r.queries * group, k.rows);
@@ -152,11 +155,11 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
     const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
     const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
-    const double row_bytes = r.head_dim * r.element_bytes;
-    const double fetched_bytes = row_bytes + OF_LINE * (ceil(row_bytes / LINE_BYTES) * LINE_BYTES - row_bytes);
-    const double from_dram = 2 * fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k);
-    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim + 1) * 4 : 0;
-    const double from_l2 = blocks * (keys / s.splits) * 2 * fetched_bytes + partial;
+    // Of a row of Q and one of O, and of a row of K and one of V.
+    const double fetched_bytes = fetched_of_row(r.head_dim * r.element_bytes) + fetched_of_row(r.head_dim_v * r.element_bytes);
+    const double from_dram = fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k);
+    const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
+    const double from_l2 = blocks * (keys / s.splits) * fetched_bytes + partial;
     // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
     return {k.launch_ns, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
@@ -169,13 +172,13 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
 inline double combine_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
     const double rows = r.batch * r.queries * r.heads, rows_with_keys = r.batch * (r.queries - rows_without_keys(r)) * r.heads;
     double pieces = 1;  // threads per row of a split
-    while (pieces * 8 < r.head_dim) pieces *= 2;
+    while (pieces * 8 < r.head_dim_v) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
     const double slots = d.multiprocessors * k.resident;
     const double empty = (r.batch * r.longest_queries * r.heads - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
     const double busy =
         (ceil(rows / slots) * k.tile_cycles + ceil(rows_with_keys / slots) * rounds * k.chain_cycles + empty) / d.cycles_per_ns;
-    const double bytes = rows_with_keys * splits * (r.head_dim + 1) * 4;
+    const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 

@@ -14,9 +14,9 @@ KGEN_DEVICE int64_t split_workspace_row(const kgen_fwd_params& p, int split, seq
     return (split * split_total_rows(p) + first + query) * p.num_heads + head;
 }
 
-KGEN_DEVICE float* split_output(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + row * p.head_dim; }
+KGEN_DEVICE float* split_output(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + row * p.head_dim_v; }
 
-KGEN_DEVICE float* split_lse(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + split_workspace_rows(p) * p.head_dim + row; }
+KGEN_DEVICE float* split_lse(const kgen_fwd_params& p, int64_t row) { return static_cast<float*>(p.workspace) + split_workspace_rows(p) * p.head_dim_v + row; }
 
 // The number of splits of a sequence's keys.
 KGEN_DEVICE int split_count(const kgen_fwd_params& p, int batch) {

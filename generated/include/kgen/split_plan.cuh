@@ -4,7 +4,7 @@
 // The workspace, for total_q query rows (cu_seqlens_q: params.total_q, or batch * seqlen_q where that is 0; otherwise
 // batch * seqlen_q), row i of sequence b being row cu_seqlens_q[b] + i or b * seqlen_q + i:
 //
-//   partial O    fp32 [num_splits][total_q][num_heads][head_dim], normalised within its split
+//   partial O    fp32 [num_splits][total_q][num_heads][head_dim_v], normalised within its split
 //   partial LSE  fp32 [num_splits][total_q][num_heads], natural logarithms; -infinity where the split holds no key that
 //                the row sees, and partial O is then undefined
 //
@@ -43,7 +43,7 @@ KGEN_HOST_DEVICE int64_t split_workspace_rows(const kgen_fwd_params& p) { return
 
 // Saturates at 2^64 - 1. The sizes are at least 0, and batch * seqlen_q always fits.
 inline uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
-    return product(split_total_rows(p), p.num_heads, p.num_splits, p.head_dim + 1, sizeof(float));
+    return product(split_total_rows(p), p.num_heads, p.num_splits, p.head_dim_v + 1, sizeof(float));
 }
 
 // Checks what the split-KV kernels require beyond the shapes.

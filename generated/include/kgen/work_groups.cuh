@@ -31,7 +31,7 @@ inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t block
 inline uint32_t heads_a_group(const kgen_fwd_params& p, uint32_t blocks, uint32_t pieces_a_head) {
     const uint64_t heads = static_cast<uint64_t>(p.num_heads) * p.batch;
     if (pieces_a_head < blocks / 4) {
-        const uint64_t bytes_a_head = 4ull * p.head_dim * p.seqlen_k * p.num_heads_k / p.num_heads;
+        const uint64_t bytes_a_head = 2ull * (p.head_dim + p.head_dim_v) * p.seqlen_k * p.num_heads_k / p.num_heads;
         const uint64_t two_rounds = 2 * blocks / pieces_a_head;
         const uint64_t count = two_rounds * bytes_a_head <= L2_FOR_KEYS ? two_rounds : blocks / pieces_a_head;
         return static_cast<uint32_t>(count < heads ? count : heads);
