@@ -43,7 +43,7 @@ fn json_is_an_array_of_objects_with_the_keys_scripts_rely_on() {
     let list = json(&["--hdim", "128", "--dtype", "bfloat16", "--causal", "--target", "ampere", "--kind", "fwd"]);
     let expected = serde_json::json!([{
         "name": "flash_fwd_hdim128_bf16_causal_sm80", "kind": "fwd", "head_dim": 128, "dtype": "bf16", "causal": true,
-            "features": [], "target": "sm80",
+            "features": [], "head_dim_v": 128, "target": "sm80",
         "runs_on": ["8.0", "8.6", "8.7", "8.9"], "newer_by_ptx": true,
     }]);
     assert_eq!(Value::from(list), expected);
@@ -83,7 +83,7 @@ fn a_head_dim_outside_the_grid_is_made_for_the_selected_families() {
 fn bad_usage_exits_with_2_and_says_what_to_do() {
     let cases: [(&[&str], &str); 9] = [
         (&["--head-dim", "68"], "nearest: 64 and 72"),
-        (&["--head-dim", "wide"], "is a number"),
+        (&["--head-dim", "wide"], "is no head dim; write one number"),
         (&["--target", "sm42"], "unknown target `sm42`"),
         (&["--dtype", "bf16", "--target", "turing"], "Turing's tensor cores have no bf16; sm80 and newer do"),
         (&["--head-dim", "136", "--target", "turing"], "end at head dim 128"),
@@ -91,7 +91,7 @@ fn bad_usage_exits_with_2_and_says_what_to_do() {
         (&["--filter", "hdm > 64"], "did you mean `hdim`?"),
         (
             &["--filter", "hdim > 64", "--head-dim", "64", "--kind", "fwd", "--target", "sm80"],
-            "`--filter 'hdim > 64'` leaves none of the 4 variants with",
+            "`--filter 'hdim > 64'` leaves none of the 8 variants with",
         ),
         (&["--causal", "--full"], "cannot be used with"),
     ];

@@ -74,7 +74,8 @@ pub struct SelectionArgs {
     full: bool,
 
     /// Only kernels with exactly these features (`none`: plain ones), which may include a `[score.NAME]` of the grid. A
-    /// set that is not in the grid is generated on demand.
+    /// set that is not in the grid is generated on demand. `--head-dim` alone selects plain kernels; `any` adds those
+    /// with features.
     #[arg(long, value_name = "FEATURES", hide_possible_values = true, value_parser = FeaturesParser)]
     features: Option<String>,
 
@@ -107,6 +108,9 @@ pub struct SelectionArgs {
     all: bool,
 }
 
+/// The word of `--features` for whatever there is.
+const ANY: &str = "any";
+
 impl SelectionArgs {
     /// Whether no flag was given, `--all` neither.
     pub fn is_empty(&self) -> bool {
@@ -123,7 +127,9 @@ impl SelectionArgs {
             return names::resolve(grid, &self.names);
         }
         let usage = |message: String| CliError::Usage(message);
-        let features = self.features.as_deref().map(|words| grid.features(words)).transpose().map_err(usage)?;
+        let any = self.features.as_deref().is_some_and(|words| words.trim() == ANY);
+        let features = self.features.as_deref().filter(|_| !any).map(|words| grid.features(words)).transpose();
+        let features = features.map_err(usage)?;
         let features = match self.score.declared(grid)? {
             None => features,
             Some(score) if features.is_some_and(|set| set.score().is_some()) => {
@@ -141,6 +147,8 @@ impl SelectionArgs {
             dtypes: self.dtype.clone(),
             causal,
             features,
+            // Who names a shape means one kernel of it.
+            prefers_plain: !(self.head_dim.is_empty() || any || self.all || self.set.is_some() || self.filter.is_some()),
             targets: self.targets()?,
             set: self.set.clone(),
             filter,
@@ -235,7 +243,9 @@ impl TypedValueParser for FeaturesParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Feature::ALL.iter().map(|feature| PossibleValue::new(feature.name())).chain([PossibleValue::new("none")])))
+        Some(Box::new(
+            Feature::ALL.iter().map(|feature| PossibleValue::new(feature.name())).chain(["none", ANY].map(PossibleValue::new)),
+        ))
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) const KERNEL_OPTIMISATION: &str = "-O1";
 
 /// What shows mistakes of a kernel that the host would hide, each where the compiler takes it: an uninitialised
 /// variable holds a pattern, which is made NaN ([`UNSET`], or by `kgen/emulator.h` where GCC calls memset); and an
-/// index beyond an array's bounds traps, as does a reference to the element after its last. (GCC's tuning decides from which size on it calls memset: for K8 it is the
-/// least of all.)
+/// index beyond an array's bounds traps, as does a reference to the element after its last. (GCC's tuning decides from
+/// which size on it calls memset: for K8 it is the least of all.)
 const STRICT: [&str; 4] = [
     "-ftrivial-auto-var-init=pattern",
     "-mtune=k8 -mmemset-strategy=libcall:-1:noalign",

@@ -224,7 +224,7 @@ pub(super) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Mi
 
 /// Why a score cannot have a name, and what to do: names of kernels would have two meanings, or filters.
 pub(crate) fn score_name_taken(name: &str) -> Option<(String, String)> {
-    const OTHERS: [&str; 7] = ["causal", "full", "plain", "none", "mask", "score", "features"];
+    const OTHERS: [&str; 8] = ["causal", "full", "plain", "none", "any", "mask", "score", "features"];
     let owner = if name.parse::<Feature>().is_ok() {
         "a feature of kgen's own"
     } else if name.parse::<Kind>().is_ok() || name.parse::<Dtype>().is_ok() || name.parse::<Target>().is_ok() {

@@ -16,6 +16,8 @@ pub struct Selection {
     pub causal: Option<bool>,
     /// Only kernels with exactly these features. A set that nothing selected has extends the selected families.
     pub features: Option<Features>,
+    /// Only kernels without features, where some of the selected ones have none.
+    pub prefers_plain: bool,
     /// Targets; empty for all.
     pub targets: Vec<Target>,
     /// A named set of the grid.
@@ -92,6 +94,10 @@ impl Grid {
         let asked = |variant: &Variant| (variant.head_dim(), variant.coordinates().features);
         let covered: BTreeSet<_> = selected.iter().map(asked).collect();
         selected.extend(kept(&off_grid).into_iter().filter(|variant| !covered.contains(&asked(variant))));
+        let is_plain = |variant: &Variant| variant.coordinates().features.is_none_or(Features::is_empty);
+        if selection.prefers_plain && selected.iter().any(is_plain) {
+            selected.retain(is_plain);
+        }
         if selected.is_empty() {
             let made = |variant: &&Variant| self.exclusion(**variant).is_none();
             return Err(empty(selection, &stages, points.union(&off_grid).filter(made).copied().collect()));

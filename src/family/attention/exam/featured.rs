@@ -30,8 +30,8 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         let chunks = [1, n - 1, n, n + 1, 2 * m + 1, 100_000];
         cases.extend(chunks.into_iter().map(|chunk| long(m, n).asking(chunk_of(chunk))));
         cases.push(Problem::new(&[(2 * m + 5, 33)], 2, 1).asking(chunk_of(16)));
-        // More tiles than the rings have stages are hidden from all but the last five rows of the first tile of queries,
-        // which see all. (V of FP8 goes through two rings.)
+        // More tiles than the rings have stages are hidden from all but the last five rows of the first tile of
+        // queries, which see all. (V of FP8 goes through two rings.)
         let keys = ((2 * subject.tiling.stages + 3) * n).next_multiple_of(m) + 5;
         cases.push(Problem::new(&[(keys + m - 10, keys)], 1, 1).asking(chunk_of(100_000)));
     }
