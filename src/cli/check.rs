@@ -180,9 +180,11 @@ impl CheckArgs {
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, check, fuzz, jobs, library, run_as } = args;
     let run_as = run_as.as_ref().map(TargetWord::target).transpose()?;
+    let named = library.clone();
     let library = library.unwrap_or_else(|| output_folder(Path::new("build"), run_as).join("lib").join("libkgen.so"));
     if fuzz.is_asked() {
         let place = check.place(&library, None)?;
+        refuse_unused(named.as_deref(), &place)?;
         let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
         let (seed, call_limit) = (check.seed, check.time_limit.map(Duration::from_secs));
         let (library, selection) = (library.as_path(), &selection);
@@ -192,6 +194,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let workshop = Workshop::new(global)?;
     let plans = workshop.plan_all(&selection.resolve(&workshop.grid)?, run_as)?;
     let place = check.place(&library, run_as)?;
+    refuse_unused(named.as_deref(), &place)?;
     check.refuse_unknown_case(&plans, &place)?;
     if check.schedule.is_some() && plans.iter().any(|plan| place.device_of(plan) == DeviceKind::Gpu) {
         return Err(CliError::Usage("`--schedule` is for the emulator, a GPU has its own; add `--device emulator`".to_owned()));
@@ -227,6 +230,17 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Format::Json => ui::print_json(&verdicts)?,
     }
     checking::judge(&verdicts)
+}
+
+/// Refuses a library that was named and would not be run.
+fn refuse_unused(named: Option<&Path>, place: &Place) -> Result<(), CliError> {
+    match named {
+        Some(library) if place.gpu.is_none() => Err(CliError::Environment(format!(
+            "`--library {}` is run on a GPU, and the emulator compiles kernels itself; leave it out, or go where there is a GPU",
+            library.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The table, what failed, and totals.

@@ -290,8 +290,20 @@ mod tests {
     fn causal_and_full_contradict_each_other() {
         let error = Harness::try_parse_from(["kgen", "--causal", "--full"]).expect_err("a contradiction");
         assert_eq!(error.exit_code(), 2);
-        let count = |flag| names(&["--kind", "fwd", "--target", "sm80", flag]).len();
+        let count = |flag| names(&["--kind", "fwd", "--target", "sm80", "--filter", "plain and hdim != 192_128", flag]).len();
         assert_eq!((count("--causal"), count("--full"), count("--all")), (16, 16, 32));
+    }
+
+    #[test]
+    fn a_head_dim_alone_selects_plain_kernels_and_any_adds_those_with_features() {
+        let shape = ["--head-dim", "64", "--dtype", "bf16", "--target", "sm80", "--kind", "fwd", "--full"];
+        let with = |flags: &[&str]| names(&[&shape, flags].concat());
+        assert_eq!(with(&[]), ["flash_fwd_hdim64_bf16_sm80"]);
+        assert_eq!(with(&["--features", "none"]), with(&[]));
+        for flags in [&["--features", "any"][..], &["--all"], &["--filter", "hdim == 64"]] {
+            assert_eq!(with(flags).len(), 3, "{flags:?}");
+        }
+        assert_eq!(names(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]).len(), 8 * 3 + 1);
     }
 
     #[test]

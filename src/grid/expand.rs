@@ -239,7 +239,9 @@ mod tests {
         let grid = Grid::builtin();
         let forward = |target| {
             let all = grid.variants().iter().filter(move |v| {
-                v.target() == target && v.kind() == attention::Kind::Fwd.into() && v.dtype() != Some(Dtype::Fp8)
+                let at = v.coordinates();
+                let plain = at.features.is_none_or(Features::is_empty) && at.head_dim.is_none_or(|dims| dims.qk == dims.v);
+                plain && v.target() == target && v.kind() == attention::Kind::Fwd.into() && v.dtype() != Some(Dtype::Fp8)
             });
             all.map(Variant::name).collect::<BTreeSet<_>>()
         };
