@@ -359,7 +359,7 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
         check(&["--templates", templates, "--case", "unaligned-k-row"]).code(1)
     };
     // Rows of two heads of 16 elements and one more.
-    let expected = "must refuse this and say `K: the stride of dimension 1 is 66; TMA takes `, but";
+    let expected = "must refuse this and say `K: the stride of dimension 1 is 72; TMA takes `, but";
     let said = "KGEN_ERROR_UNSUPPORTED";
     changed("self.name, \"K\"", "self.name, \"V\"").stdout(contains(expected).and(contains(said)).and(contains("V: the stride")));
     changed("require_tile_maps(params.k, fwd_keys(p), self.name, \"K\")", "0").stdout(contains(expected));
