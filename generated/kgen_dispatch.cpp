@@ -1030,8 +1030,8 @@ constexpr origin ORIGINS[] = {KGEN_KERNELS(KGEN_ORIGIN)};
 // What a request asks of a variant.
 struct wanted {
     int32_t kind, head_dim, head_dim_v, dtype;
-    uint32_t features;  // KGEN_FEATURE_*
-    uint64_t score;     // id of a declared score; 0: none
+    uint32_t features = 0;  // KGEN_FEATURE_*
+    uint64_t score = 0;     // id of a declared score; 0: none
 };
 
 bool has_dtype_and_features(const kgen_variant& v, const wanted& w) {
@@ -1343,8 +1343,8 @@ void enter_whole(const candidates& all, const kgen_fwd_params& p, candidate& c, 
 void weigh_splits(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
     const kgen_variant* split = find({KGEN_KIND_FWD_SPLIT, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id}, all.capability).best;
-    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
-    const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16, 0}, all.capability).best;
+    const kgen_variant* combine = find({KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
+    const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     const char* excluded = nullptr;
     if (split == nullptr || combine == nullptr) excluded = NOT_HELD;
@@ -1588,7 +1588,7 @@ extern "C" int kgen_vector_add(const kgen_vector_add_params* given, cudaStream_t
     kgen_vector_add_params params;
     if (const int code = copy_params(given, "kgen_vector_add", "kgen_vector_add_params", params)) return code;
     int code;
-    const kgen_variant* variant = choose("kgen_vector_add", {KGEN_KIND_VECTOR_ADD, 0, params.dtype, 0}, code);
+    const kgen_variant* variant = choose("kgen_vector_add", {KGEN_KIND_VECTOR_ADD, 0, 0, params.dtype}, code);
     return variant != nullptr ? VECTOR_ADD[variant - VARIANTS](&params, stream) : code;
 }
 
@@ -1618,7 +1618,7 @@ extern "C" int kgen_transpose(const kgen_transpose_params* given, cudaStream_t s
         default: return fail(KGEN_ERROR_NO_VARIANT, "kgen_transpose: params.element_bytes is %d; elements have 1, 2 or 4 bytes", params.element_bytes);
     }
     int code;
-    const kgen_variant* variant = choose("kgen_transpose", {KGEN_KIND_TRANSPOSE, 0, dtype, 0}, code);
+    const kgen_variant* variant = choose("kgen_transpose", {KGEN_KIND_TRANSPOSE, 0, 0, dtype}, code);
     return variant != nullptr ? TRANSPOSE[variant - VARIANTS](&params, stream) : code;
 }
 
@@ -1649,7 +1649,7 @@ const kgen_variant* choose_reduce(const char* caller, const kgen_reduce_params* 
             code = fail(KGEN_ERROR_INVALID_VALUE, "%s: params.operation is %d, none of KGEN_REDUCE_*", caller, params.operation);
             return nullptr;
     }
-    return choose(caller, {kind, 0, params.dtype, 0}, code);
+    return choose(caller, {kind, 0, 0, params.dtype}, code);
 }
 
 }  // namespace
