@@ -187,11 +187,11 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
     let tail = |caller: &str, code: u8| {
         let (last, known) = (size - 1, size - 16);
         format!(
-            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 4 and knows the first {known} bytes"
+            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 5 and knows the first {known} bytes"
         )
     };
     let flags =
-        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 4 of the library knows {known} here");
+        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 5 of the library knows {known} here");
     let launcher = "flash_fwd_hdim40_fp16_sm80";
     assert_eq!(
         refused[..5],
