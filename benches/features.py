@@ -1,29 +1,38 @@
 #!/usr/bin/env python3
-"""Windows, softcap and sinks on the GPU at hand beside FlashAttention-3, and what features cost plain work.
+"""Windows, softcap and sinks on the GPU at hand beside FlashAttention-3 and -4, and what features cost plain work.
 
     kgen build --target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256 --build-dir build-plain
     kgen build --target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256 --full --features window --build-dir build-window
     kgen build --target sm90 --kind fwd --dtype bf16 --head-dim 64,128,256 --full --features window,softcap,alibi,sinks \\
         --build-dir build-all
     python3 benches/features.py --plain build-plain/lib/libkgen.so --window build-window/lib/libkgen.so \\
-        --features build-all/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out features.json
+        --features build-all/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --fa4 site --out features.json
 
-Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. 16,384 tokens in all, 2048 / head dim heads, bf16. Each
-kernel's O is compared with FA3's first. A time is the median over rounds that alternate between the kernels; a ratio is
-FA3's time / kgen's, above 1 where kgen is faster.
+Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. FA4 is a folder that holds `flash_attn/cute` and
+what it imports, CuTe DSL included. FA4 compiles a kernel for each new case, seconds each: `--compile-fa4` does only
+that, into the folder named by FLASH_ATTENTION_CUTE_DSL_CACHE_DIR where FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED=1, so
+that several processes may do it at once beforehand. What a peer refuses is recorded, and no failure.
+
+16,384 tokens in all, 2048 / head dim heads, bf16. Each kernel's O is compared with the first peer's, and with float32
+where they differ. A time is the median over rounds that alternate between the kernels; a ratio is the fastest peer's
+time / kgen's, above 1 where kgen is faster.
 """
 
 import argparse
 import json
 import math
 import statistics
+import sys
+import time
 
 import torch
 
 from kgen_ctypes import FLAG_CAUSAL, FLAG_WINDOW, Library, fwd_params
 
 TOKENS = 16384
-ROWS = 256  # compared with float32 where FA3 differs
+ROWS = 256  # compared with float32 where a peer differs
+OURS = ("plain", "window", "features")
+PEERS = ("fa3", "fa4")
 
 
 class Fa3:
@@ -50,6 +59,38 @@ class Fa3:
         default = lambda a: a.default_value if a.has_default_value() else None
         arguments = [given.get(a.name, default(a)) for a in self.op._schema.arguments]
         return lambda: self.op(*arguments)[0].view(batch, seqlen, heads, dim)
+
+
+class Fa4:
+    """FlashAttention-4's forward function for Hopper."""
+
+    def __init__(self, site, seconds):
+        sys.path[:0] = [site, f"{site}/nvidia_cutlass_dsl/dsl_packages"]
+        from flash_attn.cute.interface import _flash_attn_fwd
+
+        self.op, self.seconds, self.compiled = _flash_attn_fwd, seconds, set()
+
+    def call(self, q, k, v, causal, window, softcap, sinks):
+        """The call, after one that compiles it where its case is new; RuntimeError where there is no time left for that."""
+        left, right = window or (None, None)
+        o, lse = torch.empty_like(q), torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
+        given = {
+            "causal": causal, "window_size_left": left, "window_size_right": right, "softcap": softcap or None,
+            "learnable_sink": sinks, "return_lse": True, "out": o, "lse": lse,
+        }
+        call = lambda: self.op(q, k, v, **given)[0]
+        case = (q.shape[-1], causal, window is not None, softcap, sinks is not None)
+        if case not in self.compiled:
+            if self.seconds <= 0:
+                raise RuntimeError("not compiled: no time is left of --fa4-seconds")
+            start = time.monotonic()
+            call()
+            torch.cuda.synchronize()
+            taken = time.monotonic() - start
+            self.seconds -= taken
+            self.compiled.add(case)
+            print(f"fa4 made the kernel of {case} in {taken:.1f} s", flush=True)
+        return call
 
 
 def kgen_call(library, q, k, v, o, lse, causal, window, softcap, sinks):
@@ -121,56 +162,122 @@ def medians(calls, rounds, round_ms):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def peers_of(args):
+    """The peers that were asked for, by name; one that does not load is told of and left out."""
+    made = {"fa3": lambda: Fa3(args.fa3), "fa4": lambda: Fa4(args.fa4, args.fa4_seconds)}
+    peers = {}
+    for name in (name for name in made if getattr(args, name)):
+        try:
+            peers[name] = made[name]()
+        except Exception as error:  # a peer's own failure, whatever its kind, is no failure of this comparison
+            print(f"{name} does not load: {first_line(error)}", flush=True)
+    return peers
+
+
+def first_line(error):
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:150]}"
+
+
+def peer_calls(peers, inputs, call):
+    """Each peer's call and O, and why there is none; `inputs` are q, k and v, `call` the features."""
+    calls, outputs, refused = {}, {}, {}
+    for name, peer in peers.items():
+        try:
+            made = peer.call(*inputs, *call)
+            outputs[name] = made().float()
+            graph(made, 1)
+            calls[name] = made
+        except Exception as error:
+            refused[name] = first_line(error)
+            outputs.pop(name, None)
+    return calls, outputs, refused
+
+
+def compared(which, o, reference, peer, inputs, call, told):
+    """How far O is from the peer's; SystemExit where it is wrong by float32 too."""
+    far = ((o.float() - reference).abs().max() / reference.abs().max()).item()
+    if not far <= 0.02:
+        errors = {name: error_of(x, *inputs, *call) for name, x in ((which, o), (peer, reference))}
+        print(f"{told}: O of `{which}` is {far:.3f} from {peer}'s; errors against float32: {errors}")
+        if which not in PEERS and not errors[which] <= 0.02:
+            raise SystemExit(f"{told}: O of `{which}` is wrong")
+    return far
+
+
+def summary(rows):
+    """Geometric means of the ratios of each case over lengths and head dims; `rows` with a peer's time only."""
+    logs = {}
+    for row in rows:
+        for which, ratio in row["ratios"].items():
+            for dim in (row["head_dim"], "all"):
+                logs.setdefault((row["case"], which, dim), []).append(math.log(ratio))
+    return [
+        {"case": case, "kernel": which, "head_dim": dim, "lengths": len(values), "ratio": math.exp(statistics.mean(values))}
+        for (case, which, dim), values in logs.items()
+    ]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plain", required=True, metavar="FILE")
-    parser.add_argument("--window", required=True, metavar="FILE")
-    parser.add_argument("--features", required=True, metavar="FILE")
+    parser.add_argument("--plain", metavar="FILE")
+    parser.add_argument("--window", metavar="FILE")
+    parser.add_argument("--features", metavar="FILE")
     parser.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
+    parser.add_argument("--fa4", metavar="FOLDER", help="where FlashAttention-4 and CuTe DSL are unpacked")
+    parser.add_argument("--fa4-seconds", type=float, default=240, help="FA4 compiles no further kernel after so many")
+    parser.add_argument("--compile-fa4", action="store_true", help="only compile FA4's kernels, into its cache")
     parser.add_argument("--head-dim", type=int, nargs="*", default=[64, 128, 256])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=6)
     parser.add_argument("--out", metavar="FILE")
     args = parser.parse_args()
-    libraries = {"plain": Library(args.plain), "window": Library(args.window), "features": Library(args.features)}
-    fa3 = Fa3(args.fa3) if args.fa3 else None
+    given = {which: getattr(args, which) for which in OURS}
+    if args.compile_fa4:
+        given, args.fa3 = {}, None
+    elif not all(given.values()):
+        parser.error("--plain, --window and --features are needed")
+    libraries = {which: Library(path) for which, path in given.items()}
+    peers = peers_of(args)
     rows = []
     torch.manual_seed(1)
     for dim in args.head_dim:
         heads = 2048 // dim
         for name, seqlen, causal, window, softcap, sink, ours in cases():
             batch = TOKENS // seqlen
-            q, k, v = (torch.randn(batch, seqlen, heads, dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-            o, lse = torch.empty_like(q), torch.empty(batch, heads, seqlen, device="cuda")
+            inputs = [torch.randn(batch, seqlen, heads, dim, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
             sinks = torch.randn(heads, device="cuda", dtype=torch.bfloat16) if sink else None
-            calls = {which: kgen_call(libraries[which], q, k, v, o, lse, causal, window, softcap, sinks) for which in ours}
-            far = {}
-            if fa3:
-                calls["fa3"] = fa3.call(q, k, v, causal, window, softcap, sinks)
-                try:
-                    reference = calls["fa3"]().float()
-                except RuntimeError as error:
-                    print(f"fa3 refuses {name} d{dim}: {str(error).splitlines()[0][:100]}")
-                    del calls["fa3"]
+            call, told = (causal, window, softcap, sinks), f"{name} d{dim} s{seqlen}"
+            calls, outputs, refused = peer_calls(peers, inputs, call)
+            for peer, why in refused.items():
+                print(f"{told}: {peer} refuses: {why}", flush=True)
+            if args.compile_fa4:
+                continue
+            first = next(iter(outputs), None)
+            others = [peer for peer in outputs if peer != first]
+            far = {peer: compared(peer, outputs[peer], outputs[first], first, inputs, call, told) for peer in others}
+            o, lse = torch.empty_like(inputs[0]), torch.empty(batch, heads, seqlen, device="cuda")
             for which in ours:
+                calls[which] = kgen_call(libraries[which], *inputs, o, lse, *call)
                 o.fill_(math.nan)
                 calls[which]()
-                if "fa3" in calls:
-                    far[which] = ((o.float() - reference).abs().max() / reference.abs().max()).item()
-                    if not far[which] <= 0.02:
-                        errors = {n: error_of(x, q, k, v, causal, window, softcap, sinks) for n, x in ((which, o), ("fa3", reference))}
-                        print(f"{name} d{dim} s{seqlen}: O of `{which}` is {far[which]:.3f} from FA3's; errors against float32: {errors}")
-                        if not errors[which] <= 0.02:
-                            raise SystemExit(f"{name} d{dim} s{seqlen}: O of `{which}` is wrong")
+                if first:
+                    far[which] = compared(which, o, outputs[first], first, inputs, call, told)
             us = medians(calls, args.rounds, args.round_ms)
-            row = {"case": name, "head_dim": dim, "seqlen": seqlen, "us": us, "far": far}
-            rows.append(row)
-            told = "  ".join(f"{which} {value:9.1f}" for which, value in us.items())
-            ratios = "  ".join(f"{which} {us['fa3'] / us[which]:.3f}" for which in ours) if "fa3" in us else ""
-            print(f"d{dim:<4} s{seqlen:<6} {name:24} us: {told}   x fa3: {ratios}", flush=True)
+            fastest = min((peer for peer in PEERS if peer in us), key=us.get, default=None)
+            ratios = {which: us[fastest] / us[which] for which in ours} if fastest else {}
+            row = {"case": name, "head_dim": dim, "seqlen": seqlen, "us": us, "far": far, "refused": refused}
+            rows.append({**row, "fastest_peer": fastest, "ratios": ratios})
+            shown = "  ".join(f"{which} {value:9.1f}" for which, value in us.items())
+            times = "  ".join(f"{which} {ratio:.3f}" for which, ratio in ratios.items())
+            print(f"d{dim:<4} s{seqlen:<6} {name:24} us: {shown}   x {fastest}: {times}", flush=True)
             if args.out:
+                document = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows, "means": summary(rows)}
                 with open(args.out, "w") as file:
-                    json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, file)
+                    json.dump(document, file)
+    for mean in summary(rows):
+        which = f"{mean['case']:24} d{mean['head_dim']:<4} {mean['kernel']:9}"
+        print(f"{which} {mean['ratio']:.3f} x the fastest peer, {mean['lengths']} calls")
 
 
 def cases():

@@ -4,12 +4,13 @@ import ctypes
 
 import torch
 
-DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float32: 3}
+DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float32: 3, torch.float8_e5m2: 4}
 FLAG_CAUSAL = 1
 FLAG_DETERMINISTIC = 2
 FLAG_WINDOW = 4
+FLAG_ROTARY_INTERLEAVED = 0x10
 REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
-PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED"]
+PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED", "MIXED", "PACKED"]
 FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
 
 
@@ -60,6 +61,12 @@ class FwdParams(ctypes.Structure):
         ("features", AttentionFeatures),
         ("score", DeclaredScore),
         *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
+        ("page_table", ctypes.c_void_p),
+        ("page_table_stride", ctypes.c_int64),
+        *[(name, ctypes.c_int32) for name in ("page_size", "num_pages", "least_queries", "most_queries", "kv_dtype", "reserved_2")],
+        *[(name, ctypes.c_void_p) for name in ("cache_batch_idx", "leftpad_k", "qv")],
+        *[(f"qv_{axis}_stride", ctypes.c_int64) for axis in ("batch", "row", "head")],
+        ("work_counter", ctypes.c_void_p),
     ]
 
 
@@ -190,6 +197,59 @@ class ReduceParams(ctypes.Structure):
         *[(name, ctypes.c_uint64) for name in ("rows", "columns")],
         *[(name, ctypes.c_int32) for name in ("dtype", "operation")],
     ]
+
+
+class AppendKvParams(ctypes.Structure):
+    """`kgen_append_kv_params`, field for field."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        *[(name, ctypes.c_void_p) for name in ("k", "v", "k_cache", "v_cache", "q", "q_out", "rotary_cos", "rotary_sin")],
+        *[
+            (f"{t}_{axis}_stride", ctypes.c_int64)
+            for t, first in (("k", "batch"), ("v", "batch"), ("k_cache", "page"), ("v_cache", "page"), ("q", "batch"), ("q_out", "batch"))
+            for axis in (first, "row", "head")
+        ],
+        ("rotary_row_stride", ctypes.c_int64),
+        *[
+            (name, ctypes.c_void_p)
+            for name in ("cache_seqlens", "cu_seqlens_new", "cu_seqlens_q", "seqlens_rotary", "cache_batch_idx", "page_table")
+        ],
+        ("page_table_stride", ctypes.c_int64),
+        *[(name, ctypes.c_void_p) for name in ("slot_mapping", "positions", "k_descale", "v_descale")],
+        *[(f"{t}_descale_{axis}_stride", ctypes.c_int64) for t in "kv" for axis in ("batch", "head")],
+        *[(name, ctypes.c_int32) for name in ("batch", "seqlen_new", "total_new", "seqlen_q", "total_q", "num_heads", "num_heads_k")],
+        *[(name, ctypes.c_int32) for name in ("head_dim", "head_dim_v", "rotary_dim", "rotary_rows", "page_size", "num_pages")],
+        *[(name, ctypes.c_int32) for name in ("pages_per_sequence", "dtype", "cache_dtype")],
+    ]
+
+
+def append_kv_params(k, v, k_cache, v_cache, cache_seqlens, page_table=None, q=None, q_out=None, cos=None, sin=None):
+    """Parameters for (batch, seqlen, heads, head_dim) tensors K, V and Q, and caches of (pages or batch entries, rows, heads, head_dim).
+    The caller keeps the tensors alive, and sets flags and what else there is itself."""
+    p = AppendKvParams(struct_size=ctypes.sizeof(AppendKvParams))
+    given = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q, "q_out": q_out}
+    for name, t in given.items():
+        if t is None:
+            continue
+        setattr(p, name, t.data_ptr())
+        first = "page" if name.endswith("cache") else "batch"
+        for axis, stride in zip((first, "row", "head"), t.stride()):
+            setattr(p, f"{name}_{axis}_stride", stride)
+    p.cache_seqlens = cache_seqlens.data_ptr()
+    p.batch, p.seqlen_new, p.num_heads_k, p.head_dim = k.shape
+    p.head_dim_v = v.shape[3]
+    p.num_pages, p.page_size = k_cache.shape[:2]
+    p.dtype, p.cache_dtype = DTYPES[k.dtype], DTYPES[k_cache.dtype]
+    if page_table is not None:
+        p.page_table, p.page_table_stride, p.pages_per_sequence = page_table.data_ptr(), page_table.stride(0), page_table.shape[1]
+    if q is not None:
+        p.seqlen_q, p.num_heads = q.shape[1:3]
+    if cos is not None:
+        p.rotary_cos, p.rotary_sin, p.rotary_row_stride = cos.data_ptr(), sin.data_ptr(), cos.stride(0)
+        p.rotary_rows, p.rotary_dim = cos.shape[0], 2 * cos.shape[1]
+    return p
 
 
 def vector_add_params(a, b, out):

@@ -32,7 +32,7 @@ static_assert(SHARED_BYTES == THREADS * PIECE * sizeof(float), "a piece of fp32 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
 
-// Threads per row of a split: the pieces of a row, rounded up to a power of two (32 at most: head dim 256).
+// Threads per row of a split: the pieces of a row, rounded up to a power of two (64 at most: head dim 512).
 KGEN_DEVICE int threads_a_row(int head_dim_v) {
     int threads = 1;
     while (threads * PIECE < head_dim_v) threads *= 2;
@@ -139,11 +139,12 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (const int code = copy_fwd_params(given, self, params)) return code;
     if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
     if (const int code = check_split_params(params, self)) return code;
+    if (const int code = refuse_query_limits(params, self)) return code;
     if (params.head_dim < 8 || params.head_dim > 256 || params.head_dim % 8 != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self, params.head_dim);
     }
-    if (params.head_dim_v < 8 || params.head_dim_v > 256 || params.head_dim_v % 8 != 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim_v %d must be a multiple of 8 from 8 to 256", self, params.head_dim_v);
+    if (params.head_dim_v < 8 || params.head_dim_v > 512 || params.head_dim_v % 8 != 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim_v %d must be a multiple of 8 from 8 to 512", self, params.head_dim_v);
     }
     if (params.dtype < KGEN_DTYPE_FP16 || params.dtype > KGEN_DTYPE_FP8_E4M3) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: unknown dtype %d", self, params.dtype);

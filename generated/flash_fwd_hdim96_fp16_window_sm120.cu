@@ -309,6 +309,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
                         sequence_offset(keys, batch, head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
     const uint16_t* v = static_cast<const uint16_t*>(p.v) +
                         sequence_offset(keys, batch, head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+
     const uint32_t shared = shared_base();
     const int warp_row = warp_index() * WARP_ROWS;
 

@@ -1,7 +1,8 @@
 // flash_fwd_split_hdim256_bf16_window_softcap_alibi_sinks_sm80
 //
 // Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T) V over that
-// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them.
+// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them. Without a
+// workspace there is one split, and O and the log-sum-exp leave as the caller wants them.
 // Head dim 256, bf16, every key visible to every query unless a call asks for window, softcap, alibi, sinks, compute capability 8.0 and newer.
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
@@ -24,6 +25,7 @@
 #include "kgen/ldmatrix.cuh"
 #include "kgen/math.cuh"
 #include "kgen/mma.cuh"
+#include "kgen/quad.cuh"
 #include "kgen/split_params.cuh"
 #include "kgen/sync.cuh"
 #include "kgen/tile.cuh"
@@ -298,6 +300,38 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
 }
 
 
+// A head's sink; -infinity where there is none.
+template <class Params>
+KGEN_DEVICE float read_sink(const Params& p, int head) {
+    if (p.features.sinks == nullptr) return -infinity();
+    if (p.features.sinks_dtype == KGEN_DTYPE_FP32) return load_global(static_cast<const float*>(p.features.sinks) + head);
+    float sink, none;
+    unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
+    return sink;
+}
+
+
+// The factor for O and the log-sum-exp of a row.
+struct closed_row {
+    float inverse, lse;
+};
+
+// `max` is the row's maximum before scaling, `sum` its sum relative to that, `sink` a logit, -infinity for none.
+KGEN_DEVICE closed_row close_row(float sum, float max, float log2_scale, float sink) {
+    if (max == -infinity()) return {0.0f, sink};
+    const float row = log2_scale * max;  // in powers of two, as `top`
+    const float top = maximum(row, LOG2_E * sink);
+    const float factor = exp2_fast(row - top);
+    const float total = fused_multiply_add(sum, factor, exp2_fast(fused_multiply_add(LOG2_E, sink, -top)));
+    return {factor * reciprocal(total), LN_2 * (top + log2_fast(total))};
+}
+
+// Writes four columns of a row of O.
+KGEN_DEVICE void store_whole_piece(uint16_t* to, floats4 o) {
+    store_four(to, pack<element>(o.x, o.y), pack<element>(o.z, o.w), reinterpret_cast<uintptr_t>(to) % 8 == 0);
+}
+
+
 // The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
 // each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
 struct assignment {
@@ -346,8 +380,9 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
     }
 }
 
-// Merges the warps' states and writes the block's partial O and LSE. No warp uses its ring any more.
-KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
+// Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
+// more.
+KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
     const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
@@ -392,16 +427,28 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
 
     const assignment work = assigned_work(p);
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    const int valid_rows = queries.rows * (p.num_heads / p.num_heads_k) - work.first_row;
+    const int group = p.num_heads / p.num_heads_k;
+    const int valid_rows = queries.rows * group - work.first_row;
+    const bool whole = is_whole(p);
     if (thread_index() < BLOCK_M) {
         const int row = thread_index();
         const float largest = largest_maximum(row);
         float sum = 0.0f;
         KGEN_UNROLL
         for (int w = 0; w < WARPS; ++w) sum += factor(w, row, largest) * load_shared_float(sum_address(w, row));
-        store_shared(shared + INVERSE_OFFSET + row * 4, inverse_of_sum(sum));
-        if (row < valid_rows) {
-            store_global(split_lse(p, partial_row(p, work, queries, row)), log_sum_exp(sum, largest, log2_scale));
+        if (whole) {
+            const int packed = work.first_row + row, head = work.head_k * group + packed % group;
+            const closed_row closed = close_row(sum, largest, log2_scale, read_sink(p, row < valid_rows ? head : 0));
+            store_shared(shared + INVERSE_OFFSET + row * 4, closed.inverse);
+            if (row < valid_rows && p.lse != nullptr) {
+                const int64_t first = queries.packed ? queries.first_row : work.batch * p.lse_batch_stride;
+                store_global(p.lse + first + head * p.lse_head_stride + packed / group, closed.lse);
+            }
+        } else {
+            store_shared(shared + INVERSE_OFFSET + row * 4, inverse_of_sum(sum));
+            if (row < valid_rows) {
+                store_global(split_lse(p, partial_row(p, work, queries, row)), log_sum_exp(sum, largest, log2_scale));
+            }
         }
     }
     block_sync();  // every warp's O is visible to all threads
@@ -418,15 +465,21 @@ KGEN_DEVICE void write_partial(row_state& state, const kgen_fwd_params& p, uint3
             const floats4 part = load_shared_floats(outputs + w * WARP_OUTPUT_BYTES + (row * OUTPUT_ROW + column) * 4);
             sum = {sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w};
         }
-        float* to = split_output(p, partial_row(p, work, queries, row)) + column;
-        store_global(reinterpret_cast<floats4*>(to), floats4{sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse});
+        sum = {sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse};
+        if (whole) {
+            const int packed = work.first_row + row;
+            uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(queries, work.batch, work.head_k * group + packed % group, p.o_batch_stride, p.o_row_stride, p.o_head_stride);
+            store_whole_piece(to + packed / group * p.o_row_stride + column, sum);
+        } else {
+            store_global(reinterpret_cast<floats4*>(split_output(p, partial_row(p, work, queries, row)) + column), sum);
+        }
     }
 }
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_params p) {
     const assignment work = assigned_work(p);
-    const int splits = split_count(p, work.batch);
+    const int splits = is_whole(p) ? 1 : split_count(p, work.batch);
     if (work.split >= splits) return;
     const int group = p.num_heads / p.num_heads_k;
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
@@ -444,7 +497,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
     const key_range range = {origin + part.first, origin + part.end};
     const int clear_first = first_seen(p, last_position);
     const int clear_end = min(range.end, end_seen(p, position, keys.rows));
-    if (range.first >= range.end) {
+    if (range.first >= range.end && !is_whole(p)) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
         return;
@@ -454,6 +507,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
                         sequence_offset(keys, work.batch, work.head_k, p.k_batch_stride, p.k_row_stride, p.k_head_stride);
     const uint16_t* v = static_cast<const uint16_t*>(p.v) +
                         sequence_offset(keys, work.batch, work.head_k, p.v_batch_stride, p.v_row_stride, p.v_head_stride);
+
     const uint32_t shared = shared_base();
     const uint32_t ring = shared + RING_OFFSET + warp_index() * RING_BYTES;
 
@@ -477,6 +531,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) positions[t][h] = (work.first_row + t * 16 + h * 8 + static_cast<int>(lane_index() / 4)) / group + offset;
     }
+
 
     // K and V of a slice are two groups of copies. A slice beyond the split's end leaves its groups empty, so that the
     // number of groups in flight is always the same.
@@ -543,7 +598,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_para
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
     }
 
-    write_partial(state, p, shared, log2_scale);
+    write_rows(state, p, shared, log2_scale);
 }
 
 }  // namespace
@@ -568,7 +623,9 @@ extern "C" int flash_fwd_split_hdim256_bf16_window_softcap_alibi_sinks_sm80(cons
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
-    if (const int code = check_split_workspace(params, self.name)) return code;
+    if (!is_whole(params)) {
+        if (const int code = check_split_workspace(params, self.name)) return code;
+    }
     const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&
                          rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride);

@@ -118,6 +118,7 @@ extern "C" int flash_prepare_scheduler_sm80(const kgen_fwd_params* given, cudaSt
     if (const int code = copy_fwd_params(given, self, params)) return code;
     if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
     if (const int code = check_split_params(params, self)) return code;
+    if (const int code = refuse_query_limits(params, self)) return code;
     if (params.batch == 0) return KGEN_SUCCESS;
     if (params.split_counts == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: split_counts must not be NULL", self);
     if (params.concurrent_blocks < 0) {

@@ -79,7 +79,7 @@ impl Laboratory {
             schedule: None,
             jobs: 1,
             gpu_jobs: 1,
-            time_limit: Duration::from_secs(60),
+            time_limit: Duration::from_secs(300), // the machine may have more to do
             fresh: true,
             cache: self.cache.clone(),
             kit: Some(self.kit.clone()),
@@ -122,6 +122,11 @@ fn every_fault_of_transpose_is_caught() {
 #[test]
 fn every_fault_of_reduce_is_caught() {
     laboratory().assert_all_caught("reduce");
+}
+
+#[test]
+fn every_fault_of_append_kv_is_caught() {
+    laboratory().assert_all_caught("append_kv");
 }
 
 #[test]

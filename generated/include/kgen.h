@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 5
+#define KGEN_ABI_VERSION 6
 
 /* Results of every call. */
 enum {
@@ -35,8 +35,8 @@ enum {
                                     * request asks for something that this version of the library does not know */
 };
 
-/* Element types of inputs. */
-enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2, KGEN_DTYPE_FP32 = 3 };
+/* Element types. */
+enum { KGEN_DTYPE_FP16 = 0, KGEN_DTYPE_BF16 = 1, KGEN_DTYPE_FP8_E4M3 = 2, KGEN_DTYPE_FP32 = 3, KGEN_DTYPE_FP8_E5M2 = 4 };
 
 /* Kinds of kernel. */
 enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KGEN_KIND_PREPARE_SCHEDULER = 3, KGEN_KIND_BWD = 4, KGEN_KIND_FWD_SHORT = 5 };
@@ -115,7 +115,9 @@ typedef struct kgen_fwd_params {
     int32_t batch;
     int32_t num_heads;   /* query heads; a multiple of num_heads_k */
     int32_t num_heads_k; /* key and value heads */
-    int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence (bounds the grid) */
+    int32_t seqlen_q;    /* rows of Q; with cu_seqlens_q or seqused_q the longest sequence or more: rows beyond are not
+                          * computed. total_q where any sequence may have all rows, as in a graph that is replayed with
+                          * other lengths */
     int32_t seqlen_k;    /* rows of K and V; with cu_seqlens_k or seqused_k the longest sequence */
     int32_t head_dim;
     int32_t dtype;       /* KGEN_DTYPE_* */
@@ -123,8 +125,8 @@ typedef struct kgen_fwd_params {
 
     /* From version 2 on; zeros for a caller that knows version 1. */
 
-    /* FP8 only: factors of Q, K and V by batch entry and key head, fp32 in device memory; NULL stands for 1. Finite,
-     * those of Q and K above 0. Strides in floats; 0 repeats one. */
+    /* FP8 only: factors of Q, K and V, those of K and V also of an FP8 cache (kv_dtype), by batch entry and key head,
+     * fp32 in device memory; NULL stands for 1. Finite, those of Q and K above 0. Strides in floats; 0 repeats one. */
     const float* q_descale;
     const float* k_descale;
     const float* v_descale;
@@ -147,8 +149,9 @@ typedef struct kgen_fwd_params {
     int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
                               * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all, but
                               * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
-                              * one prepare_scheduler serves all layers of a model */
-    void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split */
+                              * one kgen_fwd_metadata() serves all layers of a model */
+    void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split,
+                              * and a launcher of fwd_split with one split writes O and LSE itself */
     size_t workspace_bytes;  /* kgen_fwd_workspace(), for the path that is predicted to be the fastest; with less,
                               * kgen_fwd() picks among the paths that need no more */
 
@@ -159,6 +162,45 @@ typedef struct kgen_fwd_params {
     kgen_declared_score score;
     int32_t head_dim_v; /* of V and O, where they have another head dim than Q and K; 0: head_dim */
     int32_t reserved;   /* 0 */
+
+    /* From version 6 on. */
+
+    /* Paged K and V. With a page table, K is (num_pages, page_size, num_heads_k, head_dim) and V likewise, each with
+     * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row
+     * j % page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
+     * the one of a sequence's last key are not read, nor the pages they name. Lengths come by seqused_k, or all are
+     * seqlen_k; cu_seqlens_k must be NULL. */
+    const int32_t* page_table; /* device memory; NULL: K and V are not paged */
+    int64_t page_table_stride; /* in entries, from sequence to sequence; 0 repeats one row for all */
+    int32_t page_size;         /* rows of a page, at least 1 */
+    int32_t num_pages;         /* pages of K and V, at least 1 where there are keys */
+
+    /* Launchers of kernels that read pages: sequences with fewer queries than least_queries (fwd), or with more than
+     * most_queries (fwd_split), are left alone, O and LSE included; 0: no limit. So a batch of prefill and decoding is
+     * divided between two kernels, as kgen_fwd() does by itself: there, and elsewhere, both must be 0. */
+    int32_t least_queries, most_queries;
+
+    /* A KV cache in FP8, with queries in fp16 or bf16: KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2; 0: K and V are of
+     * `dtype`. Strides are in elements, of one byte; k_descale and v_descale apply. */
+    int32_t kv_dtype;
+    int32_t reserved_2; /* 0 */
+
+    /* A cache of K and V that holds more than the batch. Not with cu_seqlens_k or a page table. */
+    const int32_t* cache_batch_idx; /* by batch entry, device memory: the entry of K and V that it reads; NULL: its own */
+    const int32_t* leftpad_k; /* by batch entry, device memory: rows of K and V before its first key, which seqlen_k and
+                               * seqused_k count; NULL: none */
+
+    /* A second part of the queries, of head_dim_v elements, which is multiplied with V: scores are
+     * softmax_scale * (q k^T + qv v^T). So attend DeepSeek's absorbed queries to its latent. Strides in elements.
+     * kgen_fwd() and its companions also take head_dim 576 with head_dim_v 512 and no qv, where v == k with equal
+     * strides: the first 512 columns of q and k are then qv and v, the last 64 q and k. */
+    const void* qv; /* NULL: scores are those of q and k */
+    int64_t qv_batch_stride, qv_row_stride, qv_head_stride;
+
+    /* Two words of device memory, zero before the first call that is given them and zero again after each: blocks take
+     * their work from it, one tile after another, so that sequences of unequal lengths leave none idle. Calls that may
+     * run at the same time must not share them. NULL, and for kernels that know no other: in a fixed order. */
+    uint32_t* work_counter;
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -172,6 +214,8 @@ typedef struct kgen_fwd_params {
 #define KGEN_FLAG_PATH_SHORT 0x200u
 #define KGEN_FLAG_PATH_SPLIT 0x400u
 #define KGEN_FLAG_PATH_SCHEDULED 0x800u
+#define KGEN_FLAG_PATH_MIXED 0x1000u
+#define KGEN_FLAG_PATH_PACKED 0x2000u
 
 /* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. The kinds fwd,
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
@@ -334,15 +378,127 @@ int kgen_reduce(const kgen_reduce_params* params, cudaStream_t stream);
 /* Bytes of workspace that kgen_reduce() needs for this request on the current device; 0 if it would fail. */
 size_t kgen_reduce_workspace(const kgen_reduce_params* params);
 
+/* New rows of K and V written into a KV cache, with rotary embedding of the new K and of Q, in one launch.
+ *
+ * Element (b, row, head, column) of K is at k[b * k_batch_stride + row * k_row_stride + head * k_head_stride +
+ * column], those of V and Q likewise. K is (batch, seqlen_new, num_heads_k, head_dim), V has head_dim_v columns, Q is
+ * (batch, seqlen_q, num_heads, head_dim). With cu_seqlens_new (batch + 1 entries, starting at 0) the sequences of K
+ * and V are packed along the row axis, total_new rows, and batch strides are not read; rows from cu_seqlens_new[batch]
+ * on are skipped. cu_seqlens_q and total_q are the same for Q, whose lengths may be others.
+ *
+ * The cache is (num_pages, page_size, num_heads_k, head_dim), V's with head_dim_v columns, each with strides of its
+ * own: both may be views of one tensor. Row i of sequence b goes to row r = cache_seqlens[b] + i of the sequence's
+ * cache:
+ *   page_table:  row r % page_size of page page_table[b * page_table_stride + r / page_size]. Only entries of rows that
+ *                are written are read, and none at pages_per_sequence or after.
+ *   otherwise:   row r of page cache_batch_idx[b], b where that is NULL: a dense cache, page_size rows a batch entry.
+ *   slot_mapping: one slot per row of K (b * seqlen_new + i, or the packed row), in place of all that: row
+ *                slot % page_size of page slot / page_size. A negative slot skips its row, as vLLM has it.
+ * A row for which the cache has no place is not written, neither K nor V: where cache_seqlens[b] is negative, r is
+ * page_size (with a table page_size * pages_per_sequence) or more, or there is no such page or slot. No two rows may
+ * have one place.
+ *
+ * Rotary embedding turns the first rotary_dim columns of K, and of Q into q_out, by the row of `rotary_cos` and
+ * `rotary_sin` at the position p of a row; columns after those are copied. Pairs of columns are (2 j, 2 j + 1) with
+ * KGEN_FLAG_ROTARY_INTERLEAVED, otherwise (j, j + rotary_dim / 2):
+ *   x' = x cos[p][j] - y sin[p][j];  y' = y cos[p][j] + x sin[p][j], in fp32, rounded once
+ * Positions: row i of K has s + i, where s is seqlens_rotary[b], or cache_seqlens[b] if that is NULL. Row i of Q has
+ * s + i with KGEN_FLAG_CAUSAL or KGEN_FLAG_WINDOW (those of the attention call that follows), otherwise all have s.
+ * `positions` gives one per row of K in place of that, and Q then has the same rows. A row at a position outside 0 ..
+ * rotary_rows - 1 is not written: K's with V's, and Q's. (FlashAttention's leftpad_k is not needed here: it hides the
+ * first rows of a cache, which cache_seqlens counts, and so changes neither where a row goes nor its position.)
+ *
+ * Where the cache is FP8, x * (1 / descale) is stored in place of x, rounded to nearest even; what is larger than the
+ * largest number becomes that. If all tensors are aligned to 16 bytes (FP8 caches to 8) with all their strides, rows
+ * are moved in pieces of 8 elements, otherwise element by element. */
+typedef struct kgen_append_kv_params {
+    uint32_t struct_size; /* sizeof(kgen_append_kv_params) */
+    uint32_t flags;       /* KGEN_FLAG_CAUSAL, KGEN_FLAG_WINDOW, KGEN_FLAG_ROTARY_INTERLEAVED */
+
+    const void* k; /* new rows */
+    const void* v;
+    void* k_cache;
+    void* v_cache;
+    const void* q;          /* NULL: nothing to do for Q. Needs rotary_cos */
+    void* q_out;            /* q itself, with the same strides, or memory of its own */
+    const void* rotary_cos; /* (rotary_rows, rotary_dim / 2), of the dtype of Q; NULL: no rotary embedding */
+    const void* rotary_sin;
+
+    /* In elements. */
+    int64_t k_batch_stride, k_row_stride, k_head_stride;
+    int64_t v_batch_stride, v_row_stride, v_head_stride;
+    int64_t k_cache_page_stride, k_cache_row_stride, k_cache_head_stride;
+    int64_t v_cache_page_stride, v_cache_row_stride, v_cache_head_stride;
+    int64_t q_batch_stride, q_row_stride, q_head_stride;
+    int64_t q_out_batch_stride, q_out_row_stride, q_out_head_stride;
+    int64_t rotary_row_stride; /* of rotary_cos and rotary_sin */
+
+    /* Device memory, each NULL unless used. */
+    const int32_t* cache_seqlens;   /* by batch entry: rows in the cache, before these. Not needed with slot_mapping */
+    const int32_t* cu_seqlens_new;
+    const int32_t* cu_seqlens_q;
+    const int32_t* seqlens_rotary;  /* by batch entry */
+    const int32_t* cache_batch_idx; /* by batch entry; dense caches alone */
+    const int32_t* page_table;
+    int64_t page_table_stride;      /* in entries, from sequence to sequence */
+    const int64_t* slot_mapping;    /* by row of K */
+    const int64_t* positions;       /* by row of K */
+
+    /* FP8 caches only, not read for others: factors of K and V by batch entry and key head, fp32 in device memory,
+     * finite and above 0; NULL stands for 1. Strides in floats; 0 repeats one. */
+    const float* k_descale;
+    const float* v_descale;
+    int64_t k_descale_batch_stride, k_descale_head_stride;
+    int64_t v_descale_batch_stride, v_descale_head_stride;
+
+    int32_t batch;
+    int32_t seqlen_new;  /* rows of K and V; not read with cu_seqlens_new */
+    int32_t total_new;   /* with cu_seqlens_new: all rows of K and V, cu_seqlens_new[batch] or more */
+    int32_t seqlen_q;    /* rows of Q; not read with cu_seqlens_q */
+    int32_t total_q;     /* with cu_seqlens_q: all rows of Q */
+    int32_t num_heads;   /* of Q */
+    int32_t num_heads_k; /* of K and V */
+    int32_t head_dim;    /* of Q and K: a multiple of 8, at most 256 */
+    int32_t head_dim_v;  /* of V, likewise; 0: head_dim */
+    int32_t rotary_dim;  /* a multiple of 16, at most head_dim; 0 without rotary_cos */
+    int32_t rotary_rows; /* of rotary_cos and rotary_sin */
+    int32_t page_size;   /* rows of a page; of a dense cache, of a batch entry */
+    int32_t num_pages;   /* pages of the cache; of a dense cache, batch entries */
+    int32_t pages_per_sequence; /* entries of a row of page_table */
+    int32_t dtype;       /* of Q, K, V, cos and sin: KGEN_DTYPE_FP16 or KGEN_DTYPE_BF16 */
+    int32_t cache_dtype; /* the same, or KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2 */
+} kgen_append_kv_params;
+
+/* Pairs of columns that are rotated lie side by side. */
+#define KGEN_FLAG_ROTARY_INTERLEAVED 0x10u
+
+enum { KGEN_KIND_APPEND_KV = 21 };
+
+/* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. */
+typedef int (*kgen_append_kv_launcher)(const kgen_append_kv_params* params, cudaStream_t stream);
+
+/* Picks the best append_kv variant for the current device and the dtype, and launches it. Reads nothing in device
+ * memory: the grid depends on batch, seqlen_new, total_new, seqlen_q, total_q, heads and head dims alone, so that a
+ * CUDA graph serves changing lengths. */
+int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
+
 /* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
  * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one
- * with windows that is not causal serves those too. */
+ * with windows that is not causal serves those too. A variant for paged K and V serves only requests with a page
+ * table; those for an FP8 cache and for qv likewise. KGEN_FEATURE_PACKGQA changes no result: the queries of the heads
+ * that read one key head are rows of one tile, which is faster for few queries (KGEN_PATH_PACKED). */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u
 #define KGEN_FEATURE_SOFTCAP 8u
 #define KGEN_FEATURE_ALIBI 16u
 #define KGEN_FEATURE_SINKS 32u
+#define KGEN_FEATURE_PAGED 64u
+#define KGEN_FEATURE_KV_E4M3 128u
+#define KGEN_FEATURE_KV_E5M2 256u
+#define KGEN_FEATURE_CACHE 512u
+#define KGEN_FEATURE_QV 1024u
+#define KGEN_FEATURE_PACKGQA 2048u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
@@ -369,12 +525,21 @@ int kgen_fwd(const kgen_fwd_params* params, cudaStream_t stream);
  * if the request would fail. Pointers to tensors are not used. */
 size_t kgen_fwd_workspace(const kgen_fwd_params* params);
 
+/* Writes split_counts, `batch` numbers in device memory: how many splits each sequence is worth, by the lengths that
+ * cu_seqlens and seqused have then. Once for all layers of a model, which then call kgen_fwd() with these counts and
+ * the same parameters otherwise, and launch no scheduler. No tensor, no stride and no workspace is looked at. One
+ * launch, whatever the lengths; KGEN_ERROR_NO_VARIANT where the library could not split the request: then nothing reads
+ * counts. */
+int kgen_fwd_metadata(const kgen_fwd_params* params, cudaStream_t stream);
+
 /* Paths of kgen_fwd(). */
 enum {
     KGEN_PATH_DENSE = 0,    /* fwd */
     KGEN_PATH_SHORT = 1,    /* fwd_short */
-    KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine */
-    KGEN_PATH_SCHEDULED = 3 /* prepare_scheduler, fwd_split, fwd_combine: splits differ with lengths */
+    KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine; with one split fwd_split alone */
+    KGEN_PATH_SCHEDULED = 3, /* prepare_scheduler, fwd_split, fwd_combine: splits differ with lengths */
+    KGEN_PATH_MIXED = 4,    /* fwd for sequences of many queries, fwd_split for the others; paged K and V only */
+    KGEN_PATH_PACKED = 5    /* fwd with KGEN_FEATURE_PACKGQA */
 };
 
 /* A path that kgen_fwd() considers, and its predicted time: launch + tile + max(chain, step, memory) of the kernel that

@@ -26,6 +26,8 @@ pub struct Finding {
     pub relative_error: f64,
     /// Splits of the keys, where they are split.
     pub num_splits: Option<u32>,
+    /// What the launches passed to a declared score, where there is one.
+    pub passed: Option<String>,
     /// Whether K and V came from memory rather than from a warm L2.
     pub cold_l2: bool,
 }
@@ -67,7 +69,8 @@ pub fn run(gpu: &Gpu, trial: &dyn Trial, l2_bytes: u32, plan: &TimingPlan, nvml:
         }
     }
     let num_splits = trial.splits();
-    Ok(Finding { times, relative_error, num_splits, cold_l2: trial.is_cold(sets.len(), l2_bytes) })
+    let cold_l2 = trial.is_cold(sets.len(), l2_bytes);
+    Ok(Finding { times, relative_error, num_splits, passed: trial.passed(), cold_l2 })
 }
 
 /// A copy of the inputs, and room for the outputs after them.

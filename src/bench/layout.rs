@@ -3,6 +3,7 @@
 use super::{
     Shape,
     data::Normals,
+    declared,
     sample::{Sample, elements, fp32, relative_error, softmax_scale},
     trial::{Output, Trial, Work},
     work,
@@ -10,7 +11,7 @@ use super::{
 use crate::{
     check::Number,
     device::{AttentionFeatures, BwdParams, FwdParams, Params, Strides},
-    family::attention::{Kind, Point, exam::merge_splits},
+    family::attention::{DeclaredCall, Kind, Point, exam::merge_splits},
     grid::{Dtype, HeadDim},
 };
 
@@ -68,6 +69,10 @@ impl Trial for Layout<'_> {
         (self.splits > 0).then_some(self.splits)
     }
 
+    fn passed(&self) -> Option<String> {
+        declared::call_of(&self.variant).map(|call| call.words().trim_start().to_owned())
+    }
+
     fn copies(&self, l2_bytes: u32) -> usize {
         if self.variant.kind != Kind::FwdSplit {
             return 1;
@@ -95,6 +100,7 @@ impl Trial for Layout<'_> {
             let ones = 1.0_f32.to_le_bytes().repeat(self.shape.batch as usize * self.shape.heads_k as usize);
             inputs.extend(["q_descale", "k_descale", "v_descale"].map(|name| (name, ones.clone())));
         }
+        inputs.extend(declared::tables(&self.variant, &self.shape));
         inputs
     }
 
@@ -132,6 +138,8 @@ impl Trial for Layout<'_> {
         let [batch, num_heads, num_heads_k] = [batch, heads, heads_k].map(u32::cast_signed);
         let [seqlen_q, seqlen_k, head_dim, head_dim_v] = [seqlen_q, seqlen_k, qk, v].map(u32::cast_signed);
         let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(qk));
+        let score = declared::call_of(&self.variant).map(DeclaredCall::params).unwrap_or_default();
+        let features = AttentionFeatures { score, ..AttentionFeatures::default() };
         if kind == Kind::Bwd {
             return Params::Bwd(BwdParams {
                 // Q, K, V, O, dO, dQ, dK, dV.
@@ -149,7 +157,7 @@ impl Trial for Layout<'_> {
                 causal,
                 deterministic: false,
                 softmax_scale,
-                features: AttentionFeatures::default(),
+                features,
             });
         }
         Params::Fwd(FwdParams {
@@ -167,9 +175,12 @@ impl Trial for Layout<'_> {
             head_dim,
             head_dim_v,
             dtype,
+            kv_dtype: 0,
             causal,
             softmax_scale,
-            features: AttentionFeatures::default(),
+            features,
+            qv_strides: None,
+            pages: None,
         })
     }
 
@@ -212,13 +223,19 @@ impl Layout<'_> {
     /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the
     /// mean e^½.
     fn likely_lse(&self) -> Vec<u8> {
+        let heads = self.shape.heads as usize;
+        if self.variant.features.score().is_some() {
+            let head = |head| declared::likely_lse(&self.variant, &self.shape, head);
+            let sequence: Vec<u8> = (0..heads).flat_map(head).flat_map(f32::to_le_bytes).collect();
+            return sequence.repeat(self.shape.batch as usize);
+        }
         let sample = self.sample(&|_| &[]);
-        let row = |row| match sample.visible(row).len() {
+        let row = |row| match sample.unmasked(row).len() {
             0 => f32::NEG_INFINITY,
             keys => (keys as f32).ln() + 0.5,
         };
         let head: Vec<u8> = (0..self.shape.seqlen_q as usize).flat_map(|i| row(i).to_le_bytes()).collect();
-        head.repeat(self.shape.batch as usize * self.shape.heads as usize)
+        head.repeat(self.shape.batch as usize * heads)
     }
 
     /// What tells of single rows of these tensors.
@@ -227,7 +244,10 @@ impl Layout<'_> {
     }
 
     fn refuse_lse(&self, got: f64, expected: f64) -> Result<(), String> {
-        let largest = if self.variant.dtype == Dtype::Fp8 { LARGEST_LSE_ERROR_FP8 } else { LARGEST_LSE_ERROR };
+        let of_products = if self.variant.dtype == Dtype::Fp8 { LARGEST_LSE_ERROR_FP8 } else { LARGEST_LSE_ERROR };
+        // A declared score may be thousands, and so its fp32 roundings are larger than those of the products.
+        let of_score = if self.variant.features.score().is_some() { expected.abs() * 2.0_f64.powi(-20) } else { 0.0 };
+        let largest = of_products.max(of_score);
         if (got - expected).abs() <= largest { Ok(()) } else { Err(format!("LSE is wrong: {got} instead of {expected}")) }
     }
 
@@ -238,7 +258,7 @@ impl Layout<'_> {
     ) -> Result<Vec<(&'static str, f64)>, String> {
         let Shape { heads, seqlen_q, .. } = self.shape;
         let mut errors = Vec::new();
-        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| !sample.visible(place[2]).is_empty()) {
+        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| sample.sees_any(*place)) {
             let [sequence, head, row] = place;
             let expected = sample.forward(place);
             let start = sample.start("o", heads, seqlen_q, place);
@@ -285,7 +305,7 @@ impl Layout<'_> {
             }
         }
         let mut errors = Vec::new();
-        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| !sample.visible(place[2]).is_empty()) {
+        for place in sample.picks(heads, seqlen_q).into_iter().filter(|place| sample.sees_any(*place)) {
             let (expected, (o, lse)) = (sample.forward(place), merged(place));
             errors.push(("O", relative_error(&o, &expected.o)));
             self.refuse_lse(lse, expected.lse)?;
@@ -330,6 +350,7 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expression::{Declared, KeptScore, List, UserScore};
     use crate::grid::Features;
     use crate::{
         device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
@@ -362,7 +383,7 @@ mod tests {
         let mut emulator = Emulator::open(&library, &name, capability).expect("it loads");
         let image = |name: &str, bytes: &[u8]| {
             let element = match name {
-                "lse" | "workspace" | "q_descale" | "k_descale" | "v_descale" => Element::Bits32,
+                "lse" | "workspace" | "q_descale" | "k_descale" | "v_descale" | "score_table0" => Element::Bits32,
                 "q" | "k" | "v" => layout.normals.number().element(),
                 _ => Element::Bits16,
             };
@@ -424,6 +445,36 @@ mod tests {
             let end = written[at].len();
             written[at][end - 4..].copy_from_slice(&[0x00, 0x42, 0x00, 0x42]);
             assert!(layout.judge(&inputs, &outputs, &written).is_err(), "{variant}: `{spoilt}` was changed");
+        }
+    }
+
+    #[test]
+    fn kernels_with_declared_scores_get_their_usual_numbers_and_leave_what_those_give() {
+        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
+        let host = host_compiler_in_process().expect("a C++ compiler");
+        let kit =
+            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
+        let kit = kit.expect("the emulator compiles");
+        let mut names = Declared::default();
+        for (list, name) in [(List::Scalars, "decay"), (List::Integers, "width"), (List::Tables, "slope")] {
+            names.declare(list, name).expect("it is a name");
+        }
+        let text = "s - decay * slope[h] * abs(q - k) + 0.1 * s * s";
+        let score = UserScore::of("timed", names, Some(text), Some("k <= q and q - k < width")).expect("it reads");
+        let features = Features::NONE.with_score(Some(KeptScore::of(score)));
+        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 130 };
+        for kind in [Kind::Fwd, Kind::Bwd] {
+            let (dtype, target) = (Dtype::Bf16, Target::Sm80);
+            let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal: false, features, target };
+            let normals = Normals::draw(Number::of(dtype), 1);
+            let layout = Layout { variant, shape, normals: &normals, seed: 1, splits: 0 };
+            let (outputs, written) = emulated(&kit, &layout);
+            let error = layout.judge(&layout.inputs(0), &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
+            assert!(error > 0.0, "{variant}: rounding errs");
+            assert_eq!(layout.passed().as_deref(), Some("score=timed:40"));
+            // The same tensors are no answer to a kernel without the score.
+            let plain = Layout { variant: Point { features: Features::NONE, ..variant }, ..layout };
+            assert!(plain.judge(&plain.inputs(0), &outputs, &written).is_err(), "{variant}: the score changes nothing");
         }
     }
 

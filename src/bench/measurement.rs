@@ -63,6 +63,12 @@ pub struct Numbers {
     pub l2: String,
     /// Splits of the keys, of split-KV kernels only.
     pub num_splits: Option<u32>,
+    /// Floating-point operations of a launch, a declared score's own among them.
+    #[serde(default)]
+    pub flops: f64,
+    /// What was passed to a declared score, where the kernel has one: `score=NAME:INTEGER`.
+    #[serde(default)]
+    pub passed: Option<String>,
     /// Largest relative error of the rows that were compared with float64.
     pub relative_error: f64,
 }
@@ -126,7 +132,7 @@ impl Measurement {
         ceiling: &Ceiling,
         seed: u64,
     ) -> Self {
-        let Finding { times, relative_error, num_splits, cold_l2 } = finding;
+        let Finding { times, relative_error, num_splits, passed, cold_l2 } = finding;
         let Some(microseconds) = Summary::of(&times.microseconds, seed) else {
             return Self::without(variant, shape, Status::Error, "no round was timed".to_owned());
         };
@@ -149,6 +155,8 @@ impl Measurement {
             repeated: if plan.graph { "graph" } else { "launch" }.to_owned(),
             l2: if cold_l2 { "cold" } else { "warm" }.to_owned(),
             num_splits,
+            flops: work.flops,
+            passed,
             relative_error,
         };
         Self { card, numbers: Some(numbers), ..Self::without(variant, shape, Status::Ok, String::new()) }
@@ -180,7 +188,8 @@ mod tests {
     fn measurement(variant: Point, microseconds: [f64; 3]) -> Measurement {
         let times = RoundTimes { microseconds: microseconds.to_vec(), launches: 4, card: CardState::default() };
         let split = variant.kind == Kind::FwdSplit;
-        let finding = Finding { times, relative_error: 0.002, num_splits: split.then_some(8), cold_l2: split };
+        let num_splits = split.then_some(8);
+        let finding = Finding { times, relative_error: 0.002, num_splits, passed: None, cold_l2: split };
         let bytes = split.then(|| work::key_value_bytes(&variant, &SHAPE));
         let work = Work { flops: work::flops(&variant, &SHAPE), bytes };
         Measurement::of(variant.into(), SHAPE.into(), work, finding, &PLAN, &CEILING, 1)

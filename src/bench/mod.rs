@@ -4,6 +4,7 @@
 
 mod ceiling;
 mod data;
+mod declared;
 mod experiment;
 mod layout;
 mod measurement;

@@ -167,9 +167,7 @@ mod tests {
             ("exec sleep 60", Status::Timeout, "no result within"),
         ] {
             let program = folder.path().join("worker");
-            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&program, executable).expect("made executable");
+            crate::files::write_script(&program, script);
             let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
             let (library, time_limit) = (PathBuf::from("any.so"), Duration::from_secs(1));
             let found = run(&requests, &BenchOptions { library, plan, seed: 1, time_limit, program }, &Quiet);

@@ -3,7 +3,7 @@
 //!
 //! All tensors are contiguous (batch, seqlen, heads, head dim); LSE is (batch, heads, `seqlen_q`).
 
-use super::Shape;
+use super::{Shape, declared};
 use crate::{
     check::Number,
     family::attention::{Mask, Point, Score},
@@ -43,8 +43,15 @@ impl Sample<'_> {
         (if matches!(name, "v" | "o" | "dout" | "dv") { v } else { qk }) as usize
     }
 
-    fn score(&self) -> Score {
-        Score::scaled(f64::from(softmax_scale(self.variant.head_dim.qk)))
+    /// The mask, a declared one aside.
+    fn mask(&self) -> Mask {
+        Mask::new(self.variant.causal, self.shape.seqlen_q as usize, self.shape.seqlen_k as usize)
+    }
+
+    fn score(&self, [sequence, head, _]: [usize; 3]) -> Score {
+        let first = self.mask().position(0);
+        let rule = declared::rule_of(&self.variant, &self.shape, sequence, head);
+        Score::scaled(f64::from(softmax_scale(self.variant.head_dim.qk))).sloped(0.0, first).declared(rule)
     }
 
     /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last
@@ -77,22 +84,46 @@ impl Sample<'_> {
         self.row(name, self.shape.heads_k, self.shape.seqlen_k, [sequence, head / group, row])
     }
 
+    /// Keys that a query sees if no declared mask hides them.
+    pub fn unmasked(&self, row: usize) -> Range<usize> {
+        self.mask().keys(row)
+    }
+
+    /// Whether a query sees a key that [`unmasked`](Self::unmasked) holds.
+    fn shows(&self, [sequence, head, row]: [usize; 3]) -> impl Fn(usize) -> bool {
+        let rule = declared::rule_of(&self.variant, &self.shape, sequence, head);
+        let position = self.mask().position(row);
+        move |key| rule.is_none_or(|rule| rule.sees(position, key))
+    }
+
     /// Keys that a query sees.
-    pub fn visible(&self, row: usize) -> Range<usize> {
-        Mask::new(self.variant.causal, self.shape.seqlen_q as usize, self.shape.seqlen_k as usize).keys(row)
+    fn visible(&self, place: [usize; 3]) -> impl Iterator<Item = usize> {
+        let shows = self.shows(place);
+        self.unmasked(place[2]).filter(move |key| shows(*key))
+    }
+
+    /// Whether a query sees a key.
+    fn sees(&self, place: [usize; 3], key: usize) -> bool {
+        self.unmasked(place[2]).contains(&key) && self.shows(place)(key)
+    }
+
+    /// Whether a query sees any key.
+    pub fn sees_any(&self, place: [usize; 3]) -> bool {
+        self.visible(place).next().is_some()
     }
 
     /// What the forward pass gives for a query that sees a key.
     pub fn forward(&self, place: [usize; 3]) -> ForwardRow {
         let [sequence, head, row] = place;
         let q = self.query("q", place);
-        let keys = self.visible(row);
-        let scores: Vec<f64> =
-            keys.clone().map(|key| self.score().of(dot(&q, &self.key("k", [sequence, head, key])), row, key)).collect();
+        let keys: Vec<usize> = self.visible(place).collect();
+        let score = self.score(place);
+        let of = |key: &usize| score.of(dot(&q, &self.key("k", [sequence, head, *key])), row, *key);
+        let scores: Vec<f64> = keys.iter().map(of).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
         let mut o = vec![0.0; self.head_dim("o")];
-        for (key, score) in keys.zip(&scores) {
+        for (key, score) in keys.into_iter().zip(&scores) {
             add(&mut o, (score - max).exp() / sum, &self.key("v", [sequence, head, key]));
         }
         ForwardRow { o, lse: max + sum.ln() }
@@ -100,9 +131,9 @@ impl Sample<'_> {
 
     /// The row of dQ, from the O, LSE and dO that the kernel is given.
     pub fn query_gradient(&self, place: [usize; 3]) -> Vec<f64> {
-        let [sequence, head, row] = place;
+        let [sequence, head, _] = place;
         let mut dq = vec![0.0; self.head_dim("dq")];
-        for key in self.visible(row) {
+        for key in self.visible(place) {
             let (_, ds) = self.pair(place, key);
             add(&mut dq, ds, &self.key("k", [sequence, head, key]));
         }
@@ -114,8 +145,8 @@ impl Sample<'_> {
         let group = (self.shape.heads / self.shape.heads_k) as usize;
         let mut gradients = ["dk", "dv"].map(|name| vec![0.0; self.head_dim(name)]);
         for (head, row) in itertools::iproduct!(head_k * group..(head_k + 1) * group, 0..self.shape.seqlen_q as usize) {
-            if self.visible(row).contains(&key) {
-                let place = [sequence, head, row];
+            let place = [sequence, head, row];
+            if self.sees(place, key) {
                 let (p, ds) = self.pair(place, key);
                 add(&mut gradients[0], ds, &self.query("q", place));
                 add(&mut gradients[1], p, &self.query("dout", place));
@@ -130,13 +161,9 @@ impl Sample<'_> {
         let at_key = [sequence, head, key];
         let (dout, lse) = (self.query("dout", place), self.lse(sequence, head, row));
         let product = dot(&self.query("q", place), &self.key("k", at_key));
-        let p = (self.score().of(product, row, key) - lse).exp();
-        (
-            p,
-            self.score().slope(product, row, key)
-                * p
-                * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))),
-        )
+        let score = self.score(place);
+        let p = (score.of(product, row, key) - lse).exp();
+        (p, score.slope(product, row, key) * p * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))))
     }
 
     fn lse(&self, sequence: usize, head: usize, row: usize) -> f64 {

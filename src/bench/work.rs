@@ -1,20 +1,30 @@
 //! How much there is to do, so that a time becomes a rate.
 
-use super::Shape;
+use super::{Shape, declared};
 use crate::{
     family::attention::{Kind, Mask, Point},
-    grid::HeadDim,
+    grid::{Feature, HeadDim},
 };
 
 /// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
-/// forward those of Q Kᵀ and P V, backward three over the head dim of Q and K (Q Kᵀ, dQ, dK) and two over that of V. A
-/// causal mask halves them where both sides are equally long; elsewhere the pairs that it leaves are counted.
+/// forward those of Q Kᵀ and P V (with `qv` those of QV Vᵀ too), backward three over the head dim of Q and K (Q Kᵀ, dQ,
+/// dK) and two over that of V. A causal mask halves them where both sides are equally long; elsewhere the pairs that it
+/// leaves are counted. A declared score adds its own operations for each pair, and a declared mask takes the pairs that
+/// it hides.
 pub fn flops(variant: &Point, shape: &Shape) -> f64 {
     let HeadDim { qk, v } = variant.head_dim;
-    let columns = if variant.kind == Kind::Bwd { 3 * qk + 2 * v } else { qk + v };
-    let mask = Mask::new(variant.causal, shape.seqlen_q as usize, shape.seqlen_k as usize);
-    let pairs = mask.pairs() * f64::from(shape.batch) * f64::from(shape.heads);
-    2.0 * pairs * f64::from(columns)
+    let columns = match variant.kind {
+        Kind::Bwd => 3 * qk + 2 * v,
+        _ if variant.features.has(Feature::Qv) => qk + 2 * v,
+        _ => qk + v,
+    };
+    let pairs = if variant.features.score().is_some_and(|score| score.mask.is_some()) {
+        declared::pairs(variant, shape)
+    } else {
+        let mask = Mask::new(variant.causal, shape.seqlen_q as usize, shape.seqlen_k as usize);
+        mask.pairs() * f64::from(shape.batch) * f64::from(shape.heads)
+    };
+    pairs * (2.0 * f64::from(columns) + f64::from(declared::flops_per_pair(variant)))
 }
 
 /// Bytes of K and V, once: what decoding cannot do without reading.
@@ -26,7 +36,7 @@ pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Features, HeadDim, Target};
+    use crate::grid::{Dtype, Features, Target};
 
     fn variant(kind: Kind, causal: bool) -> Point {
         Point { kind, head_dim: HeadDim::equal(72), dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }
@@ -49,6 +59,13 @@ mod tests {
         assert_eq!(flops(&of(Kind::Fwd), &SQUARE), 2.0 * pairs * (192.0 + 128.0));
         assert_eq!(flops(&of(Kind::Bwd), &SQUARE), 2.0 * pairs * (3.0 * 192.0 + 2.0 * 128.0));
         assert_eq!(key_value_bytes(&of(Kind::FwdSplit), &SQUARE), 2.0 * 100.0 * 3.0 * (192.0 + 128.0) * 2.0);
+    }
+
+    #[test]
+    fn queries_of_two_parts_are_multiplied_with_keys_and_values() {
+        let features = Features::from_iter([Feature::Qv]);
+        let latent = Point { head_dim: HeadDim::LATENT, features, ..variant(Kind::FwdSplit, false) };
+        assert_eq!(flops(&latent, &SQUARE), 2.0 * 2.0 * 6.0 * 100.0 * 100.0 * (64.0 + 512.0 + 512.0));
     }
 
     #[test]

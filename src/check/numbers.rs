@@ -1,7 +1,7 @@
 //! Numbers of 8, 16 and 32 bits: exact widening, correct rounding, and how large a rounding error is.
 
 use crate::{
-    device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP16, DTYPE_FP32, Element},
+    device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, Element},
     grid::Dtype,
 };
 use half::{bf16, f16};
@@ -17,6 +17,8 @@ pub enum Number {
     Bf16,
     /// FP8 E4M3: no infinity, `0x7f` and `0xff` are NaN, the largest number is 448.
     E4m3,
+    /// FP8 E5M2: the upper half of an fp16. The largest number is 57344.
+    E5m2,
 }
 
 impl Number {
@@ -35,7 +37,7 @@ impl Number {
     pub fn of_output(self) -> Self {
         match self {
             Self::Fp32 | Self::Fp16 => self,
-            Self::Bf16 | Self::E4m3 => Self::Bf16,
+            Self::Bf16 | Self::E4m3 | Self::E5m2 => Self::Bf16,
         }
     }
 
@@ -46,6 +48,7 @@ impl Number {
             Self::Fp16 => DTYPE_FP16,
             Self::Bf16 => DTYPE_BF16,
             Self::E4m3 => DTYPE_FP8_E4M3,
+            Self::E5m2 => DTYPE_FP8_E5M2,
         }
     }
 
@@ -54,17 +57,18 @@ impl Number {
         match self {
             Self::Fp32 => Element::Bits32,
             Self::Fp16 | Self::Bf16 => Element::Bits16,
-            Self::E4m3 => Element::Bits8,
+            Self::E4m3 | Self::E5m2 => Element::Bits8,
         }
     }
 
-    /// The bits of `value` rounded to nearest even; E4M3 saturates.
+    /// The bits of `value` rounded to nearest even; FP8 saturates.
     pub fn round(self, value: f32) -> u32 {
         match self {
             Self::Fp32 => value.to_bits(),
             Self::Fp16 => f16::from_f32(value).to_bits().into(),
             Self::Bf16 => bf16::from_f32(value).to_bits().into(),
-            Self::E4m3 => round_to_e4m3(value).into(),
+            Self::E4m3 => round_to_byte(value, 3, -9, 448.0).into(),
+            Self::E5m2 => round_to_byte(value, 2, -16, 57344.0).into(),
         }
     }
 
@@ -75,6 +79,7 @@ impl Number {
             Self::Fp16 => f16::from_bits(bits as u16).to_f32(),
             Self::Bf16 => bf16::from_bits(bits as u16).to_f32(),
             Self::E4m3 => widen_e4m3(bits as u8),
+            Self::E5m2 => f16::from_bits((bits as u16) << 8).to_f32(),
         }
     }
 
@@ -90,6 +95,7 @@ impl Number {
             Self::Fp16 => f64::from(f16::EPSILON.to_f32()) / 2.0,
             Self::Bf16 => f64::from(bf16::EPSILON.to_f32()) / 2.0,
             Self::E4m3 => 1.0 / 16.0,
+            Self::E5m2 => 1.0 / 8.0,
         }
     }
 }
@@ -105,17 +111,19 @@ fn widen_e4m3(bits: u8) -> f32 {
     if bits & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-fn round_to_e4m3(value: f32) -> u8 {
+/// To so many bits of mantissa, multiples of 2 to the power of `last` among subnormal numbers, and at most `largest`.
+fn round_to_byte(value: f32, mantissa: i32, last: i32, largest: f32) -> u8 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     if value.is_nan() {
         return 0x7f;
     }
-    // The exponent of the last place: three bits below the first, and not below 2⁻⁹.
-    let magnitude = value.abs().min(448.0);
-    let exponent = ((magnitude.to_bits() >> 23).cast_signed() - 127 - 3).max(-9);
+    // The exponent of the last place: that of the mantissa's, and not below that of subnormal numbers.
+    let magnitude = value.abs().min(largest);
+    let exponent = ((magnitude.to_bits() >> 23).cast_signed() - 127 - mantissa).max(last);
     let places = (magnitude * 2.0_f32.powi(-exponent)).round_ties_even();
-    // 16 places are 8 of the next exponent, which is what carrying into the exponent's bits gives.
-    sign | (((exponent + 9) << 3) + places as i32) as u8
+    // Twice the places of a whole mantissa are those of the next exponent, which is what carrying into the exponent's
+    // bits gives.
+    sign | (((exponent - last) << mantissa) + places as i32) as u8
 }
 
 #[cfg(test)]
@@ -124,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_unit_roundoff_is_the_error_of_the_worst_tie() {
-        for number in [Number::Fp16, Number::Bf16, Number::E4m3] {
+        for number in [Number::Fp16, Number::Bf16, Number::E4m3, Number::E5m2] {
             let tie = 1.0 + number.unit_roundoff() as f32;
             let error = f64::from((number.through(tie) - tie).abs());
             assert!((error - number.unit_roundoff()).abs() < 1e-12, "{number:?}");
@@ -132,15 +140,25 @@ mod tests {
     }
 
     #[test]
-    fn every_e4m3_comes_back_from_its_value_and_halfway_goes_to_even() {
-        for bits in 0..0x7e_u32 {
-            let (value, next) = (Number::E4m3.widen(bits), Number::E4m3.widen(bits + 1));
-            assert_eq!((Number::E4m3.round(value), Number::E4m3.round(-value)), (bits, bits | 0x80));
-            let halfway = f32::midpoint(value, next);
-            assert_eq!(Number::E4m3.round(halfway), bits + bits % 2, "{halfway}");
-            assert_eq!(Number::E4m3.round(halfway.next_down()), bits, "{halfway}");
-            assert_eq!(Number::E4m3.round(halfway.next_up()), bits + 1, "{halfway}");
+    fn every_byte_comes_back_from_its_value_and_halfway_goes_to_even() {
+        for (number, largest) in [(Number::E4m3, 0x7e), (Number::E5m2, 0x7b)] {
+            for bits in 0..largest {
+                let (value, next) = (number.widen(bits), number.widen(bits + 1));
+                assert_eq!((number.round(value), number.round(-value)), (bits, bits | 0x80));
+                let halfway = f32::midpoint(value, next);
+                assert_eq!(number.round(halfway), bits + bits % 2, "{halfway}");
+                assert_eq!(number.round(halfway.next_down()), bits, "{halfway}");
+                assert_eq!(number.round(halfway.next_up()), bits + 1, "{halfway}");
+            }
         }
+    }
+
+    #[test]
+    fn e5m2_has_the_ends_its_format_says() {
+        let values = [0x00, 0x01, 0x04, 0x3c, 0x7b].map(|bits| Number::E5m2.widen(bits));
+        assert_eq!(values, [0.0, 2.0_f32.powi(-16), 2.0_f32.powi(-14), 1.0, 57344.0]);
+        assert_eq!([57345.0, 1e9, f32::INFINITY].map(|value| Number::E5m2.round(value)), [0x7b; 3]);
+        assert!(Number::E5m2.widen(Number::E5m2.round(f32::NAN)).is_nan());
     }
 
     #[test]

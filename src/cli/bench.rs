@@ -511,6 +511,8 @@ mod tests {
                 repeated: "launch".into(),
                 l2: "warm".into(),
                 num_splits: None,
+                flops: 1.2e12,
+                passed: None,
                 relative_error: 0.002,
             });
         } else {

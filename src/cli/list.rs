@@ -113,7 +113,11 @@ impl Entry {
         Some(HeadDim { qk: self.head_dim?, v: self.head_dim_v? })
     }
 
-    fn cells(&self, with_plan: bool) -> Vec<String> {
+    fn has_features(&self) -> bool {
+        self.features.is_some_and(|features| features != Features::NONE)
+    }
+
+    fn cells(&self, shown: Shown) -> Vec<String> {
         let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
         let mask = self.causal.map(|causal| if causal { "causal" } else { "full" }.to_owned());
         let mut cells = vec![
@@ -122,9 +126,12 @@ impl Entry {
             or_dash(self.pair_of_head_dims().map(|head_dim| head_dim.to_string())),
             or_dash(self.dtype.map(|dtype| dtype.to_string())),
             or_dash(mask),
-            self.target.to_string(),
         ];
-        if with_plan {
+        if shown.features {
+            cells.push(or_dash(self.features.filter(|_| self.has_features()).map(|features| features.to_string())));
+        }
+        cells.push(self.target.to_string());
+        if shown.plan {
             let of = |cell: &dyn Fn(&Plan) -> String| or_dash(self.plan.as_ref().map(cell));
             cells.push(of(&|plan| plan.tile().to_string()));
             cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
@@ -135,21 +142,31 @@ impl Entry {
     }
 }
 
+/// What a table has besides.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// Some variant has any.
+    features: bool,
+    plan: bool,
+}
+
 fn table(entries: &[Entry], with_plan: bool) -> String {
+    let shown = Shown { features: entries.iter().any(Entry::has_features), plan: with_plan };
     let mut columns = vec![
         Column::text("name").needed(),
         Column::text("kind"),
         Column::number("head dim"),
         Column::text("dtype"),
         Column::text("mask"),
-        Column::text("target"),
     ];
-    if with_plan {
+    columns.extend(shown.features.then(|| Column::text("features")));
+    columns.push(Column::text("target"));
+    if shown.plan {
         // What was asked for stays where names have to do for the rest.
         columns.push(Column::text("tile").needed());
         columns.extend(["smem (B)", "regs", "blocks/SM"].map(|heading| Column::number(heading).needed()));
     }
-    let table = table::of(&columns, entries.iter().map(|entry| entry.cells(with_plan)));
+    let table = table::of(&columns, entries.iter().map(|entry| entry.cells(shown)));
     format!("{table}\n{}\n", ui::count(entries.len(), "variant"))
 }
 
@@ -211,6 +228,7 @@ mod tests {
                 rows_per_warp: 32,
                 head_dim_padded: 80,
                 head_dim_v_padded: 80,
+                kv_columns: None,
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },
                 panels: vec![],
                 panels_v: vec![],
@@ -255,6 +273,18 @@ mod tests {
     }
 
     #[test]
+    fn a_table_has_a_column_of_features_where_some_variant_has_any() {
+        let features: Features = serde_json::from_value(serde_json::json!(["window", "sinks"])).expect("it is a set");
+        let windowed = Variant::Attention(Point { features, ..POINT });
+        let text = table(&[Entry::new(VARIANT, None), Entry::new(windowed, None)], false);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0][6..], ["features", "target"], "`head dim` is two words: {text}");
+        assert_eq!(rows[1][4..], ["causal", "-", "sm80"]);
+        assert_eq!(rows[2][4..], ["causal", "window,sinks", "sm80"]);
+        assert!(!table(&[Entry::new(VARIANT, None)], false).contains("features"));
+    }
+
+    #[test]
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
         let refused = "no template".to_owned();
         let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
@@ -270,7 +300,10 @@ mod tests {
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
         let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         let entry = Entry::new(helper, None);
-        assert_eq!(entry.cells(false), ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]);
+        assert_eq!(
+            entry.cells(Shown { features: false, plan: false }),
+            ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]
+        );
         let json = serde_json::to_value(entry).expect("plain data");
         let value = |key| json.get(key).unwrap_or_else(|| panic!("no `{key}`"));
         assert!(["head_dim", "dtype", "causal"].iter().all(|key| value(key).is_null()), "{json}");

@@ -7,6 +7,7 @@ use super::{
     target::{TargetParser, TargetWord},
     ui,
 };
+use crate::family::attention;
 use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, HeadDim, Kind, Selection, Target, Variant, read_word};
 use crate::plan::{Plan, PlanError, where_files_run};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -153,7 +154,8 @@ impl SelectionArgs {
             set: self.set.clone(),
             filter,
         };
-        grid.select(&selection).map_err(|error| usage(error.to_string()))
+        let selected = grid.select(&selection).map_err(|error| usage(error.to_string()))?;
+        Ok(if features.is_some() { with_the_features(selected) } else { selected })
     }
 
     /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid
@@ -184,6 +186,19 @@ impl SelectionArgs {
         let missing = size.checked_sub(declared).filter(|missing| *missing > 0)?;
         Some(format!("the set `{}` names {size} variants; the grid declares {declared} of them, {missing} not yet", set.name))
     }
+}
+
+/// The variants whose templates have their features, with a note about the others; all of them where none has.
+fn with_the_features(selected: Vec<Variant>) -> Vec<Variant> {
+    let lacks = |variant: &Variant| variant.attention().is_some_and(attention::lacks_a_feature);
+    let (lacking, made): (Vec<Variant>, Vec<Variant>) = selected.iter().copied().partition(lacks);
+    if made.is_empty() || lacking.is_empty() {
+        return selected;
+    }
+    let set = lacking[0].coordinates().features.unwrap_or_default();
+    let kinds = lacking.iter().map(|variant| format!("`{}` on `{}`", variant.kind(), variant.target())).unique().join(", ");
+    ui::note(&format!("left out, since there is no such kernel with `{set}`: {kinds}"));
+    made
 }
 
 /// The grid a command works on: the file of `--variants`, or the built-in one.
@@ -301,9 +316,9 @@ mod tests {
         assert_eq!(with(&[]), ["flash_fwd_hdim64_bf16_sm80"]);
         assert_eq!(with(&["--features", "none"]), with(&[]));
         for flags in [&["--features", "any"][..], &["--all"], &["--filter", "hdim == 64"]] {
-            assert_eq!(with(flags).len(), 3, "{flags:?}");
+            assert_eq!(with(flags).len(), 4, "{flags:?}");
         }
-        assert_eq!(names(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]).len(), 8 * 3 + 1);
+        assert_eq!(names(&["--kind", "fwd", "--dtype", "bf16", "--target", "sm80", "--full"]).len(), 8 * 3 + 1 + 6);
     }
 
     #[test]

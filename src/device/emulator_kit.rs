@@ -363,8 +363,7 @@ mod tests {
     fn a_compiler_does_not_outlive_an_interruption() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (cache, compiler) = (folder.path(), folder.path().join("compiler"));
-        fs::write(&compiler, "#!/bin/sh\necho $$ >pid\nexec sleep 600\n").expect("written");
-        fs::set_permissions(&compiler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("made executable");
+        crate::files::write_script(&compiler, "echo $$ >pid\nexec sleep 600");
         let cancel = Cancel::default();
         let (compiler, shared) = (compiler.as_path(), cancel.clone());
         let started = || {

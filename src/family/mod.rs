@@ -5,6 +5,7 @@
 //! The rooms that all kernels share (`grid`, `plan`, `render`, `build`, `check`, `bench`) see a kernel as a [`Variant`]
 //! and a [`Plan`], and ask this table where the answer depends on the family.
 
+pub mod append_kv;
 pub mod attention;
 mod kind;
 pub mod reduce;
@@ -250,6 +251,8 @@ families! {
     Transpose: transpose,
     /// Reductions of rows to one number.
     Reduce: reduce,
+    /// New rows of K and V into a KV cache, with rotary embedding.
+    AppendKv: append_kv,
 }
 
 impl Variant {

@@ -8,6 +8,8 @@ pub mod path;
 mod presence;
 mod prune;
 mod read;
+#[cfg(test)]
+mod script;
 mod seal;
 mod write;
 
@@ -17,5 +19,7 @@ pub use lock::FolderLock;
 pub use presence::Presence;
 pub use prune::{Pruned, prune, touch};
 pub use read::{open, read, read_to_string, refuse_others};
+#[cfg(test)]
+pub(crate) use script::write_script;
 pub use seal::{seal, unseal};
 pub use write::write_atomic;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
 /// Something that a kernel can do at run time because it was generated for it. Its numbers come with each call.
+/// The bit of feature number n in `kgen.h` is 2 << n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Feature {
     /// A query sees keys from `window_left` before its position to `window_right` after it.
@@ -21,15 +22,45 @@ pub enum Feature {
     Alibi,
     /// One logit per query head joins the denominator.
     Sinks,
+    /// K and V lie in pages, which a table lists.
+    Paged,
+    /// K and V are E4M3, Q and O of the kernel's dtype.
+    KvE4m3,
+    /// K and V are E5M2.
+    KvE5m2,
+    /// The queries of the heads that read one key head are rows of one tile. Every call can have it.
+    PackGqa = 10,
+    /// Queries have a second part, which is multiplied with V.
+    Qv = 9,
+    /// K and V are a cache with entries in another order, and rows before a sequence's first key.
+    Cache = 8,
 }
 
 impl Feature {
     /// Every feature, in the order in which names hold them.
-    pub const ALL: &'static [Self] = &[Self::Window, Self::Chunk, Self::Softcap, Self::Alibi, Self::Sinks];
+    pub const ALL: &'static [Self] = &[
+        Self::PackGqa,
+        Self::Paged,
+        Self::Cache,
+        Self::Qv,
+        Self::KvE4m3,
+        Self::KvE5m2,
+        Self::Window,
+        Self::Chunk,
+        Self::Softcap,
+        Self::Alibi,
+        Self::Sinks,
+    ];
 
     /// The word for it in names, files, JSON and on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Paged => "paged",
+            Self::KvE4m3 => "kv_e4m3",
+            Self::KvE5m2 => "kv_e5m2",
+            Self::PackGqa => "packgqa",
+            Self::Qv => "qv",
+            Self::Cache => "cache",
             Self::Window => "window",
             Self::Chunk => "chunk",
             Self::Softcap => "softcap",
@@ -41,8 +72,14 @@ impl Feature {
     /// Other words accepted on the command line and in `variants.toml`.
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
+            Self::Paged => &["paged_kv", "page_table", "block_table"],
+            Self::Qv => &["mla", "q_v"],
+            Self::Cache => &["kvcache"],
+            Self::KvE4m3 => &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
+            Self::KvE5m2 => &["fp8_kv_e5m2"],
             Self::Window => &["sliding_window", "local"],
             Self::Chunk => &["attention_chunk"],
+            Self::PackGqa => &["pack_gqa", "packed_heads"],
             Self::Alibi => &["alibi_slopes"],
             Self::Sinks => &["sink"],
             Self::Softcap => &[],
@@ -79,7 +116,7 @@ impl AxisWord for Feature {
 /// each feature, and last the declaration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Features {
-    built_in: u8,
+    built_in: u16,
     score: Option<KeptScore>,
 }
 
@@ -87,9 +124,19 @@ impl Features {
     /// The empty set: a plain kernel.
     pub const NONE: Self = Self { built_in: 0, score: None };
 
-    /// All that kgen has of its own.
+    /// All that kgen has of its own; no kernel has all of them.
     pub fn all() -> Self {
         Feature::ALL.iter().copied().collect()
+    }
+
+    /// The masks and scores: all but what rows are, where K and V come from and of what type they are.
+    pub fn masks_and_scores() -> Self {
+        [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks].into_iter().collect()
+    }
+
+    /// The masks and scores, and pages.
+    pub fn with_pages() -> Self {
+        Self::masks_and_scores().with(Self::from_iter([Feature::Paged]))
     }
 
     /// Whether the set holds `feature`.

@@ -72,6 +72,10 @@ impl From<Written> for HeadDim {
 }
 
 impl HeadDim {
+    /// That of `DeepSeek`'s latent attention: queries and keys of 64 elements that turn with the position, values of
+    /// 512 that queries attend to as well. Only kernels with `qv` have it, and nothing else has a head dim above 256.
+    pub const LATENT: Self = Self { qk: 64, v: 512 };
+
     /// The same for all tensors.
     pub const fn equal(head_dim: u32) -> Self {
         Self { qk: head_dim, v: head_dim }
@@ -98,6 +102,9 @@ impl HeadDim {
     /// # Errors
     /// [`HeadDimError`] for the first that none can have.
     pub fn checked(self) -> Result<Self, HeadDimError> {
+        if self == Self::LATENT {
+            return Ok(self);
+        }
         check_head_dim(self.qk.into())?;
         check_head_dim(self.v.into())?;
         Ok(self)
@@ -146,14 +153,15 @@ impl FromStr for HeadDim {
 
     /// Reads `128`, `192_128` and `192/128`.
     fn from_str(text: &str) -> Result<Self, ReadHeadDimError> {
-        let number = |part: &str| {
-            let asked = part.parse::<i64>().map_err(|_| ReadHeadDimError::NotANumber(text.to_owned()))?;
-            Ok::<_, ReadHeadDimError>(check_head_dim(asked)?)
+        let number = |part: &str| part.parse::<i64>().map_err(|_| ReadHeadDimError::NotANumber(text.to_owned()));
+        let (qk, v) = match text.trim().split_once(['_', '/']) {
+            None => (number(text.trim())?, number(text.trim())?),
+            Some((qk, v)) => (number(qk)?, number(v)?),
         };
-        match text.trim().split_once(['_', '/']) {
-            None => number(text.trim()).map(Self::equal),
-            Some((qk, v)) => Ok(Self { qk: number(qk)?, v: number(v)? }),
+        if (qk, v) == (Self::LATENT.qk.into(), Self::LATENT.v.into()) {
+            return Ok(Self::LATENT);
         }
+        Ok(Self { qk: check_head_dim(qk)?, v: check_head_dim(v)? })
     }
 }
 
@@ -167,9 +175,13 @@ mod tests {
             ("128", HeadDim::equal(128), "128"),
             ("192_128", HeadDim { qk: 192, v: 128 }, "192_128"),
             ("64/256", HeadDim { qk: 64, v: 256 }, "64_256"),
+            ("64_512", HeadDim::LATENT, "64_512"),
             ("96_96", HeadDim::equal(96), "96"),
         ] {
             assert_eq!((text.parse(), pair.to_string().as_str()), (Ok(pair), written));
+        }
+        for text in ["512", "512_64", "72_512"] {
+            assert!(text.parse::<HeadDim>().expect_err(text).to_string().contains("impossible head dim `512`"), "{text}");
         }
         for text in ["", "_64", "64_", "64_64_64", "64x64", "six"] {
             let message = text.parse::<HeadDim>().expect_err(text).to_string();

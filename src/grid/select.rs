@@ -1,6 +1,6 @@
 //! Selections: which variants of a grid a command is about.
 
-use super::{Dtype, Features, Filter, Grid, HeadDim, HeadDimError, Kind, Target, Variant, suggestion, words};
+use super::{Dtype, Feature, Features, Filter, Grid, HeadDim, HeadDimError, Kind, Target, Variant, suggestion, words};
 use std::{collections::BTreeSet, fmt::Write};
 
 /// What a user asks for. Every field narrows; an empty selection is the whole grid.
@@ -127,7 +127,12 @@ impl Grid {
             let head_dim = head_dims.is_empty() || variant.head_dim().is_some_and(|d| head_dims.contains(&d));
             head_dim && features.is_none_or(|set| variant.coordinates().features == Some(set))
         };
-        (declared.filter(meets).collect(), extended.collect())
+        // The head dim of queries of two parts is theirs alone: a family of them has no others.
+        let has_others = |variant: &Variant| {
+            let of_two_parts = variant.coordinates().features.is_some_and(|set| set.has(Feature::Qv));
+            features.is_some() || !of_two_parts || variant.head_dim() == Some(HeadDim::LATENT)
+        };
+        (declared.filter(meets).collect(), extended.filter(has_others).collect())
     }
 
     /// Refuses values that can give nothing, whatever the other conditions are.

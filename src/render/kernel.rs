@@ -215,6 +215,12 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
 /// `kgen.h`'s name of a feature.
 fn feature_constant(feature: Feature) -> &'static str {
     match feature {
+        Feature::Paged => "KGEN_FEATURE_PAGED",
+        Feature::PackGqa => "KGEN_FEATURE_PACKGQA",
+        Feature::Qv => "KGEN_FEATURE_QV",
+        Feature::Cache => "KGEN_FEATURE_CACHE",
+        Feature::KvE4m3 => "KGEN_FEATURE_KV_E4M3",
+        Feature::KvE5m2 => "KGEN_FEATURE_KV_E5M2",
         Feature::Window => "KGEN_FEATURE_WINDOW",
         Feature::Chunk => "KGEN_FEATURE_CHUNK",
         Feature::Softcap => "KGEN_FEATURE_SOFTCAP",

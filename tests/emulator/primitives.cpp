@@ -15,6 +15,7 @@
 #include "kgen/cp_async.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
+#include "kgen/fp8_to_half.cuh"
 #include "kgen/global.cuh"
 #include "kgen/grid_order.cuh"
 #include "kgen/launch.cuh"
@@ -24,6 +25,7 @@
 #include "kgen/mma.cuh"
 #include "kgen/mma_m16n8k8.cuh"
 #include "kgen/mma_fp8.cuh"
+#include "kgen/round_fp8.cuh"
 #include "kgen/shared.cuh"
 #include "kgen/staged_tile.cuh"
 #include "kgen/sync.cuh"
@@ -74,6 +76,14 @@ void numbers() {
 }
 
 void shuffles(int) { store_global(output + lane_index(), shuffle_xor(static_cast<float>(lane_index()), 5)); }
+
+void single_lanes(int) {
+    const uint32_t votes = warp_ballot(lane_index() % 3 == 1);
+    bool right = votes == 0x92492492u;
+    right = right && shuffle(0xff800000u + lane_index(), static_cast<int>(31 - lane_index())) == 0xff800000u + 31 - lane_index();
+    right = right && shuffle(lane_index() * 7, 9) == 63;
+    store_global(output + lane_index(), right ? 1.0f : 0.0f);
+}
 
 void votes(int) {
     const bool one = warp_any(lane_index() == 17);
@@ -171,6 +181,7 @@ void meaning() {
     bool right = runs(shuffles);
     for (uint32_t i = 0; i < 32; ++i) right = right && output[i] == static_cast<float>(i ^ 5);
     expect(right, "shuffle_xor exchanges values");
+    expect(runs(single_lanes) && all_ones(), "warp_ballot has a bit for each lane, and shuffle gives the value of a lane");
     expect(runs(votes) && all_ones(), "warp_any is true for all when it is for one");
     expect(runs(fragments) && all_ones(), "ldmatrix gives every lane its elements, plain and transposed");
     expect(runs(products<fp16>) && all_ones(), "mma of fp16 is a matrix product");

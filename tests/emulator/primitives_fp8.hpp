@@ -10,6 +10,32 @@ double e4m3_value(uint32_t b) {
 
 uint32_t e4m3_of(float x) { return pack_e4m3(x, 0, 0, 0); }
 
+// The same of E5M2.
+double e5m2_value(uint32_t b) {
+    const double magnitude = (b >> 2 & 31) == 0 ? ldexp(b & 3, -16) : ldexp(4 + (b & 3), static_cast<int>(b >> 2 & 31) - 17);
+    return b & 0x80 ? -magnitude : magnitude;
+}
+
+// Whether a rounding function keeps every finite byte up to `largest`, rounds to nearest, ties to even, and saturates.
+template <class Round>
+bool rounds(Round round, double (*value_of)(uint32_t), uint32_t largest) {
+    bool right = round(INFINITY) == largest && round(-1e9f) == (largest | 0x80) && round(NAN) == 0x7f && round(-0.0f) == 0x80;
+    for (uint32_t b = 0; b < largest; ++b) {
+        const auto value = static_cast<float>(value_of(b)), next = static_cast<float>(value_of(b + 1));
+        const float halfway = (value + next) / 2;
+        right = right && round(value) == b && round(-next) == ((b + 1) | 0x80);
+        right = right && round(halfway) == b + b % 2 && round(nextafterf(halfway, 0)) == b && round(nextafterf(halfway, 1e9f)) == b + 1;
+    }
+    return right;
+}
+
+void fp8_roundings() {
+    expect(rounds([](float x) { return pack_e5m2(x, 0, 0, 0); }, e5m2_value, 0x7b), "pack_e5m2 rounds to nearest, ties to even, and saturates at 57344");
+    expect(pack_e5m2(1, -2, 0, 57345) == 0x7b00c03cu, "pack_e5m2 has the first in the lowest byte");
+    expect(rounds(round_to_e4m3, e4m3_value, 0x7e), "round_to_e4m3 rounds as pack_e4m3 does");
+    expect(rounds(round_to_e5m2, e5m2_value, 0x7b), "round_to_e5m2 rounds as pack_e5m2 does");
+}
+
 void fp8_numbers() {
     bool exact = true;
     bool nearest = true;
@@ -30,6 +56,44 @@ void fp8_numbers() {
     float low, high;
     unpack<fp16>(0xc5003c01u, low, high);
     expect(low == 1 + 0x1p-10f && high == -5, "unpack<fp16> gives both values");
+}
+
+// Whether widen_bytes makes of every byte its value less the unit, in the pair and the half where it belongs, and of
+// those that are no numbers what fp8_to_half.cuh says; `first_not_finite`: among bytes above 0.
+template <class From, class To>
+bool widens(double (*value_of)(uint32_t), uint32_t first_not_finite, double (*beyond)(uint32_t)) {
+    bool right = true;
+    for (uint32_t b = 0; b < 256; ++b) {
+        const uint32_t others[4] = {0x00, 0xff, b ^ 0x80, b ^ 0x55};
+        for (const uint32_t other : others) {
+            for (int place = 0; place < 4; ++place) {
+                const uint32_t bytes = (other * 0x01010101u & ~(0xffu << place * 8)) | b << place * 8;
+                uint32_t pairs[2];
+                widen_bytes<From, To>(bytes, pairs[0], pairs[1]);
+                float halves[2];
+                unpack<To>(pairs[place % 2], halves[0], halves[1]);
+                const float got = halves[place / 2];
+                const bool finite = (b & 0x7f) < first_not_finite;
+                const double expected = (finite ? value_of(b) : beyond(b)) / FP8_UNIT<From, To>;
+                right = right && (isnan(expected) ? isnan(got) : got == expected) && signbit(got) == (b >= 0x80);
+            }
+        }
+    }
+    return right;
+}
+
+void fp8_widened() {
+    // 2^-133 and -2^-133, times 2^120.
+    expect(multiply_bf16_pairs(0x80010001u, 0x7b807b80u) == 0xb9003900u, "multiply_bf16_pairs keeps subnormal numbers");
+    expect(multiply_bf16_pairs(0x80000000u, 0x3f803f80u) == 0x80000000u, "multiply_bf16_pairs keeps the sign of 0");
+    const auto e5m2_bits = [](uint32_t b) {
+        const double fraction = (b & 3) == 0 ? INFINITY : NAN;
+        return b & 0x80 ? -fraction : fraction;
+    };
+    expect(widens<e4m3, fp16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes makes E4M3 fp16");
+    expect(widens<e4m3, bf16>(e4m3_value, 0x7f, [](uint32_t b) { return b & 0x80 ? -480.0 : 480.0; }), "widen_bytes makes E4M3 bf16");
+    expect(widens<e5m2, fp16>(e5m2_value, 0x7c, e5m2_bits), "widen_bytes makes E5M2 fp16");
+    expect(widens<e5m2, bf16>(e5m2_value, 0x7c, e5m2_value), "widen_bytes makes E5M2 bf16");
 }
 
 // A[i][k] and B[k][n] of the FP8 products: small numbers, exact in E4M3, different in every row and column.
@@ -215,6 +279,8 @@ void fp8_memory() {
 
 void fp8() {
     fp8_numbers();
+    fp8_roundings();
+    fp8_widened();
     fp8_meaning();
     fp8_memory();
 }

@@ -28,6 +28,7 @@ const DENSE: i32 = 0;
 const SHORT: i32 = 1;
 const SPLIT: i32 = 2;
 const SCHEDULED: i32 = 3;
+const PACKED: i32 = 5;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
     let head_dim = if kind.has_shape() { head_dim } else { 0 };
@@ -48,11 +49,19 @@ fn windowed(kind: Kind) -> Point {
     Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
 }
 
+/// The head dim of which it has kernels that pack the heads of a group.
+const PACKED_HEADS: u32 = 128;
+
+fn packed(causal: bool) -> Point {
+    Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
+}
+
 /// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
 /// `fwd_short` nor `fwd_split`.
 static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
     let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
     for causal in [false, true] {
+        kernels.push(packed(causal));
         for head_dim in [64, 128] {
             kernels.extend([Target::Sm80, Target::Sm90].map(|target| point(Kind::Fwd, head_dim, causal, target)));
             kernels.push(point(Kind::FwdShort, head_dim, causal, Target::Sm90));
@@ -92,6 +101,7 @@ fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_d
         keys: Lengths::equal(keys),
         head_dim: HeadDim::equal(head_dim),
         element_bytes: 2,
+        kv_element_bytes: 2,
         causal: false,
         most_seen: None,
     };
@@ -191,27 +201,32 @@ fn answer(ask: Ask) -> Answer {
     answers(&[ask]).remove(0)
 }
 
+/// What the model knows of a kernel on a GPU of so much shared memory a block.
+fn held_kernel(point: Point, shared: u32) -> Held {
+    let plan = Plan::new(point, None).expect("fits");
+    let cost = KernelCost::of(&plan);
+    let tile = match &plan.design {
+        kgen::family::Design::Attention(design) => design.tile,
+        _ => unreachable!("attention"),
+    };
+    let scheduled_tiles = if point.kind == Kind::FwdSplit { tile.min_blocks_per_sm * tile.m / 16 } else { 0 };
+    Held { cost, resident: cost.resident_on(shared, plan.shared_memory_bytes), scheduled_tiles }
+}
+
 /// The model's kernels for a request on a device of 8.0 or 9.0.
 fn held(ask: &Ask) -> Kernels {
     let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
     let shared = Limits::of(target).shared_memory_per_block;
+    let with_window = ask.request.most_seen.is_some();
     let find = |kind: Kind, target: Target| {
         let without = point(kind, ask.request.head_dim.qk, ask.request.causal, target);
-        let wanted =
-            if ask.request.most_seen.is_some() && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
-        KERNELS.contains(&wanted).then(|| {
-            let plan = Plan::new(wanted, None).expect("fits");
-            let cost = KernelCost::of(&plan);
-            let tile = match &plan.design {
-                kgen::family::Design::Attention(design) => design.tile,
-                _ => unreachable!("attention"),
-            };
-            let scheduled_tiles = if kind == Kind::FwdSplit { tile.min_blocks_per_sm * tile.m / 16 } else { 0 };
-            Held { cost, resident: cost.resident_on(shared, plan.shared_memory_bytes), scheduled_tiles }
-        })
+        let wanted = if with_window && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
+        KERNELS.contains(&wanted).then(|| held_kernel(wanted, shared))
     };
+    let packs = ask.request.head_dim == HeadDim::equal(PACKED_HEADS) && !with_window;
     Kernels {
         dense: find(Kind::Fwd, target).or_else(|| find(Kind::Fwd, Target::Sm80)),
+        packed: packs.then(|| held_kernel(packed(ask.request.causal), shared)),
         short: find(Kind::FwdShort, target),
         split: find(Kind::FwdSplit, Target::Sm80),
         combine: find(Kind::FwdCombine, Target::Sm80),
@@ -249,6 +264,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         keys: side(rng, keys, unequal_keys),
         head_dim: HeadDim::equal(*[64, 64, 128, 128, 96].choose(rng).expect("not empty")),
         element_bytes: 2,
+        kv_element_bytes: 2,
         causal: rng.random(),
         most_seen: None,
     };
@@ -262,7 +278,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
 fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let asks: Vec<Ask> = (0..3000).map(|_| draw(&mut rng)).collect();
-    let mut taken = [0; 4];
+    let mut taken = [0; 6];
     for (ask, answer) in asks.iter().zip(answers(&asks)) {
         let expected = model(ask);
         let able: Vec<&Told> = answer.candidates.iter().filter(|told| told.excluded.is_none()).collect();
@@ -280,7 +296,8 @@ fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
         assert_eq!(answer.workspace, answer.chosen().bytes, "{ask:?}");
         taken[answer.chosen().path as usize] += 1;
     }
-    assert!(taken[..3].iter().all(|count| *count > 100) && taken[3] > 0, "every path is the fastest now and then: {taken:?}");
+    let all_taken = taken[..3].iter().all(|count| *count > 100) && taken[3] > 0 && taken[PACKED as usize] > 0;
+    assert!(all_taken, "every path is the fastest now and then: {taken:?}");
 }
 
 #[test]
@@ -326,7 +343,8 @@ fn every_path_is_reported_with_its_time_or_the_reason_why_not() {
     }
     assert_eq!(not_held.chosen().variant, "flash_fwd_hdim96_fp16_sm80");
     let unsplit = answer(Ask { num_splits: 1, ..ask(1, [8, 8], [1, 65536], 64) });
-    assert_eq!((excluded(&unsplit, SPLIT).as_str(), unsplit.workspace), ("num_splits is 1", 0));
+    assert_eq!((excluded(&unsplit, SCHEDULED).as_str(), unsplit.workspace), ("num_splits is 1", 0));
+    assert_eq!(excluded(&unsplit, SPLIT), "", "one split needs no other kernel");
     let empty = answer(ask(0, [8, 8], [1, 1], 64));
     assert_eq!((empty.chosen().path, excluded(&empty, SPLIT).as_str()), (DENSE, "there is no work to compare paths by"));
     let ampere = answer(Ask { capability: 80, ..ask(1, [8, 8], [512, 512], 64) });
@@ -443,7 +461,7 @@ fn a_path_that_is_asked_for_is_taken_or_refused() {
         refused(Ask { num_splits: 257, ..decoding }),
         (1, "kgen_explain_choice: num_splits 257 must lie in 0 .. 256".to_owned())
     );
-    let short = answer(Ask { flags: ONLY_SPLIT, room: 8, ..decoding });
+    let short = answer(Ask { flags: ONLY_SPLIT, room: 8, num_splits: 2, ..decoding });
     assert_eq!((short.code, short.launched.0), (1, 1));
     assert!(short.error.ends_with("path 2: the workspace has too few bytes"), "{}", short.error);
     assert!(short.workspace > 8, "what it would take can be asked for");

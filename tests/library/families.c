@@ -1,4 +1,4 @@
-/* vector_add, transpose and reduce through their entries in the dispatcher: results known by hand, and what wrong requests are told. */
+/* vector_add, transpose, reduce and append_kv through their entries in the dispatcher: results known by hand, and what wrong requests are told. */
 #include <stdio.h>
 
 #include "kgen.h"
@@ -88,11 +88,58 @@ static void reduce(void) {
     answer("short structure", kgen_reduce(&p, NULL), 0);
 }
 
+/* Two sequences with 0 and 3 rows in a cache of 4, and a row more; K turned by 90 degrees. */
+static void append(void) {
+    enum { DIM = 16, CACHE = 4 };
+    static _Alignas(16) uint16_t k[2][DIM], v[2][DIM], k_cache[2][CACHE][DIM], v_cache[2][CACHE][DIM], cos_table[CACHE][DIM / 2], sin_table[CACHE][DIM / 2];
+    static const int32_t lengths[2] = {0, 3};
+    for (int i = 0; i < 2 * DIM; ++i) k[i / DIM][i % DIM] = (uint16_t)(0x3c00 + i), v[i / DIM][i % DIM] = (uint16_t)(0x4000 + i);
+    for (int i = 0; i < CACHE * DIM / 2; ++i) sin_table[i / (DIM / 2)][i % (DIM / 2)] = 0x3c00;
+    kgen_append_kv_params p = {0};
+    p.struct_size = sizeof p;
+    p.k = k, p.v = v, p.k_cache = k_cache, p.v_cache = v_cache, p.rotary_cos = cos_table, p.rotary_sin = sin_table;
+    p.k_batch_stride = p.v_batch_stride = p.k_row_stride = p.v_row_stride = DIM;
+    p.k_cache_page_stride = p.v_cache_page_stride = CACHE * DIM;
+    p.k_cache_row_stride = p.v_cache_row_stride = DIM;
+    p.rotary_row_stride = DIM / 2;
+    p.cache_seqlens = lengths;
+    p.batch = 2, p.seqlen_new = 1, p.num_heads_k = 1, p.head_dim = DIM, p.rotary_dim = DIM, p.rotary_rows = CACHE;
+    p.page_size = CACHE, p.num_pages = 2;
+    p.dtype = p.cache_dtype = KGEN_DTYPE_FP16;
+    kgen_emulator_reset(1);
+    kgen_emulator_tensor("k", k, sizeof k, NULL, 2, 0);
+    kgen_emulator_tensor("v", v, sizeof v, NULL, 2, 0);
+    kgen_emulator_tensor("k_cache", k_cache, sizeof k_cache, NULL, 2, 1);
+    kgen_emulator_tensor("v_cache", v_cache, sizeof v_cache, NULL, 2, 1);
+    kgen_emulator_tensor("rotary_cos", cos_table, sizeof cos_table, NULL, 2, 0);
+    kgen_emulator_tensor("rotary_sin", sin_table, sizeof sin_table, NULL, 2, 0);
+    kgen_emulator_tensor("cache_seqlens", (void*)lengths, sizeof lengths, NULL, 4, 0);
+    const int code = kgen_append_kv(&p, NULL);
+    int right = 1;
+    for (int b = 0; b < 2; ++b) {
+        for (int i = 0; i < DIM; ++i) {
+            /* (x, y) becomes (-y, x); the rows before are those of before. */
+            const uint16_t turned_k = i < DIM / 2 ? k[b][i + DIM / 2] | 0x8000 : k[b][i - DIM / 2];
+            right &= k_cache[b][lengths[b]][i] == turned_k && v_cache[b][lengths[b]][i] == v[b][i];
+            right &= k_cache[b][1][i] == 0 && v_cache[b][1][i] == 0;
+        }
+    }
+    answer("appended", code, right);
+    p.rotary_dim = 8;
+    answer("8 columns", kgen_append_kv(&p, NULL), 0);
+    p.rotary_dim = DIM, p.dtype = KGEN_DTYPE_FP32;
+    answer("no fp32", kgen_append_kv(&p, NULL), 0);
+    p.flags = 2;
+    answer("flag 2", kgen_append_kv(&p, NULL), 0);
+    answer("no request", kgen_append_kv(NULL, NULL), 0);
+}
+
 int main(void) {
     for (int i = 0; i < LONG; ++i) a[i] = (float)(i % 7);
     for (int i = 0; i < COUNT; ++i) b[i] = (float)(i % 5) / 4;
     add();
     turn();
     reduce();
+    append();
     return 0;
 }

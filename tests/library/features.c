@@ -1,6 +1,7 @@
 /* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
- * right side of a window, chunk, softcap, whether there are slopes and sinks, and num_splits. What that version does not have is
- * garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of workspace. */
+ * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table, queries of two parts and a cache, kv_dtype, and num_splits.
+ * What that version does not have is garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of
+ * workspace. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,13 +17,13 @@ int main(void) {
     kgen_emulator_device(80);
     kgen_emulator_multiprocessors(10);
     const size_t sizes[] = {0, offsetof(kgen_fwd_params, q_descale), offsetof(kgen_fwd_params, features), offsetof(kgen_fwd_params, features),
-                            sizeof(kgen_fwd_params)};
+                            offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), sizeof(kgen_fwd_params)};
     kgen_attention_features f;
-    int version, slopes, sinks;
-    int32_t head_dim, num_splits;
+    int version, slopes, sinks, paged, qv, cached;
+    int32_t head_dim, kv_dtype, num_splits;
     uint32_t flags;
-    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %" SCNd32, &version, &head_dim, &flags, &f.window_left,
-                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &num_splits) == 10) {
+    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
+                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &kv_dtype, &num_splits) == 14) {
         f.alibi_slopes = slopes ? somewhere : NULL;
         f.alibi_batch_stride = 0;
         f.sinks = sinks ? somewhere : NULL;
@@ -38,6 +39,11 @@ int main(void) {
         p.softmax_scale = 1.0f;
         p.num_splits = num_splits;
         p.features = f;
+        p.page_table = paged ? &num_splits : NULL;
+        p.cache_batch_idx = cached ? &num_splits : NULL;
+        p.page_size = p.num_pages = 1;
+        p.qv = qv ? somewhere : NULL;
+        p.kv_dtype = kv_dtype;
         memset((char*)&p + sizes[version], 0x5a, sizeof p - sizes[version]);
         const size_t bytes = kgen_fwd_workspace(&p);
         if (version > 1 && bytes > 0) {

@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Asked, Kind, Point, SinkType, Slopes},
+    family::attention::{Asked, Cache, Kind, KvFormat, Pages, Point, SinkType, Slopes},
     grid::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -14,7 +14,7 @@ use std::{
     sync::LazyLock,
 };
 
-use Feature::{Alibi, Sinks, Softcap, Window};
+use Feature::{Alibi, Chunk, KvE4m3, KvE5m2, PackGqa, Paged, Sinks, Softcap, Window};
 
 const CAUSAL: u32 = 1;
 const WINDOW: u32 = 4;
@@ -46,18 +46,35 @@ struct Ask {
 }
 
 fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
-    Ask { version: 4, head_dim, causal, asked, splits: 0 }
+    Ask { version: 6, head_dim, causal, asked, splits: 0 }
 }
 
-/// As both programs read it: flags, window, chunk, softcap, slopes, sinks.
+/// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
+/// the type of K and V.
 fn words_of(causal: bool, asked: Asked) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
-    let [slopes, sinks] = [asked.alibi.is_some(), asked.sinks.is_some()].map(u8::from);
-    format!("{flags:x} {left} {right} {} {} {slopes} {sinks}", asked.chunk, asked.softcap())
+    let [slopes, sinks, pages, qv, cache] =
+        [asked.alibi.is_some(), asked.sinks.is_some(), asked.pages.is_some(), asked.qv, asked.cache.is_some()].map(u8::from);
+    let kv = asked.kv.map_or(0, |format| format.number().code());
+    format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {kv}", asked.chunk, asked.softcap())
 }
 
-const NOTHING: Asked = Asked { window: None, chunk: 0, softcap_hundredths: 0, alibi: None, sinks: None, declared: None };
+const NOTHING: Asked = Asked {
+    window: None,
+    chunk: 0,
+    softcap_hundredths: 0,
+    alibi: None,
+    sinks: None,
+    pages: None,
+    qv: false,
+    cache: None,
+    kv: None,
+    query_limits: [0; 2],
+    declared: None,
+};
+
+const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false };
 
 fn window(left: i32, right: i32) -> Asked {
     Asked { window: Some([left, right]), ..NOTHING }
@@ -68,7 +85,12 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         point(Kind::Fwd, 64, false, &[]),
         point(Kind::Fwd, 64, true, &[]),
         point(Kind::Fwd, 64, false, &[Window]),
-        point(Kind::Fwd, 64, false, Feature::ALL),
+        point(Kind::Fwd, 64, false, &[Window, Chunk, Softcap, Alibi, Sinks]),
+        point(Kind::Fwd, 64, false, &[Paged]),
+        point(Kind::Fwd, 80, false, &[Paged, Window]),
+        point(Kind::Fwd, 112, false, &[Feature::Cache]),
+        point(Kind::Fwd, 64, false, &[KvE4m3]),
+        point(Kind::Fwd, 64, false, &[Paged, KvE5m2, Window]),
         point(Kind::Fwd, 96, false, &[Window]),
         point(Kind::Fwd, 128, false, &[]),
         point(Kind::Fwd, 128, true, &[]),
@@ -124,6 +146,53 @@ fn a_call_gets_the_kernel_with_the_fewest_features_that_has_all_it_asks_for() {
     }
 }
 
+/// A kernel reads pages or it does not: no other one takes its place.
+#[test]
+fn keys_in_pages_are_read_by_kernels_for_pages_and_by_no_other() {
+    let paged = |asked| Asked { pages: Some(IN_PAGES), ..asked };
+    let calls = [
+        ask(64, false, paged(NOTHING)),
+        ask(80, true, paged(window(5, 0))),
+        ask(64, false, paged(window(5, 3))),
+        ask(80, false, window(5, 3)),
+    ];
+    let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said[..2], ["fwd_hdim64_paged", "fwd_hdim80_paged_window"]);
+    assert!(said[2].contains("no variant with the feature `window`") && said[2].contains("fwd_hdim64_paged"), "{}", said[2]);
+    assert!(said[3].contains("no variant for head_dim 80"), "{}", said[3]);
+}
+
+/// A kernel for caches serves other calls too.
+#[test]
+fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
+    let cached = Asked { cache: Some(Cache::Indexed), ..NOTHING };
+    let both = Asked { pages: Some(IN_PAGES), ..cached };
+    let calls = [ask(112, false, cached), ask(112, false, NOTHING), ask(96, false, cached), ask(112, false, both)];
+    let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said[..2], ["fwd_hdim112_cache", "fwd_hdim112_cache"]);
+    assert!(said[2].contains("no variant with the feature `cache`") && said[2].contains("fwd_hdim96_window"), "{}", said[2]);
+    assert_eq!(said[3], "1 kgen_fwd: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table");
+}
+
+/// The same of a type of K and V.
+#[test]
+fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
+    let stored = |kv, asked| Asked { kv: Some(kv), ..asked };
+    let in_pages = Asked { pages: Some(IN_PAGES), ..NOTHING };
+    let calls = [
+        ask(64, false, stored(KvFormat::E4m3, NOTHING)),
+        ask(64, true, stored(KvFormat::E5m2, in_pages)),
+        ask(64, false, stored(KvFormat::E5m2, NOTHING)),
+        ask(64, false, stored(KvFormat::E4m3, in_pages)),
+        ask(128, false, stored(KvFormat::E4m3, NOTHING)),
+    ];
+    let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said[..2], ["fwd_hdim64_kv_e4m3", "fwd_hdim64_paged_kv_e5m2_window"]);
+    for (said, feature) in said[2..].iter().zip(["kv_e5m2", "paged", "kv_e4m3"]) {
+        assert!(said.contains(&format!("no variant with the feature `{feature}`")), "{said}");
+    }
+}
+
 #[test]
 fn splits_are_taken_where_they_have_the_features() {
     let split = |asked| Ask { splits: 4, ..ask(128, false, asked) };
@@ -170,6 +239,23 @@ fn callers_of_earlier_versions_get_plain_kernels() {
     }
 }
 
+/// `KGEN_FEATURE_*`.
+fn bit(feature: Feature) -> u32 {
+    match feature {
+        Window => 2,
+        Chunk => 4,
+        Softcap => 8,
+        Alibi => 16,
+        Sinks => 32,
+        Paged => 64,
+        KvE4m3 => 128,
+        KvE5m2 => 256,
+        Feature::Cache => 512,
+        Feature::Qv => 1024,
+        PackGqa => 2048,
+    }
+}
+
 #[test]
 fn the_rule_in_rust_is_that_of_the_header() {
     const CALLS: usize = 20_000;
@@ -191,9 +277,21 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
                 sinks: sometimes().then_some(SinkType::Fp32),
+                pages: sometimes().then_some(IN_PAGES),
+                qv: sometimes(),
+                cache: sometimes().then_some(Cache::Indexed),
+                kv: if sometimes() { KvFormat::ALL.choose(&mut rng).copied() } else { None },
+                query_limits: [0; 2],
                 declared: None,
             };
-            let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|_| !sometimes()).collect();
+            // Mostly what it needs of a type of K and V, which kernels have not besides.
+            let mut holds = |feature| {
+                let needed = asked.kv.is_some_and(|format| format.feature() == feature);
+                let of_keys = matches!(feature, KvE4m3 | KvE5m2);
+                if of_keys { needed != (rng.random_range(0..9) == 0) } else { rng.random_range(0..3) > 0 }
+            };
+            let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| holds(*feature)).collect();
+            let mut sometimes = || rng.random_range(0..3) == 0;
             let kind = if sometimes() { Kind::FwdSplit } else { Kind::Fwd };
             let causal = sometimes();
             (asked, sometimes(), point(kind, 64, causal, &held))
@@ -201,7 +299,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
         .collect();
     let lines = drawn.iter().map(|(asked, causal, kernel)| {
         let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Sinks]) } else { Features::NONE };
-        let held = kernel.features.with(besides).iter().map(|feature| 2 << feature as u32).sum::<u32>();
+        let held = kernel.features.with(besides).iter().map(bit).sum::<u32>();
         format!("{} {:x}\n", words_of(*causal, *asked), held | u32::from(kernel.causal))
     });
     let said = lines_of(&program, lines.collect());

@@ -180,7 +180,8 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         if (one_in(20)) choice.candidate_size = (uint32_t)draw();
         if (choice.candidate_size > sizeof list[0]) choice.capacity = 0;
         if (one_in(20)) choice.candidates = NULL;
-        switch (draw() % 5) {
+        switch (draw() % 6) {
+            case 5: code = kgen_fwd_metadata(one_in(50) ? NULL : &f.p, NULL); break;
             case 4: code = kgen_explain_choice(one_in(50) ? NULL : &f.p, one_in(50) ? NULL : &choice); break;
             case 0: code = kgen_fwd(one_in(50) ? NULL : &f.p, NULL); break;
             case 1: code = kgen_bwd(one_in(50) ? NULL : &b.p, NULL); break;

@@ -1,5 +1,6 @@
 // Whether kgen/features.cuh finds that a kernel serves a request, for each line of the input: the request's flags,
-// window, chunk, softcap, whether it has slopes and sinks, and the kernel's features. Prints 1 or 0.
+// window, chunk, softcap, whether it has slopes, sinks, a page table, queries of two parts and a cache, kv_dtype, and the
+// kernel's features. Prints 1 or 0.
 #include <stdio.h>
 
 #include "kgen/features.cuh"
@@ -8,12 +9,16 @@ int main() {
     kgen_fwd_params p = {};
     kgen_attention_features& f = p.features;
     static float somewhere[1];
-    int slopes, sinks;
+    static int32_t table[1];
+    int slopes, sinks, paged, qv, cached;
     uint32_t held;
-    while (scanf("%x %d %d %d %f %d %d %x", &p.flags, &f.window_left, &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &held) == 8) {
+    while (scanf("%x %d %d %d %f %d %d %d %d %d %d %x", &p.flags, &f.window_left, &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &p.kv_dtype, &held) == 12) {
         f.alibi_slopes = slopes != 0 ? somewhere : nullptr;
         f.sinks = sinks != 0 ? somewhere : nullptr;
         f.sinks_dtype = KGEN_DTYPE_FP32;
+        p.leftpad_k = cached != 0 ? table : nullptr;
+        p.page_table = paged != 0 ? table : nullptr;
+        p.qv = qv != 0 ? table : nullptr;
         if (kgen::read_features(p, "serves") != KGEN_SUCCESS) return 1;
         puts(kgen::serves_features(kgen::asked_features(p), held) ? "1" : "0");
     }

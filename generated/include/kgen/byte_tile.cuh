@@ -32,6 +32,29 @@ KGEN_DEVICE uint32_t chunk_address(uint32_t tile, lane_offsets lanes, int row, i
     return tile + (lane ^ flip) + (Tile::panel_offset(start) + row * width * 2);
 }
 
+// How many of the 16 columns from `column` on a row of HEAD_DIM has.
+template <int HEAD_DIM>
+KGEN_DEVICE int columns_of_piece(int column) {
+    if constexpr (HEAD_DIM % 16 == 0) return column < HEAD_DIM ? 16 : 0;
+    else return max(0, min(16, HEAD_DIM - column));
+}
+
+// The first `columns` bytes of a 16-byte piece of a row; zeros follow, and no more is read.
+// VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
+template <bool VECTOR>
+KGEN_DEVICE void copy_piece(uint32_t destination, const uint8_t* from, int columns) {
+    if constexpr (VECTOR) {
+        cp_async_partial(destination, from, columns);
+    } else {
+        uint32_t words[4] = {0, 0, 0, 0};
+        KGEN_UNROLL
+        for (int i = 0; i < 16; ++i) {
+            if (i < columns) words[i / 4] |= static_cast<uint32_t>(load_global(from + i)) << (i % 4 * 8);
+        }
+        store_shared(destination, words4{words[0], words[1], words[2], words[3]});
+    }
+}
+
 // The order in which rows are stored. Of each 16 rows, P's layout needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 adjacent
 // (see the kernel), and a transposing load of bytes gives a lane four adjacent rows.
 enum class row_order { natural, as_p };
@@ -54,7 +77,7 @@ KGEN_DEVICE void copy_bytes(uint32_t tile, const uint8_t* source, int64_t row_st
         constexpr int chunks = width / 8;
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
-        static_assert(pass_rows % 16 == 0, "the swizzle and the order of a thread's row are the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int valid_rows = rows - first_row;

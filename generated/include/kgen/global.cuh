@@ -8,6 +8,12 @@ namespace kgen {
 
 KGEN_DEVICE int32_t load_global(const int32_t* pointer) { return __ldg(pointer); }
 
+KGEN_DEVICE int64_t load_global(const int64_t* pointer) {
+    int64_t value;
+    asm("ld.global.nc.s64 %0, [%1];" : "=l"(value) : "l"(pointer));
+    return value;
+}
+
 KGEN_DEVICE uint16_t load_global(const uint16_t* pointer) { return __ldg(pointer); }
 
 // 16 bytes; `pointer` must be 16-byte aligned.

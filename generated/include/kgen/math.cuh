@@ -36,6 +36,9 @@ KGEN_DEVICE float tanh_fast(float x) {
     return y;
 }
 
+// The lowest bit that is set, of at least one.
+KGEN_DEVICE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
+
 KGEN_DEVICE float absolute(float x) { return fabsf(x); }
 
 // a * b + c, rounded once.

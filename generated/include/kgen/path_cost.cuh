@@ -20,16 +20,18 @@ struct kernel_cost {
     double keys;          // a block takes at a step
     double resident;      // blocks that a multiprocessor holds at once
     double launch_ns;     // from the launch to the first product, and from the last store to the end
+    double crowded_ns;    // what that takes besides where the blocks fill more than half of the places
     double tile_cycles;   // a query tile, without its steps
     double chain_cycles;  // a step of a block that has a multiprocessor to itself
     double step_cycles;   // a step where as many blocks share a multiprocessor as it takes to keep its units busy
+    bool longest_first;   // the tiles with the most keys are dealt out first
 };
 
 struct device_cost {
     double multiprocessors;
     double cycles_per_ns;
     double dram_bytes_per_ns, l2_bytes_per_ns;
-    double kept_bytes;  // of a request that L2 still holds from the kernel that wrote them
+    double kept_bytes;  // of a request that L2 may still hold from the kernel that wrote them
 };
 
 // What the host knows of a request. Of unequal lengths that is the longest, and the mean where the caller gives totals.
@@ -37,7 +39,7 @@ struct request_cost {
     double batch, heads, heads_k;
     double queries, keys;  // per sequence, on average
     double longest_queries, longest_keys;  // of the longest sequence
-    double head_dim, head_dim_v, element_bytes;
+    double head_dim, head_dim_v, element_bytes, kv_element_bytes;  // the latter of K and V
     double most_seen;     // keys that one query sees at most, by windows and chunks; HUGE_VAL: no limit
     double keys_to_mean;  // keys of a query's sequence, on average over queries, relative to `keys`
     bool causal, unequal;
@@ -85,10 +87,10 @@ struct sharing {
 struct kernel_time {
     double launch, tile, chain, step, memory;
 
-    // About a sixth of what should run beside the longest part does not.
+    // About a fifth of what should run beside the longest part does not.
     double total() const {
         const double longest = fmax(fmax(chain, step), memory);
-        return launch + tile + longest + 0.16 * (chain + step + memory - longest);
+        return launch + tile + longest + 0.2 * (chain + step + memory - longest);
     }
 };
 
@@ -100,11 +102,19 @@ inline double tile_count(const request_cost& r, double rows, double tile_rows) {
 
 // A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
 // a block of fwd_combine for a row that a shorter sequence does not have.
-constexpr double WITHOUT_KEYS = 1.0 / 3;
+constexpr double WITHOUT_KEYS = 0.3;
 
-// L2 holds lines of so many bytes. Where a row of K or V does not fill its last line, a third of the rest is fetched
-// besides: the block of the next head, which wants it, often comes too late.
-constexpr double LINE_BYTES = 128, OF_LINE = 1.0 / 3;
+// Where places do not end together, the part of an average tile that the last ones take longer.
+constexpr double DRAIN = 0.375;
+
+// L2 holds lines of so many bytes. Where a row of K or V does not fill its last line, a part of the rest is fetched
+// besides: the block of the next head, which wants it, often comes too late. Not where each block has a multiprocessor
+// to itself: then they keep step.
+constexpr double LINE_BYTES = 128, OF_LINE = 0.3;
+
+// Parts of the bytes that L2 may still hold. K and V of the first one at most are there as a whole, those of the second
+// one or more not at all: what was written last has driven out what is read first.
+constexpr double KEYS_KEPT = 0.4, KEYS_GONE = 0.64;
 
 // Rows of a sequence before its first key.
 inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(0, r.queries - r.keys) : 0; }
@@ -113,7 +123,7 @@ inline double rows_without_keys(const request_cost& r) { return r.causal ? fmax(
 inline double most_seen_by(const request_cost& r, double queries) { return r.most_seen + fmax(0, fmin(queries, r.queries) - 1); }
 
 // Bytes that are fetched for a row: the line that it ends in comes as a whole, more or less.
-inline double fetched_of_row(double bytes) { return bytes + OF_LINE * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes); }
+inline double fetched_of_row(double bytes, double of_line) { return bytes + of_line * (ceil(bytes / LINE_BYTES) * LINE_BYTES - bytes); }
 
 inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const device_cost& d, const sharing& s) {
     const double group = s.packed ? r.heads / r.heads_k : 1;
@@ -136,35 +146,43 @@ inline kernel_time time_of(const request_cost& r, const kernel_cost& k, const de
 
     // Rows before the first key: their tiles are written and no more.
     const double without_keys = rows_without_keys(r);
-    const double with_keys = fmin(1, ceil(seen * group / k.rows) / tiles_of_sequence);
-    const double full_tiles = without_keys > 0 ? with_keys + WITHOUT_KEYS * (1 - with_keys) : 1;
+    const double with_keys = without_keys > 0 ? fmin(1, ceil(seen * group / k.rows) / tiles_of_sequence) : 1;
+    const double full_tiles = with_keys + WITHOUT_KEYS * (1 - with_keys);
 
     const double slots = d.multiprocessors * k.resident;
+    const double blocks_with_keys = blocks * with_keys;
+    // What must have more than one turn for a block to end later than others.
+    const double in_turns = k.longest_first ? blocks_with_keys : blocks;
     double tiles, in_slot, in_multiprocessor;  // one after another: tiles and steps in a slot, steps in a multiprocessor
     if (diagonal || r.unequal) {
-        tiles = fmax(1, blocks * full_tiles / slots + (blocks > slots ? 1 : 0));
-        in_slot = fmax(longest, blocks * average / slots + (blocks > slots ? average / 2 + tail : 0));
-        in_multiprocessor = fmax(longest, blocks * average / d.multiprocessors + (blocks > d.multiprocessors ? average / 2 + tail : 0));
+        const auto turns = [&](double places) { return fmax(longest, blocks * average / places + (in_turns > places ? DRAIN * average + tail : 0)); };
+        tiles = fmax(1, blocks * full_tiles / slots + (in_turns > slots ? 2 * DRAIN : 0));
+        in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     } else {
-        const double turns = ceil(blocks / slots);
-        tiles = fmax(1, turns * full_tiles);
-        in_slot = turns * longest;
-        in_multiprocessor = ceil(blocks / d.multiprocessors) * longest;
+        const auto turns = [&](double places) { return ceil(blocks_with_keys / places) * longest; };
+        tiles = fmax(1, ceil(blocks / slots) * full_tiles);
+        in_slot = turns(slots), in_multiprocessor = turns(d.multiprocessors);
     }
     // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
     const double rows_of_groups = ceil(r.queries * group / k.group_rows) * k.group_rows;
     const double fullest = fmin(1, rows_of_groups / k.rows), average_tile = fmin(1, rows_of_groups / (tiles_of_sequence * k.rows));
     const double busy_steps = fmax(longest * fullest, in_multiprocessor * average_tile);
     // Of a row of Q and one of O, and of a row of K and one of V.
-    const double fetched_bytes = fetched_of_row(r.head_dim * r.element_bytes) + fetched_of_row(r.head_dim_v * r.element_bytes);
-    const double from_dram = fetched_bytes * r.batch * ((r.queries - without_keys / 2) * r.heads + fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k);
+    const double of_line = blocks > d.multiprocessors ? OF_LINE : 0;
+    const auto fetched = [&](double bytes) { return fetched_of_row(r.head_dim * bytes, of_line) + fetched_of_row(r.head_dim_v * bytes, of_line); };
+    const double row_bytes = fetched(r.element_bytes), key_bytes = fetched(r.kv_element_bytes);
+    const double rows_bytes = row_bytes * r.batch * (r.queries - without_keys / 2) * r.heads;
+    const double keys_bytes = key_bytes * r.batch * fmin(r.keys, most_seen_by(r, r.queries)) * r.heads_k;
+    const double keys_gone = (keys_bytes / d.kept_bytes - KEYS_KEPT) / (KEYS_GONE - KEYS_KEPT);
+    const double from_dram = fmax(0, rows_bytes - d.kept_bytes) + keys_bytes * fmin(1, fmax(0, keys_gone));
     const double partial = s.packed ? r.batch * (r.queries - without_keys) * r.heads * s.splits * (r.head_dim_v + 1) * 4 : 0;
-    const double from_l2 = blocks * (keys / s.splits) * fetched_bytes + partial;
+    const double from_l2 = blocks * (keys / s.splits) * key_bytes + partial;
     // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
     const double later = (tiles - 1) * k.tile_cycles;
-    return {k.launch_ns, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
+    const double launch = k.launch_ns + (blocks > slots / 2 ? k.crowded_ns : 0);
+    return {launch, k.tile_cycles / d.cycles_per_ns, (in_slot * k.chain_cycles + later) / d.cycles_per_ns,
             (busy_steps * k.step_cycles + later) / d.cycles_per_ns,
-            fmax(fmax(0, from_dram - d.kept_bytes) / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
+            fmax(from_dram / d.dram_bytes_per_ns, from_l2 / d.l2_bytes_per_ns) + tail * k.chain_cycles / d.cycles_per_ns};
 }
 
 // The merge of partial results, one block per row of the longest sequence in each; a block reads `keys` pieces of 8
@@ -199,14 +217,18 @@ inline double balanced_splits(const request_cost& r, double blocks, double most)
 // whose splits are shorter than what pays.
 constexpr int MOST_SPLIT_COUNTS = 18;
 
+// What a split-KV kernel takes besides where it writes O itself (ns): it closes rows, and stores O as the caller wants
+// it. Fitted to three calls of 5 to 8 us on an H100.
+constexpr double UNSPLIT_NS = 700;
+
 inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
-    constexpr int32_t ROUND[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+    constexpr int32_t ROUND[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / k.rows);
     const double filling = floor(d.multiprocessors * k.resident / tiles);
     const double most = fmin(MOST_SPLITS, ceil(fmin(r.longest_keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
     int count = 0;
     const auto add = [&](double splits) {
-        if (splits < 1 || splits > most) return;
+        if (splits < 2 || splits > most) return;
         int place = 0;
         while (place < count && counts[place] < splits) ++place;
         if (place < count && counts[place] == splits) return;

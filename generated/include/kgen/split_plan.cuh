@@ -46,15 +46,24 @@ inline uint64_t split_workspace_bytes(const kgen_fwd_params& p) {
     return product(split_total_rows(p), p.num_heads, p.num_splits, p.head_dim_v + 1, sizeof(float));
 }
 
-// Checks what the split-KV kernels require beyond the shapes.
-inline int check_split_params(const kgen_fwd_params& p, const char* name) {
+// Checks the numbers that only the split-KV kernels read.
+inline int check_split_numbers(const kgen_fwd_params& p, const char* name) {
     if (p.num_splits < 1 || p.num_splits > MOST_SPLITS) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d must lie in 1 .. %d", name, p.num_splits, MOST_SPLITS);
     }
     if (p.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", name, p.total_q);
+    return KGEN_SUCCESS;
+}
+
+// Checks what the split-KV kernels require beyond the shapes.
+inline int check_split_params(const kgen_fwd_params& p, const char* name) {
+    if (const int code = check_split_numbers(p, name)) return code;
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
     return KGEN_SUCCESS;
 }
+
+// Whether fwd_split writes O and LSE as the caller wants them: one split, and no workspace.
+KGEN_HOST_DEVICE bool is_whole(const kgen_fwd_params& p) { return p.num_splits == 1 && p.workspace == nullptr; }
 
 inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
     const uint64_t bytes = split_workspace_bytes(p);

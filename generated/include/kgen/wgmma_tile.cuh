@@ -29,6 +29,22 @@ KGEN_DEVICE void multiply_by_rows(float (&s)[B::rows / 8][4], uint32_t a_tile, u
     }
 }
 
+// S = A B^T, or S += A B^T with `accumulate`, over all columns of both, for the 64 rows of `A` and ROWS rows of `B`
+// from `first_row` on, a multiple of 8.
+template <class Element, class A, class B, int ROWS, int STEP = 0>
+KGEN_DEVICE void multiply_by_some_rows(float (&s)[ROWS / 8][4], uint32_t a_tile, uint32_t b_tile, int first_row, bool accumulate) {
+    static_assert(A::rows == 64, "the rows of one product");
+    static_assert(A::columns == B::columns && A::columns % 64 == 0, "both have the same panels, all of one width");
+    if constexpr (STEP < A::columns / 16) {
+        constexpr int start = A::panel_start(STEP * 16);
+        constexpr uint32_t in_row = (STEP * 16 - start) * 2;
+        const uint64_t a = advance(panel_descriptor<64>(a_tile), A::panel_offset(start) + in_row);
+        const uint64_t b = advance(panel_descriptor<64>(b_tile + first_row * 128), B::panel_offset(start) + in_row);
+        wgmma<Element, ROWS>(s, a, b, accumulate || STEP > 0);
+        multiply_by_some_rows<Element, A, B, ROWS, STEP + 1>(s, a_tile, b_tile, first_row, accumulate);
+    }
+}
+
 // O += W X for one step of 16 rows of X: one product for each run of panels of one width.
 template <class Element, class X, int COLUMNS, int START = 0>
 KGEN_DEVICE void multiply_step_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[4], uint32_t x_tile, int row) {
@@ -47,6 +63,13 @@ template <class Element, class X, int COLUMNS>
 KGEN_DEVICE void multiply_by_columns(float (&o)[COLUMNS / 8][4], const uint32_t (&w)[X::rows / 16][4], uint32_t x_tile) {
     KGEN_UNROLL
     for (int step = 0; step < X::rows / 16; ++step) multiply_step_by_columns<Element, X, COLUMNS>(o, w[step], x_tile, step * 16);
+}
+
+// O += W X, with W (64 rows) in registers and ROWS rows of `X` from `first_row` on, all columns.
+template <class Element, class X, int ROWS>
+KGEN_DEVICE void multiply_part_by_columns(float (&o)[X::columns / 8][4], const uint32_t (&w)[ROWS / 16][4], uint32_t x_tile, int first_row) {
+    KGEN_UNROLL
+    for (int step = 0; step < ROWS / 16; ++step) multiply_step_by_columns<Element, X, X::columns>(o, w[step], x_tile, first_row + step * 16);
 }
 
 // D = W X, or D += W X with ADD, for columns START .. START + COLUMNS of W X, which are rows of `X`: 1-byte elements,
@@ -80,6 +103,30 @@ KGEN_DEVICE void clear_rows(uint32_t tile, int rows, int thread, int threads) {
             store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
         }
         clear_rows<Tile, START + width>(tile, rows, thread, threads);
+    }
+}
+
+// The same of the rows from `first` on.
+template <class Tile, int START = 0>
+KGEN_DEVICE void clear_rows_from(uint32_t tile, int first, int thread, int threads) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        for (int chunk = first * (width / 8) + thread; chunk < Tile::rows * (width / 8); chunk += threads) {
+            store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
+        }
+        clear_rows_from<Tile, START + width>(tile, first, thread, threads);
+    }
+}
+
+// The same of the rows from `first` to the one before `end`.
+template <class Tile, int START = 0>
+KGEN_DEVICE void clear_rows_between(uint32_t tile, int first, int end, int thread, int threads) {
+    if constexpr (START < Tile::columns) {
+        constexpr int width = Tile::panel_columns(START);
+        for (int chunk = first * (width / 8) + thread; chunk < end * (width / 8); chunk += threads) {
+            store_shared(tile + Tile::panel_offset(START) + chunk * 16, words4{0, 0, 0, 0});
+        }
+        clear_rows_between<Tile, START + width>(tile, first, end, thread, threads);
     }
 }
 

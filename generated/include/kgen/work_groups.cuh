@@ -25,11 +25,13 @@ inline uint64_t imbalance(uint64_t heads, uint64_t pieces_a_head, uint64_t block
 
 // Query heads (of all batch entries) per group.
 //
-// Short sequences: as many as make two rounds, one forwards and one backwards, or, where L2 does not hold so many keys,
-// one; the next group's then goes the other way. Long ones, whose blocks iterate over the keys of a head together and
-// so share what L2 need not keep for long: the number with the least imbalance, while each head still has eight blocks.
+// All of them if each item has a block to itself: groups would wait for one another. Otherwise, short sequences: as
+// many as make two rounds, one forwards and one backwards, or, where L2 does not hold so many keys, one; the next
+// group's then goes the other way. Long ones, whose blocks iterate over the keys of a head together and so share what
+// L2 need not keep for long: the number with the least imbalance, while each head still has eight blocks.
 inline uint32_t heads_a_group(const kgen_fwd_params& p, uint32_t blocks, uint32_t pieces_a_head) {
     const uint64_t heads = static_cast<uint64_t>(p.num_heads) * p.batch;
+    if (heads * pieces_a_head <= blocks) return static_cast<uint32_t>(heads);
     if (pieces_a_head < blocks / 4) {
         const uint64_t bytes_a_head = 2ull * (p.head_dim + p.head_dim_v) * p.seqlen_k * p.num_heads_k / p.num_heads;
         const uint64_t two_rounds = 2 * blocks / pieces_a_head;

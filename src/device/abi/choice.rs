@@ -55,8 +55,11 @@ pub struct Paths {
 /// `KGEN_PATH_SHORT`.
 pub const PATH_SHORT: i32 = 1;
 
-/// `KGEN_PATH_SPLIT`; this one and those above it split the keys.
+/// `KGEN_PATH_SPLIT`; this one and those up to [`PATH_PACKED`] may divide the keys.
 pub const PATH_SPLIT: i32 = 2;
+
+/// `KGEN_PATH_PACKED`.
+pub const PATH_PACKED: i32 = 5;
 
 impl Paths {
     /// What `explain` tells when it is given a choice to fill in.

@@ -34,18 +34,38 @@ pub struct FwdParams {
     pub head_dim_v: i32,
     /// `KGEN_DTYPE_*`.
     pub dtype: i32,
+    /// `KGEN_DTYPE_*` of K and V; 0: that of Q.
+    pub kv_dtype: i32,
     /// Causal mask.
     pub causal: bool,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
     /// Masks and scores besides.
     pub features: AttentionFeatures,
+    /// Strides of QV; `None`: there is none.
+    pub qv_strides: Option<Strides>,
+    /// What is said of pages; `None`: nothing is.
+    pub pages: Option<PagedKeys>,
+}
+
+/// K and V in pages, but for the table itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PagedKeys {
+    /// Entries of the table from one sequence's first to the next one's.
+    pub table_stride: i64,
+    /// Rows of a page.
+    pub size: i32,
+    /// Pages of K and V.
+    pub count: i32,
+    /// Fewest and most queries of the sequences that a launcher serves; 0: no limit.
+    pub query_limits: [i32; 2],
 }
 
 impl FwdParams {
     /// The structure to pass.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         let [q, k, v, o] = self.strides;
+        let pages = self.pages.unwrap_or_default();
         Structure {
             struct_size: size_of::<Structure>() as u32,
             flags: if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags(),
@@ -80,6 +100,18 @@ impl FwdParams {
             score: self.features.score.structure(address),
             head_dim_v: self.head_dim_v,
             reserved: 0,
+            page_table: address("page_table"),
+            page_table_stride: pages.table_stride,
+            page_size: pages.size,
+            num_pages: pages.count,
+            query_limits: pages.query_limits,
+            kv_dtype: self.kv_dtype,
+            reserved_2: 0,
+            cache_batch_idx: address("cache_batch_idx"),
+            leftpad_k: address("leftpad_k"),
+            qv: address("qv"),
+            qv_strides: self.qv_strides.map_or([0; 3], |s| [s.batch, s.row, s.head]),
+            work_counter: address("work_counter"),
         }
     }
 }
@@ -121,6 +153,18 @@ pub(in crate::device) struct Structure {
     score: score::Structure,
     head_dim_v: i32,
     reserved: i32,
+    page_table: *const c_void,
+    page_table_stride: i64,
+    page_size: i32,
+    num_pages: i32,
+    query_limits: [i32; 2],
+    kv_dtype: i32,
+    reserved_2: i32,
+    cache_batch_idx: *const c_void,
+    leftpad_k: *const c_void,
+    qv: *const c_void,
+    qv_strides: [i64; 3],
+    work_counter: *mut c_void,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -142,6 +186,11 @@ impl Structure {
             (self.features.alibi_slopes, self.features.sinks) = (nowhere, nowhere);
             (self.score.id, self.score.tables) = (GARBAGE as u64, [nowhere.cast_const(); 4]);
             (self.head_dim_v, self.reserved) = (GARBAGE, GARBAGE);
+            (self.page_table, self.page_table_stride) = (nowhere, GARBAGE.into());
+            (self.page_size, self.num_pages, self.query_limits) = (GARBAGE, GARBAGE, [GARBAGE; 2]);
+            (self.kv_dtype, self.reserved_2, self.qv_strides) = (GARBAGE, GARBAGE, [GARBAGE.into(); 3]);
+            [self.cache_batch_idx, self.leftpad_k, self.qv] = [nowhere.cast_const(); 3];
+            self.work_counter = nowhere;
         }
         self
     }
@@ -154,7 +203,8 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     use std::mem::offset_of;
     let mut fields = each!(Structure: struct_size, flags, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, batch,
         num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
-        workspace, workspace_bytes, head_dim_v, reserved);
+        workspace, workspace_bytes, head_dim_v, reserved, page_table, page_table_stride, page_size, num_pages, kv_dtype,
+        reserved_2, cache_batch_idx, leftpad_k, qv, work_counter);
     let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
     };
@@ -163,6 +213,8 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, descales), 8, ["q", "k", "v"].map(|t| format!("{t}_descale")).to_vec());
     row(offset_of!(Structure, descale_strides), 8, strides("_descale", &["q", "k", "v"], &["batch", "head"]));
     row(offset_of!(Structure, total_rows), 4, ["q", "k"].map(|t| format!("total_{t}")).to_vec());
+    row(offset_of!(Structure, qv_strides), 8, strides("", &["qv"], &["batch", "row", "head"]));
+    row(offset_of!(Structure, query_limits), 4, ["least", "most"].map(|limit| format!("{limit}_queries")).to_vec());
     fields.extend(features::layout(offset_of!(Structure, features)));
     fields.extend(score::layout(offset_of!(Structure, score)));
     (fields, size_of::<Structure>())

@@ -9,10 +9,10 @@ mod score;
 
 pub use bwd::BwdParams;
 pub(super) use choice::Explain;
-pub use choice::{PATH_SHORT, PATH_SPLIT, Paths};
+pub use choice::{PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths};
 pub use features::AttentionFeatures;
 pub use fields::{Field, Fields};
-pub use fwd::FwdParams;
+pub use fwd::{FwdParams, PagedKeys};
 pub use score::{SCORE_TABLES, ScoreParams};
 
 use std::ffi::{c_char, c_void};
@@ -37,6 +37,9 @@ pub const DTYPE_FP8_E4M3: i32 = 2;
 
 /// `KGEN_DTYPE_FP32`.
 pub const DTYPE_FP32: i32 = 3;
+
+/// `KGEN_DTYPE_FP8_E5M2`.
+pub const DTYPE_FP8_E5M2: i32 = 4;
 
 /// Element strides of one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -286,9 +289,12 @@ mod tests {
             ("KGEN_DTYPE_FP16", DTYPE_FP16 as usize),
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
+            ("KGEN_DTYPE_FP8_E5M2", DTYPE_FP8_E5M2 as usize),
+            ("KGEN_FLAG_WINDOW", FLAG_WINDOW as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
             ("KGEN_PATH_SHORT", PATH_SHORT as usize),
             ("KGEN_PATH_SPLIT", PATH_SPLIT as usize),
+            ("KGEN_PATH_PACKED", PATH_PACKED as usize),
         ]);
         let constants: Vec<_> =
             facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
@@ -306,16 +312,16 @@ mod tests {
         let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
         // The module needs torch for tensors, of which there are none here.
         let program = "import ctypes, json, sys, types\n\
-            dtypes = {'float16': 'FP16', 'bfloat16': 'BF16', 'float8_e4m3fn': 'FP8_E4M3', 'float32': 'FP32'}\n\
+            dtypes = {'float16': 'FP16', 'bfloat16': 'BF16', 'float8_e4m3fn': 'FP8_E4M3', 'float32': 'FP32', 'float8_e5m2': 'FP8_E5M2'}\n\
             sys.modules['torch'] = types.SimpleNamespace(**dtypes)\n\
             import kgen_ctypes as k\n\
             layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
-            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC, 'WINDOW': k.FLAG_WINDOW}\n\
+            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC, 'WINDOW': k.FLAG_WINDOW, 'ROTARY_INTERLEAVED': k.FLAG_ROTARY_INTERLEAVED}\n\
             reductions = {name.upper(): value for name, value in k.REDUCTIONS.items()}\n\
             flags |= {'PATH_' + path: flag for path, flag in k.FLAG_PATHS.items()}\n\
             paths = {path: number for number, path in enumerate(k.PATHS)}\n\
             names = {'attention_features': k.AttentionFeatures, 'fwd_params': k.FwdParams, 'bwd_params': k.BwdParams, 'vector_add_params': k.VectorAddParams,\n\
-                'transpose_params': k.TransposeParams, 'reduce_params': k.ReduceParams, 'candidate': k.Candidate, 'choice': k.Choice}\n\
+                'transpose_params': k.TransposeParams, 'reduce_params': k.ReduceParams, 'append_kv_params': k.AppendKvParams, 'candidate': k.Candidate, 'choice': k.Choice}\n\
             print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions, paths]))";
         let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
             Ok(output) => output,
@@ -329,7 +335,7 @@ mod tests {
             Numbers,
             Numbers,
         ) = serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (8, 4, 7, 3, 4));
+        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (9, 5, 10, 3, 6));
         let numbers = |prefix: &str, numbers: Numbers| -> String {
             let asserts =
                 numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));

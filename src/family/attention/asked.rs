@@ -1,7 +1,7 @@
 //! What a call asks of masks and scores besides a causal mask.
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
-use super::{DeclaredCall, Kind, Point};
+use super::{DeclaredCall, Kind, KvFormat, Point};
 use crate::{
     device::{AttentionFeatures, DTYPE_BF16, DTYPE_FP32},
     grid::{Feature, Features},
@@ -20,6 +20,16 @@ pub struct Asked {
     pub alibi: Option<Slopes>,
     /// Logits that join the denominator.
     pub sinks: Option<SinkType>,
+    /// K and V lie in pages.
+    pub pages: Option<Pages>,
+    /// Queries have a second part, which is multiplied with V.
+    pub qv: bool,
+    /// K and V are a cache.
+    pub cache: Option<Cache>,
+    /// K and V are FP8, of that format, and Q is not.
+    pub kv: Option<KvFormat>,
+    /// Fewest and most queries of the sequences that a kernel with pages serves; 0: no limit.
+    pub query_limits: [u32; 2],
     /// A declared score or mask, with its numbers.
     pub declared: Option<DeclaredCall>,
 }
@@ -34,6 +44,52 @@ pub enum Slopes {
     ByHead,
     /// Each has its own.
     ByBatchAndHead,
+}
+
+/// How K and V lie in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Rows of a page.
+    pub rows: usize,
+    /// Pages at the start of the first sequence that the others share, as far as it fills them.
+    pub shared: usize,
+    /// Whether blocks are given a counter to take their work from, which kernels that know none leave alone.
+    pub counter: bool,
+}
+
+/// What a call says of a cache of K and V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// Which entry of K and V each sequence reads.
+    Indexed,
+    /// How many rows lie before each sequence's first key.
+    Padded,
+    /// Both.
+    IndexedAndPadded,
+}
+
+impl Cache {
+    /// Every form.
+    pub const ALL: [Self; 3] = [Self::Indexed, Self::Padded, Self::IndexedAndPadded];
+
+    /// As the names of cases say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Indexed => "cache-idx",
+            Self::Padded => "leftpad",
+            Self::IndexedAndPadded => "cache-idx+leftpad",
+        }
+    }
+
+    /// Whether sequences choose their entries.
+    pub fn is_indexed(self) -> bool {
+        self != Self::Padded
+    }
+
+    /// Whether rows lie before the keys.
+    pub fn is_padded(self) -> bool {
+        self != Self::Indexed
+    }
 }
 
 /// The type of the sinks.
@@ -58,18 +114,26 @@ impl Asked {
             (Feature::Softcap, self.softcap_hundredths > 0),
             (Feature::Alibi, self.alibi.is_some()),
             (Feature::Sinks, self.sinks.is_some()),
+            (Feature::Paged, self.pages.is_some()),
+            (Feature::Qv, self.qv),
+            (Feature::Cache, self.cache.is_some()),
+            (Feature::KvE4m3, self.kv == Some(KvFormat::E4m3)),
+            (Feature::KvE5m2, self.kv == Some(KvFormat::E5m2)),
         ];
         let wanted: Features = wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect();
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
     }
 
     /// Whether a kernel computes a call with it, and a causal mask or none: `serves_features` of `kgen/features.cuh`.
-    /// Kernels with windows have a causal mask where a call asks for one; sinks are no split kernel's matter.
+    /// Kernels with windows have a causal mask where a call asks for one; sinks are no split kernel's matter; kernels
+    /// that read pages, or FP8, read nothing else, and those of queries of two parts take no others.
     pub fn is_served_by(&self, causal: bool, kernel: Point) -> bool {
         let (causal, wanted) = self.wanted(causal);
         let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
         let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
-        mask && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
+        let both = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Qv];
+        let keys = both.into_iter().all(|feature| kernel.features.has(feature) == wanted.has(feature));
+        mask && keys && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
     }
 
     /// The bound of the scores, as the kernel receives it; 0: none.
@@ -106,8 +170,15 @@ impl Asked {
         }
     }
 
+    /// Whether sequences of so many queries are served.
+    pub fn serves_queries(&self, queries: usize) -> bool {
+        let [least, most] = self.query_limits.map(|limit| limit as usize);
+        queries >= least && (most == 0 || queries <= most)
+    }
+
     /// What names of cases say of it: ` window64,-1 softcap30`.
     pub fn words(&self) -> String {
+        let [least, most] = self.query_limits;
         let words = [
             self.window.map(|[left, right]| format!(" window{left},{right}")),
             (self.chunk > 0).then(|| format!(" chunk{}", self.chunk)),
@@ -115,6 +186,15 @@ impl Asked {
             self.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned()),
             self.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned()),
             self.declared.map(DeclaredCall::words),
+            self.pages.map(|Pages { rows, shared, counter }| {
+                let shared = if shared == 0 { String::new() } else { format!("-shared{shared}") };
+                format!(" page{rows}{shared}{}", if counter { "-counter" } else { "" })
+            }),
+            self.qv.then(|| " qv".to_owned()),
+            self.cache.map(|cache| format!(" {}", cache.word())),
+            self.kv.map(|format| format!(" {}", format.word())),
+            (least > 0).then(|| format!(" least-queries{least}")),
+            (most > 0).then(|| format!(" most-queries{most}")),
         ];
         words.into_iter().flatten().collect()
     }
@@ -140,10 +220,17 @@ mod tests {
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
             sinks: Some(SinkType::Bf16),
+            pages: Some(Pages { rows: 16, shared: 3, counter: true }),
+            qv: true,
+            cache: Some(Cache::Padded),
+            kv: Some(KvFormat::E5m2),
+            query_limits: [0; 2],
             declared: None,
         };
-        assert_eq!(all.wanted(false), (false, Features::all()));
-        assert_eq!(all.words(), " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16");
+        let keys = Features::from_iter([Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2]);
+        assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter qv leftpad kv-e5m2";
+        assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
     }
 

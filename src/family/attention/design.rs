@@ -1,9 +1,9 @@
 //! What plans of attention kernels hold besides what all plans hold.
 
-use super::{Kind, Point, Tile};
+use super::{Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    grid::Feature,
+    grid::{Feature, Target},
 };
 use serde::Serialize;
 
@@ -26,6 +26,9 @@ pub struct Design {
     pub features: FeatureParts,
     /// Where K and V come from.
     pub kv: Kv,
+    /// Columns of tiles of K and of V in FP8: head dims rounded up to 32 bytes, where Q is of 16 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_columns: Option<KvColumns>,
     /// FP8 kernels only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Choices>,
@@ -45,10 +48,44 @@ impl crate::plan::Plan {
     }
 }
 
+/// Columns of tiles of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KvColumns {
+    /// Of K.
+    pub qk: u32,
+    /// Of V.
+    pub v: u32,
+}
+
+impl KvColumns {
+    /// Bytes that ldmatrix takes of a row: two chunks of 16.
+    const STEP: u32 = 32;
+
+    /// Those of a kernel; `None` where K and V have Q's type.
+    pub(in crate::family::attention) fn of(point: Point) -> Option<Self> {
+        let padded = point.head_dim.padded_to(Self::STEP);
+        KvFormat::of(point.features).map(|_| Self { qk: padded.qk, v: padded.v })
+    }
+
+    /// Of K and V together.
+    pub(in crate::family::attention) fn both(self) -> u32 {
+        self.qk + self.v
+    }
+}
+
 /// Which parts of the templates a kernel's features take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "templates ask for each by its name")]
 pub struct FeatureParts {
+    /// K and V in pages.
+    pub paged: bool,
+    /// The heads that read one key head side by side in a tile, where that is a choice.
+    pub packgqa: bool,
+    /// A cache of K and V with entries in another order, and rows before the keys.
+    pub cache: bool,
+    /// K and V in FP8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvFormat>,
     /// Windows.
     pub window: bool,
     /// Chunks.
@@ -73,18 +110,24 @@ impl FeatureParts {
     /// Those of a kernel. Sinks join where the splits of the keys are combined.
     pub fn of(point: Point) -> Self {
         let has = |feature| point.features.has(feature);
+        let (paged, packgqa, cache) = (has(Feature::Paged), has(Feature::PackGqa), has(Feature::Cache));
         let (window, chunk) = (has(Feature::Window), has(Feature::Chunk));
         let sinks = has(Feature::Sinks) && point.kind != Kind::FwdSplit;
         let (softcap, alibi) = (has(Feature::Softcap), has(Feature::Alibi));
         let declared = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
-        let positions = window || chunk || alibi || declared.is_some();
+        // Where TMA brings pages, key tiles end at a page's border and not at the last key that a row sees. Of rows of
+        // several heads, a lane's two are no fixed distance apart.
+        let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
+        let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
         let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
-        Self { window, chunk, softcap, alibi, sinks, positions, scores, declared }
+        let kv = KvFormat::of(point.features);
+        Self { paged, packgqa, cache, kv, window, chunk, softcap, alibi, sinks, positions, scores, declared }
     }
 
     /// Whether the kernel is as a plain one in all but its launcher.
     pub fn is_none(self) -> bool {
-        !(self.positions || self.scores || self.sinks)
+        let keys = self.paged || self.cache || self.kv.is_some() || self.packgqa;
+        !(keys || self.positions || self.scores || self.sinks)
     }
 }
 

@@ -6,17 +6,21 @@ mod declared;
 mod declared_text;
 mod design;
 pub(crate) mod exam;
+mod kv_format;
 mod mask;
 mod point;
 mod recipes;
 mod score;
 
-pub use asked::{Asked, SinkType, Slopes};
+pub use asked::{Asked, Cache, Pages, SinkType, Slopes};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;
-pub use design::{Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvSource, Panel};
+pub use design::{
+    Backward, ByteTransposition, DeclaredParts, Design, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource, Panel,
+};
 pub use exam::fuzz;
+pub use kv_format::KvFormat;
 pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
@@ -86,6 +90,11 @@ impl Family for Attention {
     fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
         exam::cases_of(subject, level)
     }
+}
+
+/// Whether there is a kernel of `point` but for one of its features, which its template does not have.
+pub fn lacks_a_feature(point: Point) -> bool {
+    recipes::lacks_a_feature(point)
 }
 
 /// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.

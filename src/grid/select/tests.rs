@@ -207,3 +207,14 @@ fn an_impossible_head_dim_is_refused() {
     let message = refusal(&Selection { head_dims: vec![HeadDim::equal(64), HeadDim::equal(264)], ..Selection::default() });
     assert!(message.contains("impossible head dim `264`") && message.contains("16 to 256"), "{message}");
 }
+
+/// A head dim extends families that do not declare it, but not that of queries of two parts, which have one.
+#[test]
+fn queries_of_two_parts_have_no_other_head_dims() {
+    let parts = |head_dim| {
+        let selection = Selection { head_dims: vec![head_dim], ..Selection::default() };
+        let found = Grid::builtin().select(&selection).expect("there are some");
+        found.into_iter().filter(|variant| variant.coordinates().features.is_some_and(|set| set.has(Feature::Qv))).count()
+    };
+    assert_eq!((parts(HeadDim::equal(64)), parts(HeadDim::LATENT)), (0, 2));
+}

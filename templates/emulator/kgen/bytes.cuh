@@ -21,6 +21,18 @@ KGEN_DEVICE uint32_t round_to_e4m3(float x) {
     return sign | (rounded > 0x7eu ? 0x7eu : rounded);
 }
 
+// Rounds to nearest even. Infinity and what would round to more than 57344 become that, a NaN 0x7f.
+KGEN_DEVICE uint32_t round_to_e5m2(float x) {
+    const uint32_t bits = float_bits(x);
+    const uint32_t sign = bits >> 24 & 0x80u;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0x7fu;
+    if (magnitude >= 0x47600000u) return sign | 0x7bu;  // 57344
+    // A subnormal result is a multiple of 2^-16, the last bit of 2^7.
+    if (magnitude < 0x38800000u) return sign | (float_bits(float_of_bits(magnitude) + 0x1p7f) - 0x43000000u);
+    return sign | (magnitude - 0x38000000u + 0xfffffu + (magnitude >> 21 & 1)) >> 21;
+}
+
 }  // namespace kgen::emulator
 
 namespace kgen {
@@ -29,6 +41,12 @@ namespace kgen {
 KGEN_DEVICE uint32_t pack_e4m3(float first, float second, float third, float fourth) {
     return emulator::round_to_e4m3(first) | emulator::round_to_e4m3(second) << 8 | emulator::round_to_e4m3(third) << 16 |
            emulator::round_to_e4m3(fourth) << 24;
+}
+
+// The same rounded to E5M2. Saturates at 57344.
+KGEN_DEVICE uint32_t pack_e5m2(float first, float second, float third, float fourth) {
+    return emulator::round_to_e5m2(first) | emulator::round_to_e5m2(second) << 8 | emulator::round_to_e5m2(third) << 16 |
+           emulator::round_to_e5m2(fourth) << 24;
 }
 
 // Byte i of the result is the byte selected by hexadecimal digit i of `SELECTOR`: 0 to 3 from `low`, 4 to 7 from

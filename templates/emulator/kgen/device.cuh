@@ -14,6 +14,9 @@ inline int device_shared_memory() { return emulator::device_shared_memory(); }
 // Multiprocessors of the device: set by kgen_emulator_multiprocessors(), initially 108 (an A100's).
 inline int multiprocessor_count() { return emulator::multiprocessor_count(); }
 
+// Bytes of L2: so few that calls of a few hundred keys exceed them.
+inline int l2_cache_bytes() { return 192 << 10; }
+
 // Rated memory bandwidth (GB/s): not reported.
 inline double device_memory_gbs() { return 0; }
 

@@ -96,6 +96,8 @@ extern const identity* current;
 uint32_t warp_index(source at);
 void warp_sync(source at);
 bool warp_any(bool value, source at);
+uint32_t warp_ballot(bool value, source at);
+uint32_t shuffle(uint32_t value, int lane, source at);
 void warp_meet(source at);
 float shuffle_xor(float value, int mask, source at);
 int64_t shuffle_xor(int64_t value, int mask, source at);

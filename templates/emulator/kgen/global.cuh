@@ -12,6 +12,12 @@ KGEN_DEVICE int32_t load_global(const int32_t* pointer, KGEN_AT) {
     return value;
 }
 
+KGEN_DEVICE int64_t load_global(const int64_t* pointer, KGEN_AT) {
+    int64_t value;
+    emulator::load_global(pointer, &value, sizeof value, at);
+    return value;
+}
+
 KGEN_DEVICE uint16_t load_global(const uint16_t* pointer, KGEN_AT) {
     uint16_t value;
     emulator::load_global(pointer, &value, sizeof value, at);

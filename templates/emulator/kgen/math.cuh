@@ -78,6 +78,9 @@ KGEN_DEVICE float tanh_fast(float x) {
     return rounded;
 }
 
+// The lowest bit that is set, of at least one.
+KGEN_DEVICE int lowest_bit(uint32_t bits) { return __builtin_ctz(bits); }
+
 KGEN_DEVICE float absolute(float x) { return __builtin_fabsf(x); }
 
 // a * b + c, rounded once.

@@ -33,4 +33,10 @@ KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask, KGEN_AT) { return emula
 // True in every lane if it is true in any.
 KGEN_DEVICE bool warp_any(bool value, KGEN_AT) { return emulator::warp_any(value, at); }
 
+// A bit for each lane in which it is true.
+KGEN_DEVICE uint32_t warp_ballot(bool value, KGEN_AT) { return emulator::warp_ballot(value, at); }
+
+// The value of lane `lane`.
+KGEN_DEVICE uint32_t shuffle(uint32_t value, int lane, KGEN_AT) { return emulator::shuffle(value, lane, at); }
+
 }  // namespace kgen

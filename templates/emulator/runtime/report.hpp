@@ -9,6 +9,8 @@ enum class primitive : uint8_t {
     warp_index,
     warp_sync,
     warp_any,
+    warp_ballot,
+    shuffle,
     warp_meet,
     shuffle_xor,
     ldmatrix_x4,
@@ -70,7 +72,7 @@ enum class primitive : uint8_t {
 };
 
 inline const char* name_of(primitive which) {
-    static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "warp_meet",   "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
+    static const char* const names[] = {"nothing",      "warp_index",  "warp_sync",    "warp_any",    "warp_ballot", "shuffle", "warp_meet",   "shuffle_xor", "ldmatrix_x4", "ldmatrix_x4_transposed",
                                         "stmatrix_x4",  "stmatrix_x4_transposed", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix_b8_x2_transposed", "mma_m16n8k32", "mma_m16n8k32_fp16",
                                         "mma_m16n8k32_block_scaled", "block_sync",  "barrier_arrive", "barrier_wait", "store_shared", "load_shared", "cp_async",    "load_global", "store_global", "add_global",
                                         "load_written", "atomic_add", "atomic_max", "atomic_or", "atomic_exchange", "atomic_cas", "reduce_add", "reduce_max", "reduce_or",

@@ -52,6 +52,34 @@ bool warp_any(bool value, source at) {
     return w.results[current->lane] != 0.0f;
 }
 
+uint32_t warp_ballot(bool value, source at) {
+    my_operands().words[0] = value;
+    const bool last = meet(primitive::warp_ballot, at);
+    warp& w = warp_of(this_thread());
+    if (last) {
+        uint32_t all = 0;
+        for (uint32_t lane = 0; lane < LANES; ++lane) all |= w.operands[lane].words[0] << lane;
+        for (float& result : w.results) memcpy(&result, &all, sizeof all);
+    }
+    uint32_t votes;
+    memcpy(&votes, &w.results[current->lane], sizeof votes);
+    return votes;
+}
+
+uint32_t shuffle(uint32_t value, int lane, source at) {
+    lane_operands& mine = my_operands();
+    mine.words[0] = value;
+    mine.words[1] = static_cast<uint32_t>(lane);
+    const bool last = meet(primitive::shuffle, at);
+    warp& w = warp_of(this_thread());
+    if (last) {
+        for (uint32_t to = 0; to < LANES; ++to) memcpy(&w.results[to], &w.operands[w.operands[to].words[1] % LANES].words[0], sizeof(uint32_t));
+    }
+    uint32_t received;
+    memcpy(&received, &w.results[current->lane], sizeof received);
+    return received;
+}
+
 void warp_meet(source at) { meet(primitive::warp_meet, at); }
 
 // The 32 rows of 16 bytes addressed by the lanes of the meeting warp; a row that is out of bounds is NaN.

@@ -43,6 +43,15 @@ inline int multiprocessor_count() {
     return 0;
 }
 
+// Bytes of L2 of the calling thread's current device; 0 if CUDA reports none.
+inline int l2_cache_bytes() {
+    int device = 0, bytes = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device);
+    if (error != cudaSuccess) cudaGetLastError();  // the caller assumes none
+    return error == cudaSuccess ? bytes : 0;
+}
+
 // Rated memory bandwidth (GB/s) of the calling thread's current device: two transfers per clock. 0 if CUDA does not
 // report it.
 //

@@ -42,13 +42,27 @@ int read_features(Params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
+// What parameters ask for besides masks and scores.
+inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
+    return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) | (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
+           (p.kv_dtype == KGEN_DTYPE_FP8_E5M2 ? KGEN_FEATURE_KV_E5M2 : 0) |
+           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0);
+}
+inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
+
+// Refuses what says of a cache where else K and V are.
+inline int refuse_two_places(const kgen_fwd_params& p, const char* name) {
+    if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) || (p.cu_seqlens_k == nullptr && p.page_table == nullptr)) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
+}
+
 // The features that parameters ask for (KGEN_FEATURE_*), after read_features().
 template <class Params>
 uint32_t asked_features(const Params& p) {
     const kgen_attention_features& f = p.features;
     return ((p.flags & KGEN_FLAG_CAUSAL) != 0 ? KGEN_FEATURE_CAUSAL : 0) | ((p.flags & KGEN_FLAG_WINDOW) != 0 ? KGEN_FEATURE_WINDOW : 0) |
            (f.attention_chunk > 0 ? KGEN_FEATURE_CHUNK : 0) | (f.softcap > 0.0f ? KGEN_FEATURE_SOFTCAP : 0) |
-           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0);
+           (f.alibi_slopes != nullptr ? KGEN_FEATURE_ALIBI : 0) | (f.sinks != nullptr ? KGEN_FEATURE_SINKS : 0) | asked_of_keys(p);
 }
 
 // Those of `asked` that a kernel with the features `held` lacks. A window holds what a causal mask does.
@@ -56,9 +70,22 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
     return asked & ~(held | ((held & KGEN_FEATURE_WINDOW) != 0 ? KGEN_FEATURE_CAUSAL : 0));
 }
 
-// Whether a kernel with the features `held` computes what is asked: it lacks none, and masks no more.
+// Features that a kernel does not leave aside: it serves no request without them.
+constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV;
+
+// Whether a kernel with the features `held` computes what is asked: it lacks none, masks no more, and reads K and V
+// from pages if they are there.
 inline bool serves_features(uint32_t asked, uint32_t held) {
-    return lacking_features(asked, held) == 0 && ((held & KGEN_FEATURE_CAUSAL) == 0 || (asked & KGEN_FEATURE_CAUSAL) != 0);
+    return lacking_features(asked, held) == 0 && (held & ~asked & NOT_LEFT_ASIDE) == 0;
+}
+
+// What a call lacks that a kernel with the features `unasked` computes nothing without.
+inline const char* not_left_aside(uint32_t unasked) {
+    if ((unasked & KGEN_FEATURE_CAUSAL) != 0) return "KGEN_FLAG_CAUSAL";
+    if ((unasked & KGEN_FEATURE_PAGED) != 0) return "a page_table";
+    if ((unasked & KGEN_FEATURE_KV_E4M3) != 0) return "kv_dtype KGEN_DTYPE_FP8_E4M3";
+    if ((unasked & KGEN_FEATURE_KV_E5M2) != 0) return "kv_dtype KGEN_DTYPE_FP8_E5M2";
+    return "qv";
 }
 
 // Features whose kernels know the positions of rows and keys.
@@ -75,8 +102,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 
 // The word for the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks"};
-    for (int bit = 0; bit < 6; ++bit) {
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa"};
+    for (int bit = 0; bit < 12; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }
     return "unknown";

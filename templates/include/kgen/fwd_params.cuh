@@ -33,7 +33,7 @@ KGEN_DEVICE int64_t sequence_offset(sequence s, int batch, int head, int64_t bat
     return (s.packed ? s.first_row * row_stride : batch * batch_stride) + head * head_stride;
 }
 
-// A factor of an FP8 tensor, for a batch entry and key head; 1 if the caller gave none.
+// A factor of an FP8 tensor, or of a cache in FP8, for a batch entry and key head; 1 if the caller gave none.
 KGEN_DEVICE float descale_of(const float* descale, int batch, int head_k, int64_t batch_stride, int64_t head_stride) {
     return descale == nullptr ? 1.0f : load_global(descale + batch * batch_stride + head_k * head_stride);
 }
@@ -97,7 +97,36 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: seqlen_q %d and seqlen_k %d must not exceed %d with a declared score", self.name, params.seqlen_q,
                     params.seqlen_k, LONGEST_WITH_SCORE);
     }
-    if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without KGEN_FLAG_CAUSAL", self.name);
+    if (!serves_features(asked, self.features)) return fail(KGEN_ERROR_MISMATCH, "%s: called without %s", self.name, not_left_aside(self.features & ~asked));
+    return KGEN_SUCCESS;
+}
+
+// Refuses limits on the queries of a sequence, which only kernels that read pages know.
+inline int refuse_query_limits(const kgen_fwd_params& params, const char* name) {
+    if (params.least_queries == 0 && params.most_queries == 0) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_UNSUPPORTED, "%s: least_queries %d and most_queries %d must be 0", name, params.least_queries, params.most_queries);
+}
+
+// Checks what is said of a KV cache: its dtype, its entries, its pages. Without a page table nothing of pages is read.
+inline int check_cache(const kgen_fwd_params& params, const char* name) {
+    const bool bytes = params.kv_dtype == KGEN_DTYPE_FP8_E4M3 || params.kv_dtype == KGEN_DTYPE_FP8_E5M2;
+    if (params.kv_dtype != 0 && !bytes) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d must be KGEN_DTYPE_FP8_E4M3, KGEN_DTYPE_FP8_E5M2 or 0, for that of q", name, params.kv_dtype);
+    }
+    if (bytes && params.dtype != KGEN_DTYPE_FP16 && params.dtype != KGEN_DTYPE_BF16) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d needs queries in fp16 or bf16; dtype is %d", name, params.kv_dtype, params.dtype);
+    }
+    if (const int code = refuse_two_places(params, name)) return code;
+    if (params.page_table == nullptr) return refuse_query_limits(params, name);
+    if (params.least_queries < 0 || params.most_queries < 0) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: least_queries %d and most_queries %d must not be negative", name, params.least_queries, params.most_queries);
+    }
+    if (params.cu_seqlens_k != nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: cu_seqlens_k must be NULL with a page_table; give seqused_k", name);
+    if (params.page_size < 1) return fail(KGEN_ERROR_INVALID_VALUE, "%s: page_size %d must be at least 1", name, params.page_size);
+    const bool has_keys = params.batch > 0 && params.seqlen_k > 0;
+    if (params.num_pages < 0 || (has_keys && params.num_pages == 0)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_pages %d must be at least 1 where there are keys", name, params.num_pages);
+    }
     return KGEN_SUCCESS;
 }
 
@@ -105,6 +134,7 @@ int check_numbers(Params& params, uint32_t known_flags, const fwd_identity& self
 inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& self, kgen_fwd_params& params) {
     if (const int code = copy_fwd_params(given, self.name, params)) return code;
     if (const int code = check_numbers(params, FEATURE_FLAGS, self)) return code;
+    if (const int code = check_cache(params, self.name)) return code;
     const bool has_queries = params.batch > 0 && params.seqlen_q > 0;
     if (has_queries && (params.q == nullptr || params.o == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: q and o must not be NULL", self.name);
@@ -120,12 +150,13 @@ inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t 
     return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * bytes)) & 15) == 0;
 }
 
-// `bytes`: of an element of Q, K and V; O's have 2.
-inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes = 2) {
+// `bytes`: of an element of Q, `kv_bytes`: of K and V; O's have 2.
+inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes, int kv_bytes) {
     return rows_are_aligned(p.q, p.cu_seqlens_q ? 0 : p.q_batch_stride, p.q_row_stride, p.q_head_stride, bytes) &&
-           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, bytes) &&
-           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride, bytes) &&
+           rows_are_aligned(p.k, p.cu_seqlens_k ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, kv_bytes) &&
+           rows_are_aligned(p.v, p.cu_seqlens_k ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride, kv_bytes) &&
            rows_are_aligned(p.o, p.cu_seqlens_q ? 0 : p.o_batch_stride, p.o_row_stride, p.o_head_stride);
 }
+inline bool fwd_is_aligned(const kgen_fwd_params& p, int bytes = 2) { return fwd_is_aligned(p, bytes, bytes); }
 
 }  // namespace kgen

@@ -58,6 +58,7 @@ int read_head_dims(Params& params, const char* name) {
 
 inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
     if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
+    if (params.reserved_2 != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_2 is %d and must be 0", name, params.reserved_2);
     if (const int code = read_head_dims(params, name)) return code;
     return check_has_window(given, name);
 }

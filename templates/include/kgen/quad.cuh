@@ -2,6 +2,7 @@
 // lane q has columns 2q and 2q + 1.
 #pragma once
 
+#include "kgen/floats.cuh"
 #include "kgen/global.cuh"
 #include "kgen/sync.cuh"
 
@@ -33,6 +34,17 @@ KGEN_DEVICE void store_quad_row(uint16_t* row, uint32_t (&words)[CHUNKS], bool v
         if (valid) store_global(static_cast<void*>(row + (j + lane % 2) * 8 + lane / 2 * 4), pair);
     }
     if (CHUNKS % 2 != 0 && valid) store_global(reinterpret_cast<int32_t*>(row + (CHUNKS - 1) * 8 + lane * 2), static_cast<int32_t>(words[CHUNKS - 1]));
+}
+
+// Writes 16 columns of a row of fp32, of which a lane holds (a, b) of the first eight and (c, d) of the second: each
+// then has 16 contiguous bytes. All lanes of the warp must call it; rows for which `valid` is false are not written.
+// `row` must be 16-byte aligned.
+KGEN_DEVICE void store_quad_floats(float* row, float a, float b, float c, float d, bool valid) {
+    const uint32_t lane = lane_index() % 4;
+    const bool odd = lane % 2 != 0;
+    const float first = shuffle_xor(odd ? a : c, 1), second = shuffle_xor(odd ? b : d, 1);
+    const floats4 piece = odd ? floats4{first, second, c, d} : floats4{a, b, first, second};
+    if (valid) store_global(reinterpret_cast<floats4*>(row + lane % 2 * 8 + lane / 2 * 4), piece);
 }
 
 // Writes four adjacent columns held by a lane. `vector`: they start at a multiple of 8 bytes.

@@ -33,4 +33,10 @@ KGEN_DEVICE int64_t shuffle_xor(int64_t value, int mask) { return __shfl_xor_syn
 // True in every lane if it is true in any.
 KGEN_DEVICE bool warp_any(bool value) { return __any_sync(0xffffffffu, value); }
 
+// A bit for each lane in which it is true.
+KGEN_DEVICE uint32_t warp_ballot(bool value) { return __ballot_sync(0xffffffffu, value); }
+
+// The value of lane `lane`, 0 to 31, which may differ from lane to lane.
+KGEN_DEVICE uint32_t shuffle(uint32_t value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+
 }  // namespace kgen

@@ -20,7 +20,13 @@ struct e4m3 {
     uint8_t bits;
 };
 
-static_assert(sizeof(fp16) == 2 && sizeof(bf16) == 2 && sizeof(e4m3) == 1, "elements are 16 bits or 8");
+// FP8: sign, 5 bits of exponent, 2 of mantissa: the upper half of an fp16. The largest number is 57344, the smallest
+// above 0 is 2^-16.
+struct e5m2 {
+    uint8_t bits;
+};
+
+static_assert(sizeof(fp16) == 2 && sizeof(bf16) == 2 && sizeof(e4m3) == 1 && sizeof(e5m2) == 1, "elements are 16 bits or 8");
 
 // Two 32-bit words moved at once.
 struct alignas(8) words2 {

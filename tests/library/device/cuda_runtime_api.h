@@ -8,6 +8,7 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlockOptin,
     cudaDevAttrMultiProcessorCount,
     cudaDevAttrMemoryClockRate,
+    cudaDevAttrL2CacheSize,
     cudaDevAttrGlobalMemoryBusWidth,
 };
 

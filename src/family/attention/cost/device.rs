@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-/// Part of the memory's rated bandwidth that a kernel which only reads reaches, per mille: `fwd_split` at B1 L131072
-/// and B64 L4096, head dim 128, on an H100 rated 3350 GB/s (docs/results/2026-11-21-whole-grid-h100.md, "Decoding":
-/// 2957 and 2962 GB/s, launches included).
-pub const DRAM_PER_MILLE: u32 = 910;
+/// Part of the memory's rated bandwidth that a kernel which only reads reaches, per mille: 3180 GB/s on an H100 rated
+/// 3350 GB/s (docs/results/2026-11-22-families-h100.md, the probe that only reads 1 GiB).
+pub const DRAM_PER_MILLE: u32 = 950;
 
 /// GPUs of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,20 +29,20 @@ const fn row(capability: u32, clock_mhz: u32, dram_gbs: u32, l2_gbs: u32, l2_mb:
 ///
 /// Clocks, device memory and size of L2: NVIDIA's data sheets of T4, A100 SXM 80 GB, A10, Jetson AGX Orin, L40S, H100
 /// SXM, B200, B300, Jetson Thor, RTX PRO 6000 and GB10 (boost clock; H100: 1755 MHz, what it holds under these
-/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 50 bytes a clock and multiprocessor; the others are that
+/// kernels). Bandwidth of L2: fitted on an H100 (`kernel.rs`), 53 bytes a clock and multiprocessor; the others are that
 /// times clock and multiprocessors, not measured.
 pub const DEVICES: &[DeviceRow] = &[
-    row(75, 1590, 320, 3200, 4),
-    row(80, 1410, 2039, 7650, 40),
-    row(86, 1695, 600, 6150, 6),
-    row(87, 1300, 205, 1050, 4),
-    row(89, 2520, 864, 18100, 96),
-    row(90, 1755, 3350, 11700, 50),
-    row(100, 1850, 8000, 13800, 126),
-    row(103, 1850, 8000, 13800, 126),
-    row(110, 1570, 273, 1600, 32),
-    row(120, 2400, 1792, 22800, 128),
-    row(121, 2400, 273, 5800, 24),
+    row(75, 1590, 320, 3400, 4),
+    row(80, 1410, 2039, 8100, 40),
+    row(86, 1695, 600, 6500, 6),
+    row(87, 1300, 205, 1100, 4),
+    row(89, 2520, 864, 19200, 96),
+    row(90, 1755, 3350, 12400, 50),
+    row(100, 1850, 8000, 14600, 126),
+    row(103, 1850, 8000, 14600, 126),
+    row(110, 1570, 273, 1700, 32),
+    row(120, 2400, 1792, 24200, 128),
+    row(121, 2400, 273, 6100, 24),
 ];
 
 /// A GPU, in the model's units.
@@ -57,7 +56,7 @@ pub struct DeviceCost {
     pub dram_bytes_per_ns: f64,
     /// Bytes a nanosecond that L2 gives.
     pub l2_bytes_per_ns: f64,
-    /// Bytes of a request that L2 still holds from whatever wrote them: an eighth of it.
+    /// Bytes of a request that L2 may still hold from whatever wrote them: an eighth of it.
     pub kept_bytes: f64,
     /// Shared memory that a block may have (bytes); a multiprocessor has a kilobyte more.
     pub shared_memory_per_block: u32,
@@ -99,6 +98,6 @@ mod tests {
         assert_eq!(of(130), of(121));
         assert_eq!(of(70), of(75));
         let own = DeviceCost::new(90, 132, 227 << 10, Some(4900.0));
-        assert!((own.dram_bytes_per_ns - 4459.0).abs() < 1e-6, "{own:?}");
+        assert!((own.dram_bytes_per_ns - 4655.0).abs() < 1e-6, "{own:?}");
     }
 }

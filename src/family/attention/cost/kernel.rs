@@ -1,6 +1,6 @@
 //! What the model knows of a kernel: numbers that follow from its plan.
 
-use super::super::{Design, Kind, Point};
+use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
     family::{self, Variant},
     grid::{Dtype, HeadDim, Target},
@@ -22,6 +22,9 @@ pub struct KernelCost {
     pub resident: u32,
     /// From the launch to the first product, and from the last store to the end (ns).
     pub launch_ns: u32,
+    /// What a launch takes besides where its blocks fill more than half of the places (ns). A kernel that is launched
+    /// early then finds no room for its blocks beside those of the call before, and no prologue is hidden.
+    pub crowded_ns: u32,
     /// A query tile besides its steps (cycles).
     pub tile_cycles: u32,
     /// A step of a block that has a multiprocessor to itself: it waits for its products, its exponentials and its
@@ -29,6 +32,8 @@ pub struct KernelCost {
     pub chain_cycles: u32,
     /// A step where enough blocks or warpgroups share a multiprocessor to keep its units busy (cycles).
     pub step_cycles: u32,
+    /// Whether the tiles with the most keys are dealt out first, so that those without keys fill what the others leave.
+    pub longest_first: bool,
 }
 
 /// Cycles of a multiprocessor's units for one step, and what of them can be had.
@@ -57,17 +62,17 @@ impl Units {
 /// Of `wgmma` and of exponentials beside it, what is not hidden. Fitted, like all numbers of [`KernelCost::hopper`],
 /// [`KernelCost::short`], [`KernelCost::split`] and `fwd_combine`, to times of an H100: docs/dispatch.md, "The
 /// numbers".
-const WGMMA: [f64; 2] = [0.67, 0.9];
+const WGMMA: [f64; 2] = [0.65, 0.84];
 
 /// The same where nobody takes turns and a warpgroup's own products and exponentials follow one another.
-const WGMMA_OF_ONE_STEP: [f64; 2] = [0.81, 1.06];
+const WGMMA_OF_ONE_STEP: [f64; 2] = [0.82, 0.92];
 
 /// The same of `mma.sync`: what FlashAttention-2's authors report of an A100 at head dims 64 and 128, 180 and 220
 /// TFLOP/s.
 const MMA: [f64; 2] = [1.03, 1.18];
 
 /// The same where a block has 16 rows, so that K and V are brought from shared memory for few products.
-const MMA_OF_16_ROWS: [f64; 2] = [1.87, 0.65];
+const MMA_OF_16_ROWS: [f64; 2] = [1.78, 0.6];
 
 /// Floating-point operations of dense products that a multiprocessor does in a cycle, 16-bit inputs, fp32 sums.
 /// NVIDIA's data sheets: T4 65 TFLOP/s, A100 312, L40S 362, H100 989, by multiprocessors and boost clock. `mma.sync`
@@ -81,12 +86,24 @@ fn flops_a_cycle(target: Target, wgmma: bool) -> f64 {
 }
 
 /// Cycles between a request to L2 or device memory under load and its answer, as `fwd_split` shows them on an H100.
-const LATENCY: f64 = 535.0;
+const LATENCY: f64 = 660.0;
+
+/// Cycles in which a multiprocessor widens so many keys and values in FP8: of four bytes seven integer operations, of
+/// which it does 64 at once. Counted, not measured; 0 where K and V have Q's type.
+fn widening(point: Point, keys: u32) -> f64 {
+    let bytes = f64::from(keys * (point.head_dim.qk + point.head_dim.v));
+    if KvFormat::of(point.features).is_some() { bytes * 7.0 / 4.0 / 64.0 } else { 0.0 }
+}
 
 /// Widths of the panels that a row of `head_dim` columns is cut into: each needs a tensor map and boxes of its own.
 fn panel_widths(head_dim: u32) -> u32 {
     let rest = head_dim % 64;
     u32::from(head_dim >= 64) + u32::from(rest >= 32) + u32::from(!rest.is_multiple_of(32))
+}
+
+/// The same of the head dim that has more of them.
+fn most_widths(HeadDim { qk, v }: HeadDim) -> u32 {
+    panel_widths(qk).max(panel_widths(v))
 }
 
 /// Columns of a row, on the average over Q, K, V and O.
@@ -112,23 +129,17 @@ impl KernelCost {
                 group_rows: 1,
                 keys: plan.threads,
                 resident,
-                launch_ns: 940,
-                tile_cycles: 3310,
-                chain_cycles: 760,
-                step_cycles: 0,
+                launch_ns: 780,
+                tile_cycles: 3690,
+                chain_cycles: 560,
+                ..Self::default()
             },
             // 6.2 µs for 32 sequences on an H100: "scheduler each time" less "scheduler once" in the results' decoding
             // table.
-            Kind::PrepareScheduler => Self {
-                rows: 32,
-                group_rows: 32,
-                keys: 0,
-                resident: 1,
-                launch_ns: 5800,
-                tile_cycles: 700,
-                chain_cycles: 0,
-                step_cycles: 0,
-            },
+            Kind::PrepareScheduler => {
+                Self { rows: 32, group_rows: 32, keys: 0, resident: 1, launch_ns: 5800, tile_cycles: 700, ..Self::default() }
+            }
+            Kind::FwdSplit if design.hopper.is_some() => Self { resident, ..Self::latent(point, design) },
             Kind::FwdSplit => Self { resident, ..Self::split(point, design) },
             Kind::FwdShort => Self { resident, ..Self::short(point, design) },
             Kind::Fwd if design.hopper.is_some() => Self { resident, ..Self::hopper(point, design) },
@@ -136,8 +147,9 @@ impl KernelCost {
         }
     }
 
-    /// A launch takes 0.4 µs, a tile 1 µs and 15 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
-    /// µs and 1 ns a column. A last panel of less than 64 columns takes half of what it lacks as well.
+    /// A launch takes 0.4 µs, a tile 1.1 µs and 13 ns a column besides its steps, and a step of 64 keys a warpgroup 0.6
+    /// µs and 1.3 ns a column. A last panel of less than 64 columns takes half of what it lacks as well. Where no
+    /// prologue is hidden, 0.6 µs, and 0.2 µs for each width of panels but one.
     fn short(point: Point, design: &Design) -> Self {
         let taken = |head_dim: u32| {
             let lacking = if head_dim > 64 { head_dim.next_multiple_of(64) - head_dim } else { 0 };
@@ -151,29 +163,32 @@ impl KernelCost {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys,
-            launch_ns: 430,
-            tile_cycles: rounded(1720.0 + 25.6 * head_dim),
-            chain_cycles: rounded((1090.0 + 1.66 * head_dim) * n / 64.0),
+            launch_ns: 360,
+            crowded_ns: 550 + 210 * (most_widths(point.head_dim) - 1),
+            tile_cycles: rounded(1950.0 + 22.6 * head_dim),
+            chain_cycles: rounded((1000.0 + 2.2 * head_dim) * n / 64.0),
             step_cycles: rounded(units.shared(WGMMA_OF_ONE_STEP)),
             ..Self::default()
         }
     }
 
-    /// 2.4 µs a launch, and 1 µs and 4 ns a column a tile, and 0.6 µs for each width of panels but one. A step is one
-    /// after another from Q Kᵀ to P V.
+    /// 2 µs a launch, and 1.1 µs and 4 ns a column a tile, and 0.5 µs for each width of panels but one. Where no
+    /// prologue is hidden, 0.9 µs, and 1 µs for each width but one. A step is one after another from Q Kᵀ to P V.
     fn hopper(point: Point, design: &Design) -> Self {
         let (m, n, head_dim) = (f64::from(design.tile.m), f64::from(design.tile.n), mean(point.head_dim));
-        let widths = panel_widths(point.head_dim.qk).max(panel_widths(point.head_dim.v));
+        let widths = most_widths(point.head_dim);
         let rate = flops_a_cycle(point.target, true) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(m * n, point.head_dim, rate);
         Self {
             rows: design.tile.m,
             group_rows: 64,
             keys: design.tile.n,
-            launch_ns: 2370,
-            tile_cycles: rounded(1670.0 + 7.2 * head_dim) + 1050 * (widths - 1),
-            chain_cycles: rounded(180.0 + 6.3 * n + 0.042 * n * head_dim),
+            launch_ns: 2020,
+            crowded_ns: 890 + 1000 * (widths - 1),
+            tile_cycles: rounded(1850.0 + 7.1 * head_dim) + 850 * (widths - 1),
+            chain_cycles: rounded(340.0 + 5.2 * n + 0.036 * n * head_dim),
             step_cycles: rounded(units.shared(WGMMA)),
+            longest_first: true,
             ..Self::default()
         }
     }
@@ -183,32 +198,58 @@ impl KernelCost {
     fn portable(point: Point, design: &Design) -> Self {
         let rate = flops_a_cycle(point.target, false) * if point.dtype == Dtype::Fp8 { 2.0 } else { 1.0 };
         let units = Units::new(f64::from(design.tile.m * design.tile.n), point.head_dim, rate);
+        let widening = widening(point, design.tile.n * design.tile.warps);
         Self {
             rows: design.tile.m,
             group_rows: design.tile.m,
             keys: design.tile.n,
             launch_ns: 2800,
             tile_cycles: 1500 + 3 * (point.head_dim.qk + point.head_dim.v),
-            chain_cycles: rounded(600.0 + units.shared(MMA)),
-            step_cycles: rounded(units.shared(MMA)),
+            chain_cycles: rounded(600.0 + units.shared(MMA) + widening),
+            step_cycles: rounded(units.shared(MMA) + widening),
             ..Self::default()
         }
     }
 
-    /// 1.5 µs a launch, and 2.2 µs and 5 ns a column a tile: Q is read before the first product, and the warps' results
-    /// are merged in shared memory. A step waits for the oldest of its stages.
+    /// 1.1 µs a launch, 1 µs more where blocks share multiprocessors from the start, and 2.2 µs and 5 ns a column a
+    /// tile: Q is read before the first product, and the warps' results are merged in shared memory. A step waits for
+    /// the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));
         let (n, head_dim) = (f64::from(tile.n), mean(point.head_dim));
+        let widening = widening(point, tile.n);
         Self {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
-            launch_ns: 1460,
-            tile_cycles: rounded(3950.0 + 8.5 * head_dim),
-            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 2.4 * n + 0.043 * n * head_dim),
-            step_cycles: rounded(units.shared(MMA_OF_16_ROWS)),
+            launch_ns: 1120,
+            crowded_ns: 960,
+            tile_cycles: rounded(3900.0 + 9.4 * head_dim),
+            chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.041 * n * head_dim + widening),
+            step_cycles: rounded(units.shared(MMA_OF_16_ROWS) + widening),
+            ..Self::default()
+        }
+    }
+
+    /// Queries of two parts. Not fitted: a launch as of other kernels that take a whole multiprocessor; a tile that
+    /// reads all columns of its queries and writes O before and after its steps; steps whose scores take more of
+    /// shared memory than of the tensor cores, for each warpgroup reads all queries for half of the keys, and that wait
+    /// for each other's maxima and weights.
+    fn latent(point: Point, design: &Design) -> Self {
+        let (HeadDim { qk, v }, tile) = (point.head_dim, &design.tile);
+        let columns = HeadDim { qk: qk + v, v };
+        let units = Units::new(f64::from(tile.m * tile.n), columns, flops_a_cycle(point.target, true));
+        let step = units.shared([1.3, 1.0]);
+        Self {
+            rows: tile.m,
+            group_rows: tile.m,
+            keys: tile.n,
+            launch_ns: 2020,
+            crowded_ns: 890,
+            tile_cycles: rounded(1850.0 + 7.1 * mean(columns)),
+            chain_cycles: rounded(400.0 + step),
+            step_cycles: rounded(step),
             ..Self::default()
         }
     }
@@ -294,7 +335,7 @@ mod tests {
     fn head_dim_128_of_hopper_is_bound_by_its_tensor_cores() {
         let cost = cost(Kind::Fwd, 128, Target::Sm90);
         // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
-        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2150));
+        assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2054));
         assert!(cost.chain_cycles < cost.step_cycles);
     }
 

@@ -30,6 +30,7 @@ fn hopper(head_dim: u32, causal: bool) -> Kernels {
     let of = |kind, target| Some(held(kind, head_dim, causal, target));
     Kernels {
         dense: of(Kind::Fwd, Target::Sm90),
+        packed: None,
         short: of(Kind::FwdShort, Target::Sm90),
         split: of(Kind::FwdSplit, Target::Sm80),
         combine: of(Kind::FwdCombine, Target::Sm80),
@@ -51,6 +52,7 @@ fn request(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], he
         keys,
         head_dim: HeadDim::equal(head_dim),
         element_bytes: 2,
+        kv_element_bytes: 2,
         causal,
         most_seen: None,
     }
@@ -169,13 +171,15 @@ fn one_long_context_among_short_ones_takes_about_what_was_measured_and_is_schedu
     assert_eq!(candidates[chosen(&candidates).expect("there are some")].path, Path::Scheduled);
 }
 
-/// B1 H8 S512 D64 with a workspace, on an H200: 21.8 µs in one split.
+/// B1 H8 S512 D64 with a workspace, on an H200: 21.8 µs in one split whose results `fwd_combine` finished, as it does
+/// two.
 #[test]
 fn splitting_what_is_short_is_known_to_be_slow() {
     let request = request(1, [8, 8], [512, 512], 64, false);
     let candidates = weigh(&request, &hopper(64, false), &h100());
-    let split = candidates.iter().find(|candidate| candidate.path == Path::Split).expect("it is weighed");
-    assert!((15e3..26e3).contains(&split.predicted_ns), "{split:?}");
+    let split =
+        candidates.iter().find(|candidate| (candidate.path, candidate.splits) == (Path::Split, 2)).expect("it is weighed");
+    assert!((15e3..40e3).contains(&split.predicted_ns), "{split:?}");
 }
 
 /// Batch, heads, lengths, head dim, mask, rows of Q and of K in all where lengths differ.
@@ -207,7 +211,7 @@ fn random_shapes_take_about_what_was_measured() {
         // More blocks than run at once.
         ((3, [32, 8], [200, 200], 80, false, None), &[(Path::Short, 1, 15.1)]),
         ((1, [32, 32], [278, 278], 192, true, None), &[(Path::Short, 1, 14.3)]),
-        ((20, [64, 32], [236, 236], 32, true, None), &[(Path::Dense, 1, 63.3), (Path::Short, 1, 72.5), (Path::Split, 1, 1120.8)]),
+        ((20, [64, 32], [236, 236], 32, true, None), &[(Path::Dense, 1, 63.3), (Path::Short, 1, 72.5)]),
         ((24, [48, 12], [116, 116], 80, true, Some([1171; 2])), &[(Path::Short, 1, 48.7)]),
         ((44, [4, 4], [36, 36], 224, false, Some([981; 2])), &[(Path::Short, 1, 11.5)]),
         ((2, [16, 4], [2524, 2524], 32, false, Some([4827; 2])), &[(Path::Short, 1, 103.7)]),
@@ -247,7 +251,7 @@ fn random_shapes_take_about_what_was_measured() {
 /// The same: times of the faster and of the slower one, at least a tenth apart.
 #[test]
 fn the_faster_of_two_paths_is_predicted_to_be_faster() {
-    let pairs: [(Shape, Measured, Measured); 7] = [
+    let pairs: [(Shape, Measured, Measured); 10] = [
         ((20, [64, 32], [236, 236], 32, true, None), (Path::Dense, 1, 63.3), (Path::Short, 1, 72.5)),
         ((2, [4, 4], [46, 46], 224, true, None), (Path::Dense, 1, 4.7), (Path::Short, 1, 5.2)),
         ((2, [16, 8], [583, 31999], 224, false, None), (Path::Dense, 1, 1116.3), (Path::Short, 1, 1268.6)),
@@ -255,6 +259,10 @@ fn the_faster_of_two_paths_is_predicted_to_be_faster() {
         ((1, [2, 2], [252, 4265], 128, true, None), (Path::Split, 8, 14.5), (Path::Split, 4, 16.2)),
         ((1, [8, 2], [30, 15400], 192, true, None), (Path::Split, 16, 23.6), (Path::Split, 8, 27.6)),
         ((1, [8, 4], [208, 8763], 96, false, None), (Path::Split, 2, 55.2), (Path::Split, 6, 61.3)),
+        // Seed 12: tiles without keys, more blocks than find room beside the preceding call's, half a line a row.
+        ((1, [32, 32], [863, 145], 64, true, None), (Path::Dense, 1, 5.6), (Path::Short, 1, 8.0)),
+        ((12, [8, 8], [45, 45], 224, true, None), (Path::Short, 1, 6.3), (Path::Dense, 1, 8.9)),
+        ((2, [48, 12], [1, 44390], 32, false, None), (Path::Split, 4, 55.0), (Path::Split, 22, 66.0)),
     ];
     for (shape, (path, splits, measured), (other, other_splits, slower)) in pairs {
         assert!(slower > 1.1 * measured);
@@ -262,21 +270,16 @@ fn the_faster_of_two_paths_is_predicted_to_be_faster() {
         let [fast, slow] = [(path, splits), (other, other_splits)].map(|(path, splits)| predicted_us(&candidates, path, splits));
         assert!(fast < slow, "{shape:?}: {path:?} {splits} {fast} us, {other:?} {other_splits} {slow} us");
     }
-    // One query a sequence, 388 keys in all, which nobody tells.
-    let mut request = request(9, [32, 32], [1, 89], 128, true);
-    request.keys = Lengths { longest: 89, unequal: true, total: 0 };
-    let candidates = weigh(&request, &hopper(128, true), &h100());
-    assert!(predicted_us(&candidates, Path::Dense, 1) < predicted_us(&candidates, Path::Split, 1), "9.8 and 13.1 us");
 }
 
-/// The same: 625 and 232 queries, 13298 and 2072 keys. The scheduler splits nothing where the longest sequence's tiles
-/// fill the GPU: then it takes what one split takes, and its own time besides.
+/// The same: 625 and 232 queries, 13298 and 2072 keys. The scheduler would split nothing, for the longest sequence's
+/// tiles fill the GPU: that is no path of its own.
 #[test]
-fn a_schedule_without_splits_gains_nothing() {
+fn a_schedule_without_splits_is_not_weighed() {
     let candidates = weighed((2, [2, 2], [625, 13298], 224, false, Some([857, 15370])));
     let of = |path, splits| predicted_us(&candidates, path, splits);
-    assert!(of(Path::Scheduled, 1) > of(Path::Split, 1));
-    for (path, splits, measured) in [(Path::Scheduled, 1, 183.5), (Path::Split, 1, 179.4), (Path::Split, 3, 141.8)] {
+    assert!(candidates.iter().all(|candidate| candidate.path != Path::Scheduled));
+    for (path, splits, measured) in [(Path::Split, 1, 179.4), (Path::Split, 3, 141.8)] {
         assert!((0.8..1.25).contains(&(of(path, splits) / measured)), "{path:?} {splits}: {} us", of(path, splits));
     }
 }

@@ -9,11 +9,18 @@ pub enum Path {
     Dense,
     /// `fwd_short`.
     Short,
-    /// `fwd_split` with as many splits for every sequence, then `fwd_combine`.
+    /// `fwd_split` with as many splits for every sequence, then `fwd_combine`; with one split, nothing else.
     Split,
     /// `prepare_scheduler`, `fwd_split`, `fwd_combine`.
     Scheduled,
+    /// `fwd` for paged K and V, then `fwd_split` for the sequences of few queries. Not weighed here.
+    Mixed,
+    /// `fwd` whose tiles hold the queries of all heads that read one key head.
+    Packed,
 }
+
+/// What a split-KV kernel takes besides where it writes O itself (ns): `UNSPLIT_NS` of `kgen/path_cost.cuh`.
+const UNSPLIT_NS: f64 = 700.0;
 
 /// A kernel that the library holds for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +38,8 @@ pub struct Held {
 pub struct Kernels {
     /// `fwd`.
     pub dense: Option<Held>,
+    /// `fwd` with packed heads.
+    pub packed: Option<Held>,
     /// `fwd_short`.
     pub short: Option<Held>,
     /// `fwd_split`.
@@ -80,22 +89,36 @@ impl Candidate {
     }
 }
 
-/// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, each
-/// split count, scheduled. The request has been found to make sense and asks for nothing in particular.
+/// Every path that the library's kernels can take, in the order in which the dispatcher weighs them: dense, short, one
+/// split, each split count, scheduled, packed. The request has been found to make sense and asks for nothing in
+/// particular.
 pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Candidate> {
-    let whole = |path, kernel: Option<Held>| {
-        let Held { cost, resident, .. } = kernel?;
-        Some(Candidate::new(path, 1, request, &|guess| {
-            let attention = Times::of(guess, &cost, resident, device, Sharing::NONE);
-            PathTimes { attention, combine: 0.0, scheduler: 0.0 }
-        }))
-    };
+    let mut candidates = weigh_by_head(request, held, device);
+    candidates.extend(held.packed.map(|packed| whole(Path::Packed, packed, request, device)));
+    candidates
+}
+
+/// A path of one kernel, which divides no keys.
+fn whole(path: Path, Held { cost, resident, .. }: Held, request: &Request, device: &DeviceCost) -> Candidate {
+    let sharing = Sharing { packed: path == Path::Packed, ..Sharing::NONE };
+    Candidate::new(path, 1, request, &|guess| {
+        let attention = Times::of(guess, &cost, resident, device, sharing);
+        PathTimes { attention, combine: 0.0, scheduler: 0.0 }
+    })
+}
+
+/// Every path but [`Path::Packed`].
+fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Candidate> {
+    let whole = |path, kernel: Option<Held>| kernel.map(|kernel| whole(path, kernel, request, device));
     let mut candidates: Vec<Candidate> =
         [whole(Path::Dense, held.dense), whole(Path::Short, held.short)].into_iter().flatten().collect();
-    let (Some(split), Some(combine)) = (held.split, held.combine) else { return candidates };
-    if request.keys.longest == 0 {
-        return candidates;
-    }
+    let Some(split) = held.split.filter(|_| request.keys.longest > 0) else { return candidates };
+    let sharing = Sharing { packed: true, splits: 1.0, balanced: false, most_splits: 1.0 };
+    candidates.push(Candidate::new(Path::Split, 1, request, &|guess| {
+        let attention = Times::of(guess, &split.cost, split.resident, device, sharing);
+        PathTimes { attention, combine: UNSPLIT_NS, scheduler: 0.0 }
+    }));
+    let Some(combine) = held.combine else { return candidates };
     let times = |guess: &Request, splits: f64, most_splits: u32, scheduler: Option<Held>| {
         let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some(), most_splits: most_splits.into() };
         PathTimes {
@@ -110,6 +133,9 @@ pub fn weigh(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<Cand
     if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
         let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
         let most = most_splits(request, blocks);
+        if most == 1 {
+            return candidates;
+        }
         candidates.push(Candidate::new(Path::Scheduled, most, request, &|guess| {
             times(guess, guess.balanced_splits(blocks, most), most, held.scheduler)
         }));

@@ -13,7 +13,7 @@ const SCHEDULED_ROWS: f64 = 16.0;
 pub(super) const MOST_SPLITS: u32 = 256;
 
 /// Split counts that are weighed, besides those that fill the device.
-const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+const ROUND: [u32; 15] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /// What the host knows of a batch's lengths on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,10 @@ pub struct Request {
     pub keys: Lengths,
     /// Elements of a row of Q and K, and of V and O.
     pub head_dim: HeadDim,
-    /// Bytes of an element.
+    /// Bytes of an element of Q.
     pub element_bytes: u32,
+    /// Bytes of an element of K and V.
+    pub kv_element_bytes: u32,
     /// Causal mask.
     pub causal: bool,
     /// Keys that one query sees at most, by a window or chunks.
@@ -140,7 +142,7 @@ impl Request {
         let most =
             f64::from(MOST_SPLITS).min((f64::from(self.keys.longest).min(self.most_seen()) / LEAST_KEYS_OF_A_SPLIT).ceil());
         let wanted = ROUND.map(f64::from).into_iter().chain([filling, 2.0 * filling]);
-        let mut counts: Vec<u32> = wanted.filter(|splits| (1.0..=most).contains(splits)).map(whole).collect();
+        let mut counts: Vec<u32> = wanted.filter(|splits| (2.0..=most).contains(splits)).map(whole).collect();
         counts.sort_unstable();
         counts.dedup();
         counts
@@ -197,18 +199,25 @@ impl Sharing {
 }
 
 /// Of what should run beside the longest part, the part that does not.
-const NOT_BESIDE: f64 = 0.16;
+const NOT_BESIDE: f64 = 0.2;
 
 /// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
 /// a block of `fwd_combine` for a row that a shorter sequence does not have.
-const WITHOUT_KEYS: f64 = 1.0 / 3.0;
+const WITHOUT_KEYS: f64 = 0.3;
+
+/// Where places do not end together, the part of an average tile that the last ones take longer.
+const DRAIN: f64 = 0.375;
 
 /// A line of L2.
 const LINE_BYTES: f64 = 128.0;
 
 /// Where a row of K or V does not fill its last line, what of the rest is fetched besides: the block of the next head,
-/// which wants it, often comes too late.
-const OF_LINE: f64 = 1.0 / 3.0;
+/// which wants it, often comes too late. Not where each block has a multiprocessor to itself: then they keep step.
+const OF_LINE: f64 = 0.3;
+
+/// Parts of the bytes that L2 may still hold. K and V of the first one at most are there as a whole, those of the
+/// second one or more not at all: what was written last has driven out what is read first.
+const KEYS_KEPT: [f64; 2] = [0.4, 0.64];
 
 /// The times of a kernel that computes attention (ns).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -260,44 +269,55 @@ impl Times {
 
         // Rows before the first key: their tiles are written and no more.
         let without_keys = request.rows_without_keys();
-        let with_keys = 1.0_f64.min((seen * group / tile_rows).ceil() / tiles_of_sequence);
-        let full_tiles = if without_keys > 0.0 { with_keys + WITHOUT_KEYS * (1.0 - with_keys) } else { 1.0 };
+        let with_keys = if without_keys > 0.0 { 1.0_f64.min((seen * group / tile_rows).ceil() / tiles_of_sequence) } else { 1.0 };
+        let full_tiles = with_keys + WITHOUT_KEYS * (1.0 - with_keys);
 
         let slots = device.multiprocessors * f64::from(resident);
+        let blocks_with_keys = blocks * with_keys;
+        // What must have more than one turn for a block to end later than others.
+        let in_turns = if kernel.longest_first { blocks_with_keys } else { blocks };
         let (tiles, in_slot, in_multiprocessor) = if diagonal || unequal {
-            let turns =
-                |places: f64| longest.max(blocks * average / places + if blocks > places { average / 2.0 + tail } else { 0.0 });
-            let tiles = blocks * full_tiles / slots + if blocks > slots { 1.0 } else { 0.0 };
+            let turns = |places: f64| {
+                longest.max(blocks * average / places + if in_turns > places { DRAIN * average + tail } else { 0.0 })
+            };
+            let tiles = blocks * full_tiles / slots + if in_turns > slots { 2.0 * DRAIN } else { 0.0 };
             (tiles.max(1.0), turns(slots), turns(device.multiprocessors))
         } else {
-            let tiles = (blocks / slots).ceil();
-            ((tiles * full_tiles).max(1.0), tiles * longest, (blocks / device.multiprocessors).ceil() * longest)
+            let turns = |places: f64| (blocks_with_keys / places).ceil() * longest;
+            (((blocks / slots).ceil() * full_tiles).max(1.0), turns(slots), turns(device.multiprocessors))
         };
         // The last tile of a sequence, or its only one, may lack groups of rows. The fullest tile is one that does not.
         let rows_of_groups = (queries * group / group_rows).ceil() * group_rows;
         let fullest = 1.0_f64.min(rows_of_groups / tile_rows);
         let average_tile = 1.0_f64.min(rows_of_groups / (tiles_of_sequence * tile_rows));
         let busy_steps = (longest * fullest).max(in_multiprocessor * average_tile);
-        let fetched = |head_dim: u32| {
-            let row_bytes = f64::from(head_dim * request.element_bytes);
-            row_bytes + OF_LINE * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes)
+        let of_line = if blocks > device.multiprocessors { OF_LINE } else { 0.0 };
+        let fetched = |element_bytes: u32| {
+            let with_line = |head_dim: u32| {
+                let row_bytes = f64::from(head_dim * element_bytes);
+                row_bytes + of_line * ((row_bytes / LINE_BYTES).ceil() * LINE_BYTES - row_bytes)
+            };
+            with_line(request.head_dim.qk) + with_line(request.head_dim.v)
         };
         // Of a row of Q and one of O, and of a row of K and one of V.
-        let fetched_bytes = fetched(request.head_dim.qk) + fetched(request.head_dim.v);
+        let (of_row, of_key) = (fetched(request.element_bytes), fetched(request.kv_element_bytes));
         let keys_read = mean_keys.min(request.most_seen_by(queries));
-        let from_dram = fetched_bytes * batch * ((queries - without_keys / 2.0) * heads + keys_read * heads_k);
+        let rows_bytes = of_row * batch * (queries - without_keys / 2.0) * heads;
+        let keys_bytes = of_key * batch * keys_read * heads_k;
+        let keys_gone = (keys_bytes / device.kept_bytes - KEYS_KEPT[0]) / (KEYS_KEPT[1] - KEYS_KEPT[0]);
+        let from_dram = (rows_bytes - device.kept_bytes).max(0.0) + keys_bytes * keys_gone.clamp(0.0, 1.0);
         let partial_bytes = (f64::from(request.head_dim.v) + 1.0) * 4.0;
         let partial =
             if sharing.packed { batch * (queries - without_keys) * heads * sharing.splits * partial_bytes } else { 0.0 };
-        let from_l2 = blocks * (keys / sharing.splits) * fetched_bytes + partial;
+        let from_l2 = blocks * (keys / sharing.splits) * of_key + partial;
         // Of a slot's first tile nothing is hidden; the others start and end while other blocks fetch.
         let later = (tiles - 1.0) * f64::from(kernel.tile_cycles);
         Self {
-            launch: kernel.launch_ns.into(),
+            launch: f64::from(kernel.launch_ns) + if blocks > slots / 2.0 { f64::from(kernel.crowded_ns) } else { 0.0 },
             tile: f64::from(kernel.tile_cycles) / device.cycles_per_ns,
             chain: (in_slot * f64::from(kernel.chain_cycles) + later) / device.cycles_per_ns,
             step: (busy_steps * f64::from(kernel.step_cycles) + later) / device.cycles_per_ns,
-            memory: ((from_dram - device.kept_bytes).max(0.0) / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
+            memory: (from_dram / device.dram_bytes_per_ns).max(from_l2 / device.l2_bytes_per_ns)
                 + tail * f64::from(kernel.chain_cycles) / device.cycles_per_ns,
         }
     }

@@ -94,7 +94,7 @@ impl Case for BackwardCase {
 
 impl BackwardCase {
     /// The case with these inputs.
-    pub(super) fn with(&self, Tensors { q, k, v }: &Tensors, dout: &Values) -> Drawn {
+    pub(super) fn with(&self, Tensors { q, k, v, .. }: &Tensors, dout: &Values) -> Drawn {
         let Self { ref asked, number, head_dim, causal } = *self;
         let problem = asked.problem.clone();
         let inputs = Inputs { q, k, v, dout };

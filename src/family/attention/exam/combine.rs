@@ -1,6 +1,7 @@
 //! The combine kernel by itself: synthetic partial results, merged in float64.
 
 use super::{
+    dims::Dims,
     featured,
     place::Side,
     problem::{Layout, Lengths, Part, Problem},
@@ -37,13 +38,13 @@ struct CombineCase {
     counts: Option<Vec<usize>>,
     spread: Spread,
     number: Number,
-    head_dim: usize,
+    head_dim: Dims,
 }
 
 /// A small one.
 pub(super) fn plain() -> impl Case + use<> {
     let problem = Problem::new(&[(1, 7)], 4, 1);
-    CombineCase { problem, splits: 2, counts: None, spread: Spread::Near, number: Number::Bf16, head_dim: 64 }
+    CombineCase { problem, splits: 2, counts: None, spread: Spread::Near, number: Number::Bf16, head_dim: Dims::from(64) }
 }
 
 /// The cases, which hold the head dims and dtypes that the kernel is not specialised for.
@@ -99,10 +100,20 @@ pub(super) fn cases(level: Level) -> Vec<Box<dyn Case>> {
             }
         }
     }
-    let boxed = |(problem, splits, counts, spread, number, head_dim)| {
-        Box::new(CombineCase { problem, splits, counts, spread, number, head_dim }) as Box<dyn Case>
-    };
-    list.into_iter().map(boxed).collect()
+    let equal = list.into_iter().map(|(problem, splits, counts, spread, number, head_dim)| CombineCase {
+        problem,
+        splits,
+        counts,
+        spread,
+        number,
+        head_dim: Dims::from(head_dim),
+    });
+    // The kernel goes by the head dim of O alone, be it the wider one or not.
+    let unequal = [(64, 96), (192, 128), (64, 256), (96, 64)].map(|(qk, v)| {
+        let problem = Problem::new(&[(5, 7), (2, 3)], 2, 1).lengths(Lengths::Packed);
+        CombineCase { problem, splits: 3, counts: None, spread: Near, number: Fp16, head_dim: Dims { qk, v } }
+    });
+    equal.chain(unequal).map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
 impl Case for CombineCase {
@@ -110,7 +121,8 @@ impl Case for CombineCase {
         let counts = self.counts.as_ref().map_or_else(String::new, |counts| {
             format!(" of {}", counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
         });
-        let Self { problem, splits, spread, number, head_dim, .. } = self;
+        let Self { problem, splits, spread, number, head_dim: Dims { qk, v }, .. } = self;
+        let head_dim = if qk == v { qk.to_string() } else { format!("{qk}_{v}") };
         let (number, spread) = (format!("{number:?}").to_lowercase(), format!("{spread:?}").to_lowercase());
         format!("{} hdim{head_dim} {number} splits{splits}{counts} {spread}", problem.name(false))
     }
@@ -129,7 +141,7 @@ impl Case for CombineCase {
             let counts = counts.clone();
             move |sequence: usize| counts.as_ref().map_or(splits, |counts| counts[sequence].min(splits))
         };
-        let workspace = Workspace::new(problem, head_dim, splits);
+        let workspace = Workspace::new(problem, head_dim.v, splits);
         let mut image = workspace.image();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
@@ -145,7 +157,7 @@ impl Case for CombineCase {
                 image.put(workspace.lse(split, sequence, row, head), lse.to_bits());
                 // Where nothing was seen O stays the NaN that it is, and must not be weighed.
                 if lse != f32::NEG_INFINITY {
-                    for d in 0..head_dim as i64 {
+                    for d in 0..head_dim.v as i64 {
                         image.put(workspace.o(split, sequence, row, head) + d, rng.random_range(-3.0_f32..3.0).to_bits());
                     }
                 }

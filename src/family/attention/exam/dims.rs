@@ -12,9 +12,9 @@ pub struct Dims {
 }
 
 impl Dims {
-    /// Of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7).
+    /// Of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8).
     pub fn of(self, tensor: usize) -> usize {
-        if matches!(tensor, 2 | 3 | 4 | 7) { self.v } else { self.qk }
+        if matches!(tensor, 2 | 3 | 4 | 7 | 8) { self.v } else { self.qk }
     }
 }
 

@@ -3,12 +3,13 @@
 
 use super::{
     declared,
+    descale::Descales,
     problem::{Inputs, Layout, Lengths, Problem, Scale},
     split::{Listed, SPLIT_KEYS},
 };
 use crate::{
     check::{Level, Subject},
-    family::attention::{Asked, Point, SinkType, Slopes},
+    family::attention::{Asked, Cache, KvFormat, Pages, Point, SinkType, Slopes},
     grid::{Feature, Features},
 };
 use itertools::Itertools;
@@ -50,6 +51,20 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         // Rows without keys have the sink alone.
         cases.push(Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32)));
         cases.push(Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Low, Scale::Usual).asking(sunk(SinkType::Fp32)));
+    }
+    if features.has(Feature::Paged) {
+        cases.extend(paged(m, n, subject.tiling.whole_tiles));
+    }
+    if features.has(Feature::PackGqa) {
+        cases.extend(packed_heads(m, n, subject.tiling.whole_tiles));
+    }
+    if features.has(Feature::Cache) {
+        cases.extend(cached(m, n));
+    }
+    if KvFormat::of(features).is_some() {
+        let counted = Problem::new(&[(m + 1, 2 * n + 3); 2], 4, 2).inputs(Inputs::Constant, Scale::Zero);
+        cases.extend(in_bytes(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)]));
+        cases.push(counted.in_fp8(Descales::ByHead));
     }
     let all: Vec<Feature> = features.iter().collect();
     cases.extend(all.iter().array_combinations().map(|pair: [&Feature; 2]| batch(n).asking(together(&pair.map(|one| *one), n))));
@@ -120,6 +135,39 @@ pub fn splits(features: Features) -> Vec<Listed> {
     }
     // The kernel leaves sinks to the one that combines the splits, whatever features it has.
     cases.push((decode(10, 5).asking(sunk(SinkType::Bf16)), SPLITS, None));
+    if features.has(Feature::Paged) {
+        // Pages of one slice and of several, which slices straddle, of one row, and of more than there are; shared
+        // ones.
+        for (rows, shared) in [(16, 0), (16, 3), (64, 1), (8, 0), (17, 2), (1, 0), (48, 0), (512, 0)] {
+            cases.push((decode(8, 2).asking(in_pages(rows, shared)), SPLITS, None));
+            cases.push((unlike().lengths(Lengths::PackedQuery).asking(in_pages(rows, shared)), 4, counts()));
+        }
+        // Sequences of more queries than the most keep every bit of their results; those of just as many are served.
+        for most in [1, 2, 3] {
+            let asked = Asked { query_limits: [0, most], ..in_pages(16, 0) };
+            cases.push((unlike().lengths(Lengths::PackedQuery).asking(asked), 4, counts()));
+            cases.push((unlike().lengths(Lengths::Used).layout(Layout::Padded).asking(asked), SPLITS, None));
+        }
+        let shares = Problem::new(&[(1, 150), (2, 300), (1, 33)], 4, 2).lengths(Lengths::Used);
+        cases.push((shares.clone().layout(Layout::Padded).asking(in_pages(16, 4)), SPLITS, None));
+        cases.push((shares.layout(Layout::Unaligned).asking(in_pages(32, 2)), SPLITS, None));
+    }
+    if features.has(Feature::Cache) {
+        for cache in Cache::ALL {
+            // Splits that padding leaves one key, none, many.
+            let keys = [(1, 300), (2, 1), (3, 0), (1, 16), (5, 131), (1, 17), (2, 40), (1, 33)];
+            let unequal = Problem::new(&keys, 4, 2).asking(cache_of(cache));
+            cases.push((unequal.clone().lengths(Lengths::Used), SPLITS, None));
+            let counts = Some(vec![4, 1, 0, 2, 3, 1, 2, 4]);
+            cases.push((unequal.clone().lengths(Lengths::PackedQuery).layout(Layout::Padded), 4, counts));
+            cases.push((unequal.lengths(Lengths::Used).layout(Layout::Unaligned), 2, None));
+            cases.push((Problem::new(&[(2, 150); 3], 8, 2).layout(Layout::Bhsd).asking(cache_of(cache)), SPLITS, None));
+        }
+    }
+    if KvFormat::of(features).is_some() {
+        cases.extend(in_bytes(&[(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)]).into_iter().map(|problem| (problem, 4, counts())));
+        cases.push((counted(Problem::new(&[(1, 203); 3], 8, 2)).in_fp8(Descales::ByHead), SPLITS, None));
+    }
     let all: Vec<Feature> = features.iter().collect();
     let pairs = all.iter().array_combinations().map(|pair: [&Feature; 2]| pair.map(|one| *one));
     cases.extend(pairs.map(|pair| (unlike().asking(together(&pair, 40)), 4, counts())));
@@ -183,6 +231,101 @@ pub(super) fn sunk(sinks: SinkType) -> Asked {
     Asked { sinks: Some(sinks), ..Asked::default() }
 }
 
+pub(super) fn in_pages(rows: usize, shared: usize) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: false }), ..Asked::default() }
+}
+
+/// The same with a counter that blocks take their work from.
+pub(super) fn by_counter(rows: usize, shared: usize) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: true }), ..Asked::default() }
+}
+
+/// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that fetch
+/// whole tiles take multiples of 16 rows alone.
+fn paged(m: usize, n: usize, whole_tiles: bool) -> Vec<Problem> {
+    let sizes = if whole_tiles { [16, 32, 48, 64, 128, 256, 1024, 20] } else { [1, 7, 16, n, n + 1, 2 * n, 64, 1000] };
+    let mut cases: Vec<_> = sizes.into_iter().map(|rows| long(m, n).asking(in_pages(rows, 0))).collect();
+    // Of each length the last page is full, or holds one row, or lacks one.
+    let lengths = [n, n + 1, n - 1, 16, 17, 15, 1, 0, 2 * n + 1];
+    let ends: Vec<_> = lengths.into_iter().map(|keys| (keys.min(20), keys)).collect();
+    let prefix = [(70, 2 * n + 40), (33, n + 50), (17, 3 * n + 2), (1, 5), (2, 0)];
+    cases.extend([
+        Problem::new(&ends, 2, 1).lengths(Lengths::PackedQuery).asking(in_pages(16, 0)),
+        Problem::new(&prefix, 4, 2).lengths(Lengths::PackedQuery).asking(in_pages(16, n / 16 + 1)),
+        Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(in_pages(32, 2)),
+        Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).layout(Layout::Bhsd).asking(in_pages(64, 1)),
+    ]);
+    // More sequences than a warp has lanes: it counts the work of 32 at once.
+    let short = Problem::new(&[(1, 20), (0, 3), (3, 17), (2, 35), (4, 0)], 2, 1).repeated(14).on(2);
+    cases.push(short.clone().lengths(Lengths::PackedQuery).asking(in_pages(16, 0)));
+    cases.push(short.lengths(Lengths::PackedQuery).asking(by_counter(16, 0)));
+    // One long sequence among short ones, with heads in groups that end with fewer.
+    let one_long = [(5, 40), (2 * m + 9, 2 * n + 33), (0, 7), (m + 1, n), (1, 1)];
+    for asked in [in_pages(16, 0), by_counter(16, 0)] {
+        cases.push(Problem::new(&one_long, 6, 3).lengths(Lengths::PackedQuery).asking(asked));
+    }
+    cases.push(Problem::new(&[(m + 3, n + 40); 3], 4, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(by_counter(32, 0)));
+    // Sequences of fewer queries than the least keep every bit of O and LSE; those of just as many are served.
+    for least in [17, 18] {
+        let asked = Asked { query_limits: [least, 0], ..in_pages(16, 0) };
+        cases.push(Problem::new(&prefix, 2, 1).lengths(Lengths::PackedQuery).asking(asked));
+        cases.push(Problem::new(&prefix, 2, 2).lengths(Lengths::Used).layout(Layout::Padded).asking(asked));
+    }
+    cases
+}
+
+/// Groups of heads that divide a tile's rows and that do not, of one head and of more than it has rows: tiles begin and
+/// end within a query. Kernels that fetch whole tiles take no more heads than a warpgroup has rows.
+fn packed_heads(m: usize, n: usize, whole_tiles: bool) -> Vec<Problem> {
+    let most = if whole_tiles { 64 } else { m + 6 };
+    let unlike = [(m / 4 + 3, 2 * n + 9), (1, 3 * n + 2), (0, 5), (2, 0), (m / 2, n), (7, 3)];
+    vec![
+        Problem::new(&[(m / 4 + 3, n + 5)], 8, 2),
+        Problem::new(&[(m / 2 + 1, 2 * n + 1)], 6, 2).layout(Layout::Bhsd),
+        Problem::new(&[(m / 7 + 2, n + 1), (3, n)], 14, 2).lengths(Lengths::Used).layout(Layout::Padded),
+        Problem::new(&[(m + 5, n + 17)], 3, 3),
+        Problem::new(&[(3, n + 9)], most, 1),
+        Problem::new(&[(5, n + 3), (2, 17)], 80, 2).lengths(Lengths::Used),
+        Problem::new(&unlike, 8, 2).lengths(Lengths::PackedQuery).layout(Layout::Padded),
+        Problem::new(&unlike, 10, 2).lengths(Lengths::Used),
+        Problem::new(&unlike, 12, 4).lengths(Lengths::Packed).layout(Layout::Unaligned),
+    ]
+}
+
+pub(super) fn cache_of(cache: Cache) -> Asked {
+    Asked { cache: Some(cache), ..Asked::default() }
+}
+
+/// Caches: sequences of unlike lengths, among them none and one key, before which lie 0, 1 and many rows, fewer and
+/// more than a tile; of equal lengths.
+fn cached(m: usize, n: usize) -> Vec<Problem> {
+    let lengths = [(17, 2 * n + 9), (m + 3, n), (9, 0), (1, 1), (33, 3 * n + 2), (5, n - 1), (0, 3), (40, n + 70)];
+    let forms = Cache::ALL.into_iter().flat_map(|cache| {
+        let unequal = Problem::new(&lengths, 4, 2).asking(cache_of(cache));
+        [
+            unequal.clone().lengths(Lengths::Used),
+            unequal.clone().lengths(Lengths::PackedQuery).layout(Layout::Padded).inputs(Inputs::OneHot, Scale::Usual),
+            unequal.lengths(Lengths::PackedQuery).layout(Layout::Unaligned),
+            Problem::new(&[(m + 5, n + 7); 3], 2, 1).layout(Layout::Bhsd).asking(cache_of(cache)),
+        ]
+    });
+    forms.collect()
+}
+
+/// Every way of giving the descales of K and V in FP8, to sequences of unlike lengths; columns that no other is taken
+/// for, in views with gaps and in ones that no 16 bytes are moved of; a V as large as E4M3 has it.
+fn in_bytes(sequences: &[(usize, usize)]) -> Vec<Problem> {
+    let problem = |heads, heads_k| Problem::new(sequences, heads, heads_k).lengths(Lengths::PackedQuery);
+    vec![
+        problem(4, 2).in_fp8(Descales::ByHead),
+        problem(2, 2).in_fp8(Descales::Uniform).layout(Layout::Bhsd),
+        problem(4, 1).in_fp8(Descales::Absent),
+        problem(4, 2).in_fp8(Descales::ByHead).inputs(Inputs::OneHot, Scale::One).layout(Layout::Padded),
+        problem(2, 1).in_fp8(Descales::ByHead).inputs(Inputs::OneHot, Scale::One).layout(Layout::Unaligned),
+        problem(2, 1).in_fp8(Descales::ByHead).inputs(Inputs::Widest, Scale::Zero),
+    ]
+}
+
 /// Some of the features, with numbers that leave most rows a part of their keys.
 pub(super) fn together(features: &[Feature], n: usize) -> Asked {
     let features: Features = features.iter().copied().collect();
@@ -193,6 +336,11 @@ pub(super) fn together(features: &[Feature], n: usize) -> Asked {
         softcap_hundredths: if has(Feature::Softcap) { 250 } else { 0 },
         alibi: has(Feature::Alibi).then_some(Slopes::ByBatchAndHead),
         sinks: has(Feature::Sinks).then_some(SinkType::Bf16),
+        pages: None,
+        qv: false,
+        cache: has(Feature::Cache).then_some(Cache::IndexedAndPadded),
+        kv: None,
+        query_limits: [0; 2],
         declared: None,
     }
 }

@@ -137,7 +137,13 @@ impl ForwardCase {
 }
 
 /// Compares O and LSE with the reference.
-fn compare(problem: &Problem, head_dim_v: usize, number: Number, reference: &Reference, outputs: &Outputs) -> Comparison {
+pub(super) fn compare(
+    problem: &Problem,
+    head_dim_v: usize,
+    number: Number,
+    reference: &Reference,
+    outputs: &Outputs,
+) -> Comparison {
     let tolerance = reference.tolerance;
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
         return Comparison::impossible("O", tolerance.o);
@@ -148,7 +154,7 @@ fn compare(problem: &Problem, head_dim_v: usize, number: Number, reference: &Ref
     let plan = problem.rows(Side::Query);
     let place_lse = problem.place_lse();
     let place_o = problem.place(3, Side::Query, problem.heads, head_dim_v);
-    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+    for (sequence, rows) in problem.served_rows().enumerate() {
         for head in 0..problem.heads {
             let expected = reference.head(sequence, head);
             for row in 0..rows {
@@ -165,9 +171,15 @@ fn compare(problem: &Problem, head_dim_v: usize, number: Number, reference: &Ref
             }
         }
     }
-    let images: Vec<_> =
-        [("O", outputs.get("o")), ("LSE", outputs.get("lse"))].into_iter().filter_map(|(n, i)| Some((n, i?))).collect();
-    Comparison::of(&[o, lse], &images)
+    let counter = outputs.get("work_counter");
+    let images = [("O", outputs.get("o")), ("LSE", outputs.get("lse")), ("the work counter", counter)];
+    let images: Vec<_> = images.into_iter().filter_map(|(name, image)| Some((name, image?))).collect();
+    let mut comparison = Comparison::of(&[o, lse], &images);
+    if counter.is_some_and(|counter| [0, 1].iter().any(|word| counter.bits(*word) != 0)) {
+        let left = "the work counter is not zero afterwards, and the next call would leave out work".to_owned();
+        comparison.complaint = comparison.complaint.or(Some(left));
+    }
+    comparison
 }
 
 #[cfg(test)]

@@ -386,7 +386,7 @@ mod tests {
     /// One head of five queries and seven keys: Q, K, V and dO.
     fn tensors() -> [Vec<f32>; 4] {
         let problem = Problem::new(&[(5, 7)], 1, 1);
-        let Tensors { q, k, v } = Tensors::draw(&problem, DIM, Number::Fp16, 3);
+        let Tensors { q, k, v, .. } = Tensors::draw(&problem, DIM, Number::Fp16, 3);
         let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Fp16, 3);
         [q, k, v, dout].map(|values| values.head(0, 0).to_vec())
     }

@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod backward;
+mod cache;
 mod cases;
 mod combine;
 mod declared;
@@ -15,6 +16,8 @@ mod featured_backward;
 mod forward;
 pub mod fuzz;
 mod gradients;
+mod latent;
+mod pages;
 mod place;
 mod problem;
 mod reference;

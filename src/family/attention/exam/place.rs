@@ -2,9 +2,10 @@
 
 use super::{
     dims::Dims,
+    pages::PageTable,
     problem::{Layout, Lengths, Part, Problem},
 };
-use crate::{check::Number, device::Strides};
+use crate::{check::Number, device::Strides, family::attention::Cache};
 
 /// Which of the two row axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub struct RowPlan {
     pub entries: usize,
     /// `seqlen_q` or `seqlen_k` of the call: the rows of an entry, or the longest sequence where packed.
     pub bound: usize,
+    /// Where the rows are, if they lie in pages: then `rows` are those of a page, and `entries` the pages.
+    pub pages: Option<PageTable>,
+    /// The entry of each sequence, if K and V are a cache: then `first` are rows of it, and `entries` the cache's.
+    pub cache: Option<Vec<usize>>,
 }
 
 /// One tensor's place in memory.
@@ -41,6 +46,9 @@ pub struct Placement {
 
 /// Rows in memory after the used ones of every sequence, where `seqused` is given.
 const UNUSED_ROWS: usize = 3;
+
+/// Rows of a page that TMA brings at once (`GRANULE` of `kgen/paged_tma.cuh`).
+const TMA_PAGE_ROWS: usize = 16;
 
 /// What stands in place of a stride that the kernel must not read.
 const NOT_READ: i64 = 0x5bad_5bad;
@@ -82,19 +90,29 @@ impl Problem {
                 first.push(total);
                 total += rows + unused;
             }
-            return RowPlan { first, rows: total, entries: 1, bound: longest };
+            return RowPlan { first, rows: total, entries: 1, bound: longest, pages: None, cache: None };
         }
-        let rows = longest + unused;
-        RowPlan { first: vec![0; self.sequences.len()], rows, entries: self.sequences.len(), bound: rows }
+        if let Some(table) = self.cache_table().filter(|_| side == Side::Key) {
+            let rows = table.rows(self) + unused;
+            let (first, entries) = (table.padding, table.count);
+            return RowPlan { first, rows, entries, bound: rows, pages: None, cache: Some(table.entries) };
+        }
+        let bound = longest + unused;
+        let first = vec![0; self.sequences.len()];
+        match self.page_table().filter(|_| side == Side::Key) {
+            Some(table) => RowPlan { first, rows: table.rows, entries: table.count, bound, pages: Some(table), cache: None },
+            None => RowPlan { first, rows: bound, entries: self.sequences.len(), bound, pages: None, cache: None },
+        }
     }
 
-    /// The place of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7), which has `heads` heads on `side`.
+    /// The place of tensor number `tensor` (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8), which has `heads` heads on
+    /// `side`.
     pub fn place(&self, tensor: usize, side: Side, heads: usize, head_dim: usize) -> Placement {
         let plan = self.rows(side);
         let (rows, entries, number) = (plan.rows as i64, plan.entries as i64, tensor as i64);
         let (heads, dim) = (heads as i64, head_dim as i64);
         // Elements in 16 bytes, and a row in whole such pieces.
-        let piece: i64 = if self.fp8.is_some() && tensor < 3 { 16 } else { 8 };
+        let piece: i64 = if self.is_of_bytes(tensor) { 16 } else { 8 };
         let whole = |elements: i64| elements.unsigned_abs().next_multiple_of(piece.unsigned_abs()).cast_signed();
         let (mut batch, mut row, head, mut lead);
         match self.layout {
@@ -136,7 +154,8 @@ impl Problem {
     }
 
     /// What a launcher says of the first of Q, K and V that TMA cannot bring: one that does not start at a multiple of
-    /// 16 bytes, or the stride of which, in a dimension that has more than one element, is not a positive one.
+    /// 16 bytes, or the stride of which, in a dimension that has more than one element, is not a positive one; or of
+    /// pages that are no multiple of 16 rows.
     pub fn what_tma_refuses(&self, head_dim: impl Into<Dims>, number: Number) -> Option<String> {
         self.what_tma_refuses_if(head_dim, number, true)
     }
@@ -152,7 +171,10 @@ impl Problem {
                 return Some(format!("{name}: the tensor starts at "));
             }
             let rows = if self.is_packed(side) && (!told || plan.rows == 0) { usize::MAX } else { plan.rows };
-            let counting = [(rows, strides.row), (heads, strides.head), (plan.entries, strides.batch)];
+            // Nobody says how many entries a cache has.
+            let indexed = side == Side::Key && self.asked.cache.is_some_and(Cache::is_indexed);
+            let entries = if indexed { usize::MAX } else { plan.entries };
+            let counting = [(rows, strides.row), (heads, strides.head), (entries, strides.batch)];
             let bad = |&(_, (extent, stride)): &(i32, (usize, i64))| extent > 1 && (stride <= 0 || stride * bytes % 16 != 0);
             let (dimension, (_, stride)) = (1..).zip(counting).find(bad)?;
             Some(format!("{name}: the stride of dimension {dimension} is {}; TMA takes ", stride * bytes))
@@ -165,7 +187,13 @@ impl Problem {
             refused("K", 1).or_else(|| refused("V", 2))
         };
         let no_keys = self.rows(Side::Key).bound == 0;
-        refused("Q", 0, Side::Query, self.heads).or_else(|| if no_keys { None } else { keys() })
+        let pages = || {
+            let odd = self.asked.pages.filter(|pages| !pages.rows.is_multiple_of(TMA_PAGE_ROWS))?;
+            Some(format!("page_size {} is no multiple of {TMA_PAGE_ROWS}", odd.rows))
+        };
+        // Queries of two parts are copied by threads.
+        let queries = if self.asked.qv { None } else { refused("Q", 0, Side::Query, self.heads) };
+        queries.or_else(pages).or_else(|| if no_keys { None } else { keys() })
     }
 
     /// The place of the log-sum-exp, whose rows are contiguous; the strides hold batch and head.
@@ -185,7 +213,12 @@ impl Problem {
     /// Offset of element 0 of a row, from element (0, 0, 0).
     pub fn offset(&self, placement: &Placement, side: Side, plan: &RowPlan, sequence: usize, row: usize, head: usize) -> i64 {
         let strides = placement.strides;
-        let batch = if self.is_packed(side) { 0 } else { sequence as i64 * strides.batch };
+        if let Some(table) = &plan.pages {
+            let (page, row) = table.place(sequence, row);
+            return page as i64 * strides.batch + row as i64 * strides.row + head as i64 * strides.head;
+        }
+        let entry = plan.cache.as_ref().map_or(sequence, |entries| entries[sequence]);
+        let batch = if self.is_packed(side) { 0 } else { entry as i64 * strides.batch };
         batch + (plan.first[sequence] + row) as i64 * strides.row + head as i64 * strides.head
     }
 }

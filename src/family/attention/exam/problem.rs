@@ -2,7 +2,11 @@
 //! is in them.
 
 use super::descale::Descales;
-use crate::family::attention::{Asked, DeclaredCall, DeclaredRule, Mask, Point, Score};
+use crate::{
+    check::Number,
+    family::attention::{Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, Pages, Point, Score},
+    grid::Feature,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
@@ -19,8 +23,8 @@ pub enum Layout {
     Padded,
     /// Gaps and a start that are no multiples of 16 bytes.
     Unaligned,
-    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O, dO, dQ, dK, dV = 0 .. 7): a launcher that
-    /// does not look at it takes the fast path and faults.
+    /// All multiples of 16 bytes but for one part of one tensor (Q, K, V, O, dO, dQ, dK, dV, QV = 0 .. 8): a launcher
+    /// that does not look at it takes the fast path and faults.
     UnalignedPart(usize, Part),
     /// The row stride is negative: tokens lie in memory from the last to the first.
     Reversed,
@@ -29,7 +33,7 @@ pub enum Layout {
 }
 
 /// Names of the tensors by number.
-const TENSORS: [&str; 8] = ["q", "k", "v", "o", "do", "dq", "dk", "dv"];
+const TENSORS: [&str; 9] = ["q", "k", "v", "o", "do", "dq", "dk", "dv", "qv"];
 
 /// What of a tensor's place can be aligned or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +90,16 @@ pub enum Lengths {
 }
 
 impl Lengths {
+    /// The nearest way in which keys are not packed.
+    #[must_use]
+    pub fn without_packed_keys(self) -> Self {
+        match self {
+            Self::Uniform | Self::Used | Self::PackedQuery => self,
+            Self::Packed | Self::PackedUsed => Self::PackedQuery,
+            Self::PackedKey => Self::Used,
+        }
+    }
+
     /// What a case's name says of it: nothing where all are equal.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -178,7 +192,7 @@ pub struct Problem {
     pub scale: Scale,
     /// Whether the kernel is given a place for the log-sum-exp.
     pub lse: bool,
-    /// FP8 only: Q, K and V have elements of one byte, and these factors.
+    /// FP8 only, of Q, K and V or of K and V: these factors.
     pub fp8: Option<Descales>,
     /// Masks and scores besides.
     pub asked: Asked,
@@ -278,12 +292,56 @@ impl Problem {
         Self { asked, ..self }
     }
 
-    /// The same with the declared score of a kernel that has one, unless it has numbers already: nothing else is
-    /// served.
+    /// The same with the declared score of a kernel that has one, unless it has numbers already, in pages where it
+    /// reads pages, with K and V in FP8 where it reads that, and with queries of two parts where it takes those:
+    /// nothing else is served.
     #[must_use]
     pub fn for_kernel(mut self, kernel: Point) -> Self {
         self.asked.declared = self.asked.declared.or(kernel.features.score().map(DeclaredCall::usual));
+        self.asked.qv = kernel.features.has(Feature::Qv);
+        if self.asked.cache.is_some() {
+            self.lengths = self.lengths.without_packed_keys();
+        }
+        if kernel.features.has(Feature::Paged) {
+            self.asked.pages = self.asked.pages.or_else(|| Some(self.usual_pages()));
+            self.lengths = self.lengths.without_packed_keys();
+        }
+        if let Some(format) = KvFormat::of(kernel.features) {
+            self.asked.kv = Some(format);
+            self.fp8 = self.fp8.or_else(|| Some(self.usual_descales()));
+        }
         self
+    }
+
+    /// Descales that change from case to case.
+    fn usual_descales(&self) -> Descales {
+        const WAYS: [Descales; 4] = [Descales::ByHead, Descales::Uniform, Descales::ByHead, Descales::Absent];
+        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
+        WAYS[(keys + self.heads_k) % WAYS.len()]
+    }
+
+    /// The type of tensor number `tensor` (Q, K, V, O) where that of Q is `number`.
+    pub fn number_of(&self, tensor: usize, number: Number) -> Number {
+        match self.asked.kv {
+            Some(format) if matches!(tensor, 1 | 2) => format.number(),
+            _ if tensor == 3 => number.of_output(),
+            _ => number,
+        }
+    }
+
+    /// Whether tensor number `tensor` (Q, K, V, O) has elements of one byte.
+    pub fn is_of_bytes(&self, tensor: usize) -> bool {
+        match self.asked.kv {
+            Some(_) => matches!(tensor, 1 | 2),
+            None => self.fp8.is_some() && tensor < 3,
+        }
+    }
+
+    /// Pages of a size that changes from case to case, all of them multiples of 16 rows.
+    fn usual_pages(&self) -> Pages {
+        const SIZES: [usize; 4] = [16, 64, 16, 48];
+        let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
+        Pages { rows: SIZES[(keys + self.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1 }
     }
 
     /// The mask of a sequence's query head.
@@ -308,9 +366,11 @@ impl Problem {
             .declared(self.declared(sequence, head))
     }
 
-    /// The factors of Q, K and V for a sequence and key head.
+    /// The factors of Q, K and V for a sequence and key head. That of a Q that is not FP8 is given too, and not read.
     pub fn factors(&self, sequence: usize, head_k: usize) -> [f32; 3] {
-        std::array::from_fn(|tensor| self.fp8.map_or(1.0, |descales| descales.factor(tensor, sequence, head_k)))
+        let read = |tensor| tensor > 0 || self.asked.kv.is_none();
+        let factor = |tensor| self.fp8.filter(|_| read(tensor)).map_or(1.0, |descales| descales.factor(tensor, sequence, head_k));
+        std::array::from_fn(factor)
     }
 
     /// The stable name of the case for a variant's mask: `b2 h8/2 sq113 sk203 causal bshd normal`.

@@ -9,7 +9,7 @@ use super::{
     dims::Dims,
     problem::Problem,
     rules::Rules,
-    tensors::Tensors,
+    tensors::{ScoreFactors, Tensors},
     tolerance::{Tolerance, Yardstick},
 };
 use crate::check::Number;
@@ -53,15 +53,12 @@ impl Reference {
             .into_par_iter()
             .map(|index| {
                 let (sequence, head) = (index / problem.heads, index % problem.heads);
-                let (q, k, v) = (
-                    tensors.q.head(sequence, head),
-                    tensors.k.head(sequence, head / group),
-                    tensors.v.head(sequence, head / group),
-                );
+                let ScoreFactors { q, k, head_dim: qk } = tensors.factors(sequence, head, head / group, head_dim);
+                let v = tensors.v.head(sequence, head / group);
                 let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
                 let scale = f64::from(scale) * q_factor * k_factor;
                 let rules = Rules::of(problem, causal, scale, sequence, head);
-                let (head, yardstick) = attend(q, k, v, head_dim, arithmetic, rules);
+                let (head, yardstick) = attend(&q, &k, v, Dims { qk, ..head_dim }, arithmetic, rules);
                 (head.times(v_factor), yardstick.times(v_factor))
             })
             .collect();
@@ -114,12 +111,12 @@ impl SampledReference {
         let mut yardstick = Yardstick::default();
         let attended = samples.into_iter().map(|sample| {
             let Sample { sequence, head, ref rows } = sample;
-            let q = tensors.q.head(sequence, head);
-            let [k, v] = [&tensors.k, &tensors.v].map(|values| values.head(sequence, head / group));
+            let ScoreFactors { q, k, head_dim: qk } = tensors.factors(sequence, head, head / group, head_dim);
+            let v = tensors.v.head(sequence, head / group);
             let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
             let scale = scale * q_factor * k_factor;
             let rules = Rules::of(problem, causal, scale, sequence, head);
-            let (answer, seen) = attend_rows(q, k, v, head_dim, arithmetic, rules, rows.iter().copied());
+            let (answer, seen) = attend_rows(&q, &k, v, Dims { qk, ..head_dim }, arithmetic, rules, rows.iter().copied());
             yardstick = yardstick.worst(seen.times(v_factor));
             (sample, answer.times(v_factor))
         });
@@ -169,7 +166,8 @@ fn attend_rows(
     let mut head = Head { o: vec![0.0; rows * dim_v], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
     let product = longest_row(q64, dim) * longest_row(k64, dim);
     let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
-    let mut yardstick = Yardstick { score_bound, ..Yardstick::default() };
+    let v_magnitude = v64.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    let mut yardstick = Yardstick { score_bound, v_magnitude, ..Yardstick::default() };
     let mut declared_error = 0.0_f64;
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };
@@ -209,7 +207,7 @@ fn attend_rows(
         let naive_sink = sink.map(|sink| sink as f32);
         match number {
             Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim_v, number, &mut naive_o),
-            Number::E4m3 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
+            Number::E4m3 | Number::E5m2 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(scores, sink);
         for (p, value) in scores.iter().zip(v64[elements_v].chunks_exact(dim_v)) {

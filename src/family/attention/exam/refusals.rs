@@ -16,11 +16,11 @@ use crate::{
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
     device::{
-        AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
-        Element, FwdParams, Header, Image, Params, SCORE_TABLES, ScoreParams,
+        AttentionFeatures, BwdParams, Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE,
+        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, PagedKeys, Params, SCORE_TABLES, ScoreParams,
     },
     expression::List,
-    family::attention::{Kind, Point, design::FeatureParts},
+    family::attention::{Kind, KvFormat, Point},
     grid::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
@@ -164,6 +164,18 @@ const OF_UNEQUAL_HEAD_DIMS: &[Change] = &[
 /// Where the structures of older versions ask for the same.
 const OLD_FORWARD: &[Change] = &[("a structure of the first version", |c| begin(c, Header::FirstVersion), Same)];
 
+const OLD_FORWARD_PAGED: &[Change] = &[(
+    "a structure of the first version",
+    |c| begin(c, Header::FirstVersion),
+    Refused(ERROR_MISMATCH, "called without a page_table"),
+)];
+
+const OLD_FORWARD_KV: &[Change] = &[(
+    "a structure of the first version",
+    |c| begin(c, Header::FirstVersion),
+    Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E"),
+)];
+
 const OLD_BACKWARD: &[Change] = &[("a structure of version 2", |c| begin(c, Header::FirstVersion), Same)];
 
 /// A mask that the kernel was not built for.
@@ -212,6 +224,96 @@ const WITHOUT: &[(Feature, &[Change])] = &[
     (Feature::Sinks, &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))]),
 ];
 
+/// The same of where forward kernels find K and V.
+const WITHOUT_PAGES: &[Change] = &[
+    (
+        "a limit on queries without pages",
+        |c| fwd(c).pages = Some(PagedKeys { query_limits: [2, 0], ..PagedKeys::default() }),
+        Refused(ERROR_UNSUPPORTED, "least_queries 2 and most_queries 0 must be 0"),
+    ),
+    ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
+];
+
+const WITHOUT_CACHE: &[Change] = &[
+    ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
+    ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
+];
+
+/// What kernels do that read a cache.
+const WITH_CACHE: &[Change] = &[
+    (
+        "entries of packed keys",
+        |c| packed_with(c, "cache_batch_idx"),
+        Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a"),
+    ),
+    ("rows before packed keys", |c| packed_with(c, "leftpad_k"), Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a")),
+    ("each its own entry", |c| push_zero(c, "cache_batch_idx"), Same),
+    ("no rows before the keys", |c| push_zero(c, "leftpad_k"), Same),
+];
+
+/// An array of one sequence's number, which is 0.
+fn push_zero(call: &mut Call, name: &'static str) {
+    call.inputs.push((name, Image::of_integers(&[0])));
+}
+
+fn packed_with(call: &mut Call, name: &'static str) {
+    push_zero(call, name);
+    call.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40])));
+}
+
+fn page_table(call: &mut Call) {
+    call.inputs.push(("page_table", Image::of_integers(&[0])));
+    fwd(call).pages = Some(PagedKeys { table_stride: 1, size: 40, count: 1, query_limits: [0; 2] });
+}
+
+/// The same of what queries are made of.
+const WITHOUT_QV: &[Change] =
+    &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
+
+/// What kernels do for queries of two parts.
+const WITH_QV: &[Change] = &[("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv"))];
+
+/// What kernels do that read pages.
+const WITH_PAGES: &[Change] = &[
+    ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
+    ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
+    ("no pages", |c| pages(c).count = 0, Refused(ERROR_INVALID_VALUE, "num_pages 0 must be at least 1")),
+    ("fewer than no pages", |c| pages(c).count = -1, Refused(ERROR_INVALID_VALUE, "num_pages -1 must be at least 1")),
+    (
+        "a negative limit on queries",
+        |c| pages(c).query_limits = [0, -1],
+        Refused(ERROR_INVALID_VALUE, "most_queries -1 must not be negative"),
+    ),
+    (
+        "packed keys in pages",
+        |c| c.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40]))),
+        Refused(ERROR_INVALID_VALUE, "cu_seqlens_k must be NULL with a page_table"),
+    ),
+];
+
+/// What kernels do that read K and V of Q's type.
+const WITHOUT_KV: &[Change] = &[
+    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
+    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
+    ("K and V in fp32", |c| fwd(c).kv_dtype = DTYPE_FP32, Refused(ERROR_INVALID_VALUE, "kv_dtype 3 must be")),
+];
+
+/// What those do that read E4M3.
+const WITH_E4M3: &[Change] = &[
+    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E4M3")),
+    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
+];
+
+/// The same of E5M2.
+const WITH_E5M2: &[Change] = &[
+    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E5M2")),
+    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
+];
+
+fn pages(call: &mut Call) -> &mut PagedKeys {
+    fwd(call).pages.as_mut().expect("the kernel reads pages")
+}
+
 fn push(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
     numbers(call).features.sinks_dtype = DTYPE_FP32;
@@ -231,6 +333,20 @@ const FORWARD: &[Change] = &[
     ),
 ];
 
+/// The same where the rows of a tile are the queries of several heads.
+const PACKED_HEADS: &[Change] = &[
+    (
+        "a block more than a grid has",
+        |c| blocks(c, 1 << 30, 2, 1 << 8),
+        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
+    ),
+    ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
+];
+
+/// The same where these rows have a number of 32 bits.
+const PACKED_ROWS: &[Change] =
+    &[("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads"))];
+
 fn blocks(call: &mut Call, batch: i32, heads: i32, seqlen_q: i32) {
     let numbers = numbers(call);
     (*numbers.batch, *numbers.num_heads, *numbers.num_heads_k, *numbers.seqlen_q) = (batch, heads, 1, seqlen_q);
@@ -243,17 +359,28 @@ const BY_TMA: &[Change] = &[
         |c| fwd(c).strides[0].row += 1,
         Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is"),
     ),
-    (
-        "rows of k that TMA does not take",
-        |c| fwd(c).strides[1].row += 1,
-        Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is"),
-    ),
-    (
-        "rows of v that lie in one place",
-        |c| fwd(c).strides[2].row = 0,
-        Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is 0"),
-    ),
+    ROWS_OF_K,
+    ROWS_OF_V,
 ];
+
+/// What they do besides with the rows of several heads.
+const PACKED_BY_TMA: &[Change] = &[(
+    "more heads than a warpgroup has rows",
+    |c| blocks(c, 1, 65, 17),
+    Refused(ERROR_UNSUPPORTED, "65 query heads read one key head; the limit is 64"),
+)];
+
+const ROWS_OF_K: Change = (
+    "rows of k that TMA does not take",
+    |c| fwd(c).strides[1].row += 1,
+    Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is"),
+);
+
+const ROWS_OF_V: Change = (
+    "rows of v that lie in one place",
+    |c| fwd(c).strides[2].row = 0,
+    Refused(ERROR_UNSUPPORTED, "the stride of dimension 1 is 0"),
+);
 
 const BACKWARD: &[Change] = &[
     ("no dout", |c| drop_tensor(c, "dout"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
@@ -342,9 +469,9 @@ const COMBINE: &[Change] = &[
     ("a head dim of 264", |c| fwd(c).head_dim = 264, Refused(ERROR_INVALID_VALUE, "head_dim 264 must be a multiple of 8")),
     ("a head dim of V of 12", |c| fwd(c).head_dim_v = 12, Refused(ERROR_INVALID_VALUE, "head_dim_v 12 must be a multiple of 8")),
     (
-        "a head dim of V of 264",
-        |c| fwd(c).head_dim_v = 264,
-        Refused(ERROR_INVALID_VALUE, "head_dim_v 264 must be a multiple of 8"),
+        "a head dim of V of 520",
+        |c| fwd(c).head_dim_v = 520,
+        Refused(ERROR_INVALID_VALUE, "head_dim_v 520 must be a multiple of 8"),
     ),
     ("a negative dtype", |c| fwd(c).dtype = -1, Refused(ERROR_INVALID_VALUE, "unknown dtype -1")),
     ("an unknown dtype", |c| fwd(c).dtype = 3, Refused(ERROR_INVALID_VALUE, "unknown dtype 3")),
@@ -369,8 +496,13 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let variant = subject.variant;
     let (base, lists): (Rc<dyn Case>, &[&[Change]]) = match variant.kind {
         Kind::Fwd | Kind::FwdShort => {
-            let by_tma = if variant.target == Target::Sm90 { BY_TMA } else { &[] };
-            (Rc::new(forward::case(subject, problem(variant))), &[EVERYWHERE, SPECIALISED, FORWARD, by_tma])
+            let base = Rc::new(forward::case(subject, problem(variant)));
+            match (variant.features.has(Feature::PackGqa), variant.target == Target::Sm90) {
+                (false, false) => (base, &[EVERYWHERE, SPECIALISED, FORWARD]),
+                (false, true) => (base, &[EVERYWHERE, SPECIALISED, FORWARD, BY_TMA]),
+                (true, false) => (base, &[EVERYWHERE, SPECIALISED, PACKED_HEADS, PACKED_ROWS]),
+                (true, true) => (base, &[EVERYWHERE, SPECIALISED, PACKED_HEADS, BY_TMA, PACKED_BY_TMA]),
+            }
         }
         Kind::Bwd => {
             let asked = BackwardProblem::plain(problem(variant).for_kernel(variant));
@@ -404,6 +536,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
 /// What callers that know one head dim only are told.
 fn of_head_dims(variant: Point) -> Vec<&'static [Change]> {
     let old: &[Change] = match variant.kind {
+        Kind::Fwd | Kind::FwdShort if variant.features.has(Feature::Paged) => OLD_FORWARD_PAGED,
+        Kind::Fwd | Kind::FwdShort if KvFormat::of(variant.features).is_some() => OLD_FORWARD_KV,
         Kind::Fwd | Kind::FwdShort => OLD_FORWARD,
         Kind::Bwd => OLD_BACKWARD,
         Kind::FwdSplit | Kind::FwdCombine | Kind::PrepareScheduler => &[],
@@ -516,9 +650,31 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
     let takes = |feature| variant.features.has(feature) || (feature == Feature::Sinks && variant.kind == Kind::FwdSplit);
     let features = WITHOUT.iter().filter(|(feature, _)| !takes(*feature)).map(|(_, changes)| *changes);
     // With a declared score sequences end earlier.
-    let has_positions = FeatureParts::of(variant).positions && variant.features.score().is_none();
+    let limited = [Feature::Window, Feature::Chunk, Feature::Alibi].iter().any(|feature| variant.features.has(*feature));
+    let has_positions = limited && variant.features.score().is_none();
     let positions = if has_positions { POSITIONS } else { &[] };
-    [other_mask, positions].into_iter().chain(features).chain(of_score(variant)).collect()
+    let pages = match (variant.kind, variant.features.has(Feature::Paged)) {
+        (Kind::Bwd, _) => &[],
+        (_, true) => WITH_PAGES,
+        (_, false) => WITHOUT_PAGES,
+    };
+    let queries = match (variant.kind, variant.features.has(Feature::Qv)) {
+        (Kind::Bwd, _) => &[],
+        (_, true) => WITH_QV,
+        (_, false) => WITHOUT_QV,
+    };
+    let cache = match (variant.kind, variant.features.has(Feature::Cache)) {
+        (Kind::Bwd, _) => &[],
+        (_, true) => WITH_CACHE,
+        (_, false) => WITHOUT_CACHE,
+    };
+    let kv = match (variant.kind, KvFormat::of(variant.features)) {
+        (Kind::Bwd, _) => &[],
+        (_, None) => WITHOUT_KV,
+        (_, Some(KvFormat::E4m3)) => WITH_E4M3,
+        (_, Some(KvFormat::E5m2)) => WITH_E5M2,
+    };
+    [other_mask, positions, pages, queries, cache, kv].into_iter().chain(features).chain(of_score(variant)).collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

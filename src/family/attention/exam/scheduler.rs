@@ -142,10 +142,13 @@ impl Case for ScheduleCase {
                 concurrent_blocks: blocks.unwrap_or(0) as i32,
                 head_dim: 128,
                 head_dim_v: 0,
+                kv_dtype: 0,
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
                 softmax_scale: 1.0,
                 features: problem.asked.params(problem.heads),
+                qv_strides: None,
+                pages: None,
             }),
         };
         let problem = problem.clone();

@@ -3,7 +3,7 @@
 
 use super::{
     dims::Dims,
-    featured,
+    featured, forward, latent,
     place::Side,
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
     reference::Reference,
@@ -12,8 +12,10 @@ use super::{
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs, Params},
-    family::attention::Point,
+    family::attention::{self, Point},
+    grid::Feature,
 };
+use itertools::Itertools;
 
 /// Splits are cut between multiples of this many keys (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
 pub(super) const SPLIT_KEYS: usize = 16;
@@ -78,17 +80,81 @@ struct SplitCase {
     number: Number,
     head_dim: Dims,
     causal: bool,
+    /// The kernel reads K and V by TMA alone.
+    needs_tma: bool,
 }
 
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
-    let mut list = smoke();
-    list.extend(featured::splits(variant.features));
-    if level == Level::Thorough {
-        list.extend(thorough());
-        list.extend(featured::every_window(variant.features));
+    let boxed = listed(variant, level).into_iter().flat_map(|(parts, wholes)| {
+        let parts = parts.into_iter().map(move |listed| Box::new(case(variant, listed)) as Box<dyn Case>);
+        let whole = move |(problem, _, counts)| Box::new(whole_case(variant, problem, counts)) as Box<dyn Case>;
+        parts.chain(wholes.into_iter().map(whole))
+    });
+    // Splits make no difference to a whole, so that several entries of the lists may be the same one.
+    boxed.unique_by(|case| case.name()).collect()
+}
+
+/// What is computed with partial results, and what without; that of the smoke test first.
+fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
+    let features = variant.features;
+    let both = |list: Vec<Listed>| (list.clone(), list);
+    let thoroughly = level == Level::Thorough;
+    if features.has(Feature::Qv) {
+        let smoke = (latent::parts(features), latent::wholes(features));
+        return [smoke].into_iter().chain(thoroughly.then(|| both(latent::thorough()))).collect();
     }
-    list.into_iter().map(|listed| Box::new(case(variant, listed)) as Box<dyn Case>).collect()
+    let smoke = smoke().into_iter().chain(featured::splits(features)).collect();
+    let besides = || thorough().into_iter().chain(featured::every_window(features)).collect();
+    [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
+}
+
+/// One problem without a workspace: O and LSE come from the kernel itself.
+#[derive(Debug)]
+struct WholeCase {
+    problem: Problem,
+    /// `split_counts`, which nobody must read.
+    counts: Option<Vec<usize>>,
+    number: Number,
+    head_dim: Dims,
+    causal: bool,
+    /// The kernel reads K and V by TMA alone.
+    needs_tma: bool,
+}
+
+fn whole_case(variant: Point, problem: Problem, counts: Option<Vec<usize>>) -> WholeCase {
+    let Point { head_dim, dtype, causal, .. } = variant;
+    let problem = problem.for_kernel(variant);
+    let needs_tma = attention::needs_tma(variant);
+    WholeCase { problem, counts, number: Number::of(dtype), head_dim: head_dim.into(), causal, needs_tma }
+}
+
+impl Case for WholeCase {
+    fn refusal(&self) -> Option<String> {
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
+    }
+
+    fn name(&self) -> String {
+        let counts = if self.counts.is_some() { " of counts" } else { "" };
+        format!("{} whole{counts}", self.problem.name(self.causal))
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let Self { ref problem, ref counts, number, head_dim, causal, .. } = *self;
+        let tensors = Tensors::draw(problem, head_dim, number, seed);
+        let mut call = tensors.call(problem, head_dim, number, causal);
+        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        params.num_splits = 1;
+        if counts.is_some() {
+            call.inputs.push(("split_counts", Image::of_integers(&vec![0; problem.sequences.len()])));
+        }
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| {
+            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            forward::compare(&problem, head_dim.v, number, &reference, outputs)
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
 }
 
 /// One problem.
@@ -101,6 +167,7 @@ pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Ca
         number: Number::of(dtype),
         head_dim: head_dim.into(),
         causal,
+        needs_tma: attention::needs_tma(variant),
     }
 }
 
@@ -127,6 +194,8 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
+        // No place for the log-sum-exp, which the caller of one whole split need not want.
+        (Problem::new(&[(3, 45)], 4, 2).without_lse(), 2, None),
         // Element-wise loads; rows that run backwards.
         (Problem::new(&[(3, 113)], 4, 2).layout(Layout::Unaligned), 2, None),
         (Problem::new(&[(2, 257)], 8, 2).layout(Layout::Reversed).inputs(Inputs::OneHot, Scale::One), 2, None),
@@ -184,6 +253,10 @@ fn thorough() -> Vec<Listed> {
 }
 
 impl Case for SplitCase {
+    fn refusal(&self) -> Option<String> {
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
+    }
+
     fn asked_workspace(&self) -> Option<usize> {
         Some(Workspace::new(&self.problem, self.head_dim.v, self.splits).bytes())
     }
@@ -196,7 +269,7 @@ impl Case for SplitCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, splits, ref counts, number, head_dim, causal } = *self;
+        let Self { ref problem, splits, ref counts, number, head_dim, causal, .. } = *self;
         let tensors = Tensors::draw(problem, head_dim, number, seed);
         let mut call = tensors.call(problem, head_dim, number, causal);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
@@ -211,7 +284,7 @@ impl Case for SplitCase {
             call.inputs.push(("split_counts", Image::of_integers(&counts)));
         }
         let mut image = workspace.image();
-        for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+        for (sequence, rows) in problem.served_rows().enumerate() {
             for (split, row, head) in itertools::iproduct!(0..count(sequence), 0..rows, 0..problem.heads) {
                 image.mark(workspace.lse(split, sequence, row, head));
                 for d in 0..head_dim.v as i64 {
@@ -258,15 +331,17 @@ fn judge(
     let asked = problem.asked;
     let counts_keys = problem.scale == Scale::Zero && asked.alibi.is_none() && asked.declared.is_none();
     let is_masked = causal || asked.window.is_some() || asked.chunk > 0;
-    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+    for (sequence, rows) in problem.served_rows().enumerate() {
         let keys = problem.sequences[sequence].1;
         let splits = count(sequence);
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
             if counts_keys && (rows == 1 || !is_masked) {
-                let seen = problem.mask(causal, sequence, head).count(row);
+                let mask = problem.mask(causal, sequence, head);
+                // Splits of keys in pages begin with a page's row 0, 16, ...
+                let lead = asked.pages.map_or(0, |_| mask.keys(row).start % SPLIT_KEYS);
                 for (split, part) in parts.iter().enumerate() {
-                    let expected = keys_of_a_split(seen, split, splits);
+                    let expected = keys_of_a_split(mask.count(row), lead, split, splits);
                     keys_seen.see([sequence, head, row, split], part.exp(), expected as f64, expected == 0);
                 }
             }
@@ -319,10 +394,11 @@ pub(super) fn merge_with_sink(
 }
 
 /// How many of `keys` keys a split has, by the rule of `kgen/split_params.cuh`: they are shared out evenly in pieces of
-/// [`SPLIT_KEYS`], the first splits taking what is left over.
-fn keys_of_a_split(keys: usize, split: usize, splits: usize) -> usize {
-    let units = keys.div_ceil(SPLIT_KEYS);
-    let start = |split: usize| ((split * (units / splits) + split.min(units % splits)) * SPLIT_KEYS).min(keys);
+/// [`SPLIT_KEYS`], the first splits taking what is left over. `lead` keys that are not seen come before them.
+fn keys_of_a_split(keys: usize, lead: usize, split: usize, splits: usize) -> usize {
+    let lead = if keys == 0 { 0 } else { lead };
+    let units = (lead + keys).div_ceil(SPLIT_KEYS);
+    let start = |split: usize| ((split * (units / splits) + split.min(units % splits)) * SPLIT_KEYS).clamp(lead, lead + keys);
     start(split + 1) - start(split)
 }
 
@@ -360,8 +436,10 @@ mod tests {
     #[test]
     fn the_splits_have_all_keys_between_them_and_differ_by_a_piece_at_most() {
         for (keys, splits) in itertools::iproduct!([0, 1, 16, 331, 1024], 1..40) {
-            let parts: Vec<usize> = (0..splits).map(|split| keys_of_a_split(keys, split, splits)).collect();
+            let parts: Vec<usize> = (0..splits).map(|split| keys_of_a_split(keys, 0, split, splits)).collect();
             assert_eq!(parts.iter().sum::<usize>(), keys);
+            let later: usize = (0..splits).map(|split| keys_of_a_split(keys, 7, split, splits)).sum();
+            assert_eq!(later, keys);
             assert!(parts.windows(2).all(|pair| pair[0] + SPLIT_KEYS > pair[1] && pair[0] <= parts[0]), "{parts:?}");
         }
     }

@@ -8,11 +8,12 @@ use super::{
 };
 use crate::{
     check::{Number, fill_normal},
-    device::{Call, Element, FwdParams, Image, Params, SCORE_TABLES},
+    device::{Call, Element, FwdParams, Image, PagedKeys, Params, SCORE_TABLES},
     family::attention::SinkType,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::borrow::Cow;
 
 /// The values of one tensor, already rounded: rows of `head_dim` elements, by sequence, head, row.
 #[derive(Debug, Clone)]
@@ -31,6 +32,19 @@ impl Values {
             first.push(first[first.len() - 1] + rows * heads);
         }
         Self { data: vec![0.0; first[first.len() - 1] * head_dim], head_dim, heads, first }
+    }
+
+    /// Gives rows that lie in a page of the first sequence what that one has there.
+    fn share_rows(&mut self, problem: &Problem) {
+        for sequence in 1..problem.sequences.len() {
+            for (head, row) in itertools::iproduct!(0..self.heads, 0..self.rows(sequence)) {
+                if problem.source_of_row(sequence, row) != sequence {
+                    let first = (head * self.rows(0) + row) * self.head_dim;
+                    let to = (self.first[sequence] + head * self.rows(sequence) + row) * self.head_dim;
+                    self.data.copy_within(first..first + self.head_dim, to);
+                }
+            }
+        }
     }
 
     /// All rows of one head of a sequence, consecutively.
@@ -59,6 +73,18 @@ pub struct Tensors {
     pub k: Values,
     /// V.
     pub v: Values,
+    /// The second part of the queries, which is multiplied with V, where the problem has it.
+    pub qv: Option<Values>,
+}
+
+/// Rows of queries and of keys whose products are the scores.
+pub struct ScoreFactors<'a> {
+    /// Queries.
+    pub q: Cow<'a, [f32]>,
+    /// Keys.
+    pub k: Cow<'a, [f32]>,
+    /// Elements of a row of each.
+    pub head_dim: usize,
 }
 
 /// Where the numbers of tensors come from.
@@ -109,7 +135,21 @@ impl Tensors {
     pub fn draw_from(problem: &Problem, head_dim: impl Into<Dims>, number: Number, source: &mut Source<'_>) -> Self {
         let head_dim = head_dim.into();
         let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
-        Self { q: fill(Tensor::Q), k: fill(Tensor::K), v: fill(Tensor::V) }
+        let (q, k, v) = (fill(Tensor::Q), fill(Tensor::K), fill(Tensor::V));
+        Self { q, k, v, qv: problem.asked.qv.then(|| fill(Tensor::QueryOfValues)) }
+    }
+
+    /// What is multiplied for the scores of a query head: queries and keys, where those have two parts both, one behind
+    /// the other.
+    pub fn factors(&self, sequence: usize, head: usize, head_k: usize, head_dim: Dims) -> ScoreFactors<'_> {
+        let (q, k) = (self.q.head(sequence, head), self.k.head(sequence, head_k));
+        let Some(qv) = &self.qv else { return ScoreFactors { q: q.into(), k: k.into(), head_dim: head_dim.qk } };
+        let joined = |first: &[f32], second: &[f32]| {
+            let rows = first.chunks_exact(head_dim.qk).zip(second.chunks_exact(head_dim.v));
+            rows.flat_map(|(first, second)| first.iter().chain(second).copied()).collect::<Vec<_>>()
+        };
+        let (q, k) = (joined(q, qv.head(sequence, head)), joined(k, self.v.head(sequence, head_k)));
+        ScoreFactors { q: q.into(), k: k.into(), head_dim: head_dim.qk + head_dim.v }
     }
 
     /// Draws dO for the backward pass of the same case.
@@ -130,20 +170,16 @@ impl Tensors {
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
     pub fn call(&self, problem: &Problem, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Call {
         let head_dim = head_dim.into();
-        let places: [Placement; 4] = std::array::from_fn(|tensor| {
-            let (side, heads) = side_and_heads(problem, tensor);
-            problem.place(tensor, side, heads, head_dim.of(tensor))
-        });
+        let places: [Placement; 4] = std::array::from_fn(|tensor| place_of(problem, tensor, head_dim));
         let image = |tensor: usize, values: Option<&Values>| {
             let row = |sequence, head, row| values.map(|values| values.row(sequence, head, row));
-            let number = if tensor == 3 { number.of_output() } else { number };
-            image(problem, tensor, head_dim, number, row)
+            image(problem, tensor, head_dim, problem.number_of(tensor, number), row)
         };
         let place_lse = problem.place_lse();
         let lse = problem.lse.then(|| {
             let plan = problem.rows(Side::Query);
             let mut image = Image::poisoned(Element::Bits32, place_lse.span, place_lse.origin);
-            for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+            for (sequence, rows) in problem.served_rows().enumerate() {
                 for (head, row) in itertools::iproduct!(0..problem.heads, 0..rows) {
                     image.mark(problem.offset(&place_lse, Side::Query, &plan, sequence, row, head));
                 }
@@ -154,9 +190,20 @@ impl Tensors {
         let tensors = [("q", image(0, Some(&self.q))), ("k", image(1, Some(&self.k))), ("v", image(2, Some(&self.v)))];
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
+        let table = problem.page_table();
+        let page_table = table.as_ref().map(|table| ("page_table", table.image()));
+        let counter = problem.asked.pages.filter(|pages| pages.counter).map(|_| ("work_counter", Image::of_integers(&[0, 0])));
         Call {
-            inputs: tensors.into_iter().chain(lengths(problem)).chain(descales.images(problem)).chain(asked(problem)).collect(),
-            outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).collect(),
+            inputs: tensors
+                .into_iter()
+                .chain(self.qv.as_ref().map(|values| ("qv", image(QUERY_OF_VALUES, Some(values)))))
+                .chain(lengths(problem))
+                .chain(page_table)
+                .chain(problem.cache_arrays())
+                .chain(descales.images(problem))
+                .chain(asked(problem))
+                .collect(),
+            outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).chain(counter).collect(),
             scratch: false,
             multiprocessors: problem.multiprocessors,
             params: Params::Fwd(FwdParams {
@@ -174,16 +221,27 @@ impl Tensors {
                 head_dim: head_dim.qk as i32,
                 head_dim_v: head_dim.v as i32,
                 dtype: number.code(),
+                kv_dtype: problem.asked.kv.map_or(0, |format| format.number().code()),
                 causal,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
                 features: problem.asked.params(problem.heads),
+                qv_strides: self.qv.as_ref().map(|_| place_of(problem, QUERY_OF_VALUES, head_dim).strides),
+                pages: table.map(|table| PagedKeys {
+                    table_stride: table.stride() as i64,
+                    size: table.rows as i32,
+                    count: table.count as i32,
+                    query_limits: problem.asked.query_limits.map(|limit| limit as i32),
+                }),
             }),
         }
     }
 }
 
+/// The number of QV, the second part of the queries.
+const QUERY_OF_VALUES: usize = 8;
+
 /// Tensor number `tensor` as it lies in memory: every row that `row` gives (by sequence, head and row), poison where it
-/// gives none.
+/// gives none; rows of sequences that the kernel leaves alone are then no part of it.
 pub(super) fn image<'a>(
     problem: &Problem,
     tensor: usize,
@@ -195,6 +253,7 @@ pub(super) fn image<'a>(
     let head_dim = head_dim.into().of(tensor);
     let place = problem.place(tensor, side, heads, head_dim);
     let plan = problem.rows(side);
+    let is_served = |sequence: usize| problem.asked.serves_queries(problem.sequences[sequence].0);
     let mut image = Image::poisoned(number.element(), place.span, place.origin);
     for (sequence, rows) in problem.used_rows(side).enumerate() {
         for (head, index) in itertools::iproduct!(0..heads, 0..rows) {
@@ -203,7 +262,8 @@ pub(super) fn image<'a>(
             for d in 0..head_dim {
                 match values {
                     Some(values) => image.put(offset + d as i64, number.round(values[d])),
-                    None => _ = image.mark(offset + d as i64),
+                    None if is_served(sequence) => _ = image.mark(offset + d as i64),
+                    None => {}
                 }
             }
         }
@@ -217,11 +277,13 @@ pub(super) fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, 
         let plan = problem.rows(side);
         plan.first.iter().copied().chain([plan.rows]).collect::<Vec<_>>()
     };
+    let cache = problem.cache_table();
+    let keys = cache.map_or_else(|| problem.used_rows(Side::Key).collect(), |table| table.told);
     let arrays = [
         ("cu_seqlens_q", problem.is_packed(Side::Query), starts(Side::Query)),
         ("cu_seqlens_k", problem.is_packed(Side::Key), starts(Side::Key)),
         ("seqused_q", problem.is_used(Side::Query), problem.used_rows(Side::Query).collect()),
-        ("seqused_k", problem.is_used(Side::Key), problem.used_rows(Side::Key).collect()),
+        ("seqused_k", problem.is_used(Side::Key), keys),
     ];
     let wanted = arrays.into_iter().filter(|(_, wanted, _)| *wanted);
     wanted.map(|(name, _, values)| (name, Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>())))
@@ -259,7 +321,11 @@ fn fill(problem: &Problem, tensor: Tensor, head_dim: Dims, number: Number, sourc
         Tensor::Q => (Side::Query, problem.heads, head_dim.qk),
         Tensor::K => (Side::Key, problem.heads_k, head_dim.qk),
         Tensor::V => (Side::Key, problem.heads_k, head_dim.v),
-        Tensor::OutputGradient => (Side::Query, problem.heads, head_dim.v),
+        Tensor::OutputGradient | Tensor::QueryOfValues => (Side::Query, problem.heads, head_dim.v),
+    };
+    let number = match tensor {
+        Tensor::K | Tensor::V => problem.number_of(1, number),
+        Tensor::Q | Tensor::QueryOfValues | Tensor::OutputGradient => number,
     };
     let mut values = Values::zeros(problem, side, heads, head_dim);
     let mut rows = values.data.chunks_exact_mut(head_dim);
@@ -273,10 +339,19 @@ fn fill(problem: &Problem, tensor: Tensor, head_dim: Dims, number: Number, sourc
             }
         }
     }
+    if side == Side::Key {
+        values.share_rows(problem);
+    }
     values
 }
 
-/// Side and heads of Q, K, V, O, dO, dQ, dK, dV by number.
+/// The place of tensor number `tensor`.
+fn place_of(problem: &Problem, tensor: usize, head_dim: Dims) -> Placement {
+    let (side, heads) = side_and_heads(problem, tensor);
+    problem.place(tensor, side, heads, head_dim.of(tensor))
+}
+
+/// Side and heads of Q, K, V, O, dO, dQ, dK, dV, QV by number.
 pub(super) fn side_and_heads(problem: &Problem, tensor: usize) -> (Side, usize) {
     if matches!(tensor, 1 | 2 | 6 | 7) { (Side::Key, problem.heads_k) } else { (Side::Query, problem.heads) }
 }
@@ -288,6 +363,8 @@ enum Tensor {
     V,
     /// dO.
     OutputGradient,
+    /// QV.
+    QueryOfValues,
 }
 
 /// Which row of which tensor is being filled.
@@ -310,7 +387,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::OneHot => {
             into.fill(0.0);
             match at.tensor {
-                Tensor::Q => into[(5 * at.row + 3 * at.head + at.sequence) % dim] = 4.0,
+                Tensor::Q | Tensor::QueryOfValues => into[(5 * at.row + 3 * at.head + at.sequence) % dim] = 4.0,
                 Tensor::K => into[(3 * at.row + at.row / dim + at.head) % dim] = 4.0,
                 Tensor::V => into[(7 * at.row + at.head) % dim] = 1.0 + (at.row % 5) as f32 / 4.0,
                 Tensor::OutputGradient => into[(11 * at.row + 2 * at.head) % dim] = 1.0 + (at.row % 3) as f32 / 2.0,
@@ -319,6 +396,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
         Inputs::Constant | Inputs::Widest => into.fill(match at.tensor {
             Tensor::Q => 0.5,
             Tensor::K => 0.25,
+            Tensor::QueryOfValues => 0.125,
             Tensor::V if inputs == Inputs::Widest => 448.0,
             Tensor::V | Tensor::OutputGradient => 1.0 + ((3 * at.sequence + at.head) % 7) as f32 / 4.0,
         }),
@@ -330,6 +408,10 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                 }
             }
         }
+        // The logits are to be exact, and so they are those of Q and K alone.
+        Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling if at.tensor == Tensor::QueryOfValues => {
+            into.fill(0.0);
+        }
         Inputs::Large if at.tensor == Tensor::V => source.fill_normal(into),
         Inputs::Large => into.iter_mut().for_each(|value| *value = 4.0 * (source.rng.random_range(-1..=1) as f32)),
         Inputs::Low => {
@@ -337,7 +419,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             let mean = match at.tensor {
                 Tensor::Q => 5.0,
                 Tensor::K => -5.0,
-                Tensor::V | Tensor::OutputGradient => 0.0,
+                Tensor::V | Tensor::OutputGradient | Tensor::QueryOfValues => 0.0,
             };
             for value in into.iter_mut() {
                 *value += mean;
@@ -359,7 +441,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                         *digit = (at.row / weight % 8 * weight) as f32;
                     }
                 }
-                Tensor::V | Tensor::OutputGradient => {}
+                Tensor::V | Tensor::OutputGradient | Tensor::QueryOfValues => {}
             }
         }
         Inputs::Rising | Inputs::Falling => {
@@ -375,7 +457,7 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                     let steps = if inputs == Inputs::Rising { at.row } else { at.keys - 1 - at.row };
                     into[0] = LOGIT_STEP * steps as f32;
                 }
-                Tensor::V | Tensor::OutputGradient => {}
+                Tensor::V | Tensor::OutputGradient | Tensor::QueryOfValues => {}
             }
         }
     }

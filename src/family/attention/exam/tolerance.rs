@@ -1,7 +1,9 @@
 //! How far from the reference a kernel may be.
 //!
 //! **O** follows `FlashAttention`'s rule: twice the largest error of the same attention done naively in the kernel's
-//! own type, plus twice the error of rounding to O's type at the reference's largest magnitude.
+//! own type, plus twice the error of rounding to O's type at the reference's largest magnitude, plus 2⁻¹²⁶ · max|V|:
+//! `ex2.approx.ftz` makes 0 of what is smaller (PTX ISA), and a row whose sink outweighs its keys by as much has an O
+//! of nothing else.
 //!
 //! **LSE** is fp32 and gets the same rule in fp32: twice the largest error of the naive fp32 computation, plus the
 //! rounding of numbers of its magnitude, for what a fused kernel does otherwise than the naive one. Where the kernel's
@@ -47,6 +49,8 @@ pub struct Yardstick {
     pub score_bound: f64,
     /// What approximate instructions may change a score by.
     pub score_error: f64,
+    /// |V|.
+    pub v_magnitude: f64,
 }
 
 impl Yardstick {
@@ -70,20 +74,25 @@ impl Yardstick {
             lse_magnitude: self.lse_magnitude.max(other.lse_magnitude),
             score_bound: self.score_bound.max(other.score_bound),
             score_error: self.score_error.max(other.score_error),
+            v_magnitude: self.v_magnitude.max(other.v_magnitude),
         }
     }
 
     /// For a V, and so an O, of `factor` times the numbers.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        Self { naive_o_error: self.naive_o_error * factor, o_magnitude: self.o_magnitude * factor, ..self }
+        let [naive_o_error, o_magnitude, v_magnitude] =
+            [self.naive_o_error, self.o_magnitude, self.v_magnitude].map(|magnitude| magnitude * factor);
+        Self { naive_o_error, o_magnitude, v_magnitude, ..self }
     }
 
     /// The rule of this module, for an O of type `number`.
     pub fn tolerance(&self, number: Number) -> Tolerance {
         let (ulps_8, ulps_4) = (2.0_f64.powi(-20), 2.0_f64.powi(-21));
         Tolerance {
-            o: 2.0 * self.naive_o_error + 2.0 * number.unit_roundoff() * self.o_magnitude,
+            o: 2.0 * self.naive_o_error
+                + 2.0 * number.unit_roundoff() * self.o_magnitude
+                + f64::from(f32::MIN_POSITIVE) * self.v_magnitude,
             lse: 2.0 * self.naive_lse_error + ulps_8 * self.lse_magnitude.max(1.0) + ulps_4 * self.score_bound + self.score_error,
         }
     }

@@ -113,7 +113,7 @@ impl Recipe for PortableBackward {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::masks_and_scores()
     }
 
     fn keys(&self) -> &'static [&'static str] {

@@ -60,7 +60,7 @@ impl Recipe for Fp8Forward {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::masks_and_scores()
     }
 
     fn keys(&self) -> &'static [&'static str] {

@@ -1,7 +1,10 @@
 //! Forward attention on 16-bit types with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
-use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles, tile::DefaultTiles};
-use crate::grid::{CopyPath, Dtype, Features, Target};
+use super::{
+    FeatureParts, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles,
+    tile::DefaultTiles,
+};
+use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
@@ -29,13 +32,22 @@ impl Recipe for PortableForward {
             ));
         }
         let tile = DefaultTiles::find(portable_tiles(variant), variant)?;
+        if variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores {
+            // Places of rows, scores and pages together take a few registers more than is left.
+            return Ok(match (tile.m / tile.warps, tile.n) {
+                (32.., _) => Tile { m: tile.m / 2, n: tile.n.max(64), ..tile },
+                (_, 64..) if variant.head_dim.wider() > 160 => Tile { n: tile.n - 16, ..tile },
+                _ => tile,
+            });
+        }
         // Rows of two widths need more addresses: as sm100f code 48 keys spill beside 128 columns of O.
         let tight = target == Target::Sm100 && !variant.head_dim.is_equal() && tile.n == 48;
         Ok(if tight { Tile { n: 32, ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        Features::with_pages().with(Features::from_iter(keys))
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -66,6 +78,10 @@ impl Recipe for PortableForward {
                 "`copy` is \"tma\"; {target} has no Tensor Memory Accelerator, sm90 and newer have, use \"cp_async\""
             ));
         }
+        let kv = KvFormat::of(variant.features).filter(|_| tile.copy == CopyPath::Tma);
+        if let Some(feature) = kv.map(KvFormat::feature) {
+            return Some(format!("`copy` is \"tma\"; with `{feature}` this kernel copies with \"cp_async\""));
+        }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
         let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
         if rescale_threshold > most {
@@ -80,7 +96,8 @@ impl Recipe for PortableForward {
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
-        let (keys, values) = (bytes(tile.n, columns.qk), bytes(tile.n, columns.v));
+        let of_bytes = KvColumns::of(variant).map(|columns| (tile.n * columns.qk, tile.n * columns.v));
+        let (keys, values) = of_bytes.unwrap_or((bytes(tile.n, columns.qk), bytes(tile.n, columns.v)));
         let q = ("Q (then O)", bytes(tile.m, columns.wider()), Some("Q_OFFSET"));
         let first = [("K", keys, Some("K_OFFSET")), ("V", values, Some("V_OFFSET"))];
         let tma = tile.copy == CopyPath::Tma;
@@ -98,7 +115,10 @@ impl Recipe for PortableForward {
     /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / tile.warps / 16;
-        let output = m_tiles * (variant.head_dim.v / 8) * 4;
+        // With K and V in FP8 the tiles of O come in pairs.
+        let output_tiles =
+            if KvFormat::of(variant.features).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
+        let output = m_tiles * output_tiles * 4;
         let scores = m_tiles * (tile.n / 8) * 4;
         let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(16) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
@@ -214,6 +234,33 @@ mod tests {
         let error = |variant| Plan::new(variant, None).expect_err("unsupported").to_string();
         let fp8 = error(Point { dtype: Dtype::Fp8, ..D128 });
         assert!(fp8.contains("sm80 has no FP8 tensor-core instruction; FP8 needs sm89 or newer"), "{fp8}");
+    }
+
+    #[test]
+    fn tiles_of_k_and_v_in_fp8_have_whole_steps_of_ldmatrix_and_a_byte_an_element() {
+        let features = [Feature::KvE4m3].into_iter().collect();
+        for (target, head_dim) in targets().cartesian_product((16..=256).step_by(8)) {
+            let point = Point { head_dim: HeadDim::equal(head_dim), features, target, ..D128 };
+            let plan = Plan::new(point, None).expect("fits");
+            let bytes = plan.attention().tile.n * head_dim.next_multiple_of(32);
+            assert_eq!([1, 2].map(|region| plan.shared_memory[region].bytes), [bytes; 2], "{target} {head_dim}");
+        }
+    }
+
+    #[test]
+    fn what_reads_k_and_v_in_fp8_neither_copies_by_tma_nor_has_wgmma() {
+        let kv: Features = [Feature::KvE4m3].into_iter().collect();
+        let d128 = Point { features: kv, target: Target::Sm120, ..D128 };
+        let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
+        assert!(reason(d128, &tma).contains("with `kv_e4m3` this kernel copies with \"cp_async\""));
+        for (target, kind) in
+            [(Target::Sm90, Kind::Fwd), (Target::Sm75, Kind::Fwd), (Target::Sm90, Kind::FwdShort), (Target::Sm80, Kind::Bwd)]
+        {
+            let error = Plan::new(Point { kind, target, ..d128 }, None).expect_err("it has none").to_string();
+            assert!(error.contains("has no `kv_e4m3`"), "{error}");
+        }
+        let fp8 = Plan::new(Point { dtype: Dtype::Fp8, ..d128 }, None).expect_err("queries in FP8").to_string();
+        assert!(fp8.contains("has no `kv_e4m3`"), "{fp8}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
-use crate::grid::{Dtype, Features, Target};
+use crate::grid::{Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
@@ -48,7 +48,7 @@ impl Recipe for TuringForward {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::masks_and_scores().with(Features::from_iter([Feature::Cache]))
     }
 
     fn keys(&self) -> &'static [&'static str] {

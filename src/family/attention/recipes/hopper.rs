@@ -61,20 +61,47 @@ const DEFAULTS: &[DefaultTiles] = &[
 /// keys. FlashAttention-3 has this tile too; not measured here.
 const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
 
+/// Tiles of kernels that read pages, the best of twenty at head dims 64 and 128 on an H100
+/// (`docs/results/2026-11-22-paged-h100.md`): tall ones, for a warp takes as long to look up the pages of each tile.
+const PAGED_96: Tile = tile(192, 96, Turns::Products);
+const PAGED_80: Tile = tile(192, 80, Turns::Products);
+const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
+
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
         "attention/fwd_sm90.cu.tera"
     }
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
-        match variant.head_dim {
-            HeadDim { qk: 161..=192, v: ..=128 } => Ok(WIDE_KEYS),
-            _ => DefaultTiles::find(DEFAULTS, variant),
+        let tile = match variant.head_dim {
+            HeadDim { qk: 161..=192, v: ..=128 } => WIDE_KEYS,
+            _ => DefaultTiles::find(DEFAULTS, variant)?,
+        };
+        if packs_heads(variant) && variant.features.score().is_some() {
+            return Err(format!(
+                "`packgqa` has no form for declared scores on {}; sm80's kernel has one and runs there too",
+                variant.target
+            ));
         }
+        if !is_queued(variant) {
+            return Ok(tile);
+        }
+        // Looking up pages, or work, takes registers, which three warpgroups that multiply leave over only without
+        // scores.
+        let scores = FeatureParts::of(variant).scores;
+        let tile = match variant.head_dim.wider() {
+            ..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
+            81..=96 if !scores => PAGED_96,
+            97..=128 if !scores => PAGED_80,
+            ..=64 => PAGED_WITH_SCORES,
+            _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
+            _ => tile,
+        };
+        Ok(Tile { cluster: 1, ..tile })
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::with_pages().with(Features::from_iter([Feature::PackGqa, Feature::Cache]))
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -128,6 +155,12 @@ impl Recipe for HopperForward {
         }
         if tile.turns != Turns::None && m == WARPGROUP_ROWS {
             return Some(format!("`turns` is \"{}\" with one warpgroup; it takes two to take turns", tile.turns));
+        }
+        if tile.cluster > 1 && is_queued(variant) {
+            return Some("`cluster` is 2; a block that takes its work from a list fetches for itself: 1".to_owned());
+        }
+        if tile.store == StorePath::Tma && packs_heads(variant) {
+            return Some("`store` is \"tma\"; rows of several heads are stored with \"direct\"".to_owned());
         }
         if !(1..=2).contains(&tile.cluster) {
             return Some(format!("`cluster` is {}; it must be 1 or 2", tile.cluster));
@@ -188,6 +221,9 @@ impl Recipe for HopperForward {
             1 => (255, 255),
             // Fetching for a cluster takes more than 24.
             2 if tile.cluster > 1 => (40, 232),
+            // Looking up pages and work takes more than 40.
+            2 if is_queued(variant) => (56, 224),
+            3 if is_queued(variant) => (56, 152),
             2 => (24, 240),
             _ => (32, 160),
         };
@@ -206,13 +242,28 @@ impl Recipe for HopperForward {
     }
 }
 
+/// Whether the rows of a tile are the queries of several heads.
+fn packs_heads(variant: Point) -> bool {
+    variant.features.has(Feature::PackGqa)
+}
+
+/// Whether a warp finds the block's work in a list of what there is (`hopper/work_queue.tera`).
+fn is_queued(variant: Point) -> bool {
+    variant.features.has(Feature::Paged) || packs_heads(variant)
+}
+
 /// [`Hopper::passes_by_turns`] of a tile: the first warpgroup's rows end before those of all others, the blocks of a
 /// cluster walk over the same keys, and keys of one row's chunk, or of what a declared mask shows it, may all be hidden
 /// from the row before it.
 pub(super) fn passes_by_turns(features: Features, tile: &Tile) -> bool {
     let jumps = features.has(Feature::Chunk) || features.score().is_some_and(|score| score.mask.is_some());
-    jumps || tile.cluster > 1 || tile.m - WARPGROUP_ROWS >= (tile.stages + 1) * tile.n
+    let after_the_last = if features.has(Feature::Paged) { PAGE_GRANULE - 1 } else { 0 };
+    jumps || tile.cluster > 1 || tile.m - WARPGROUP_ROWS + after_the_last >= (tile.stages + 1) * tile.n
 }
+
+/// Rows of a page that TMA brings at once: `GRANULE` of `templates/include/kgen/paged_tma.cuh`. Tiles end at a
+/// multiple.
+const PAGE_GRANULE: u32 = 16;
 
 /// Two zeros that kernels read whose warpgroups take turns at exponentials (`templates/include/kgen/turns.cuh`).
 pub(super) fn zeros_bytes(tile: &Tile) -> u32 {

@@ -141,7 +141,7 @@ impl Recipe for HopperFp8Forward {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::masks_and_scores()
     }
 
     fn keys(&self) -> &'static [&'static str] {

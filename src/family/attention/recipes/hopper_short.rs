@@ -5,7 +5,7 @@ use super::{
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, stage_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Features, StorePath, Target, Turns};
+use crate::grid::{CopyPath, Dtype, Feature, Features, StorePath, Target, Turns};
 
 /// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -49,7 +49,7 @@ impl Recipe for HopperShort {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::masks_and_scores().with(Features::from_iter([Feature::Cache]))
     }
 
     fn keys(&self) -> &'static [&'static str] {

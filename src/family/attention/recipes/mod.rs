@@ -9,6 +9,7 @@ mod helpers;
 mod hopper;
 mod hopper_fp8;
 mod hopper_short;
+mod mla;
 mod recipe;
 mod registry;
 mod resolve;
@@ -19,12 +20,17 @@ pub(super) use resolve::{plan, to_run_as};
 pub use tile::Tile;
 
 use super::{
-    Kind, Point,
-    design::{Backward, ByteTransposition, FeatureParts, Fp8Choices, Hopper, Kv, KvSource},
+    Kind, KvFormat, Point,
+    design::{Backward, ByteTransposition, FeatureParts, Fp8Choices, Hopper, Kv, KvColumns, KvSource},
 };
 use crate::plan::{Limits, PlanError, Region, RegisterEstimate, TensorCore};
 use recipe::Recipe;
 use registry::recipe_of;
+
+/// Whether there is a kernel of `point` but for one of its features.
+pub(super) fn lacks_a_feature(point: Point) -> bool {
+    recipe_of(point).is_ok_and(|recipe| point.features.iter().any(|feature| !recipe.features().has(feature)))
+}
 
 /// Whether the kernel of `point` reads Q, K and V by TMA alone, and so refuses tensors that TMA does not take.
 pub(super) fn needs_tma(point: Point) -> bool {

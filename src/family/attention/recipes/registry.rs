@@ -10,15 +10,20 @@ use super::{
     hopper::HopperForward,
     hopper_fp8::HopperFp8Forward,
     hopper_short::HopperShort,
+    mla::LatentForward,
     split::SplitForward,
 };
-use crate::grid::{Dtype, Target};
+use crate::grid::{Dtype, Feature, HeadDim, Target};
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
-    let Point { kind, head_dim, dtype, target, .. } = variant;
+    let Point { kind, head_dim, dtype, target, features, .. } = variant;
     if kind.has_shape() {
         head_dim.checked().map_err(|error| error.to_string())?;
+    }
+    let latent = features.has(Feature::Qv);
+    if head_dim == HeadDim::LATENT && !latent {
+        return Err(format!("{head_dim} is the head dim of kernels with `qv`: add that to the features"));
     }
     if dtype == Dtype::Fp32 {
         return Err("attention kernels multiply on tensor cores: dtypes `fp16`, `bf16` and, forward, `fp8`".to_owned());
@@ -33,6 +38,7 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
         Kind::FwdShort => {
             Err("`fwd_short` is made of `wgmma` on 16-bit types: target `sm90`, dtypes `fp16` and `bf16`".to_owned())
         }
+        Kind::FwdSplit if latent && target == Target::Sm90 => Ok(&LatentForward),
         Kind::FwdSplit => Ok(&SplitForward),
         Kind::FwdCombine => Ok(&COMBINE),
         Kind::PrepareScheduler => Ok(&PREPARE),
@@ -54,7 +60,7 @@ mod tests {
     #[test]
     fn every_pair_of_head_dims_has_a_plan_where_its_wider_one_has() {
         let kinds = [Kind::Fwd, Kind::FwdShort, Kind::FwdSplit, Kind::Bwd];
-        let features = [Features::NONE, Features::all()];
+        let features = [Features::NONE, Features::masks_and_scores()];
         for (kind, target, dtype, features) in iproduct!(kinds, Target::ALL, [Dtype::Fp16, Dtype::Fp8], features) {
             let point = |head_dim| Point { kind, head_dim, dtype, causal: true, features, target: *target };
             for (qk, v) in iproduct!((16..=256).step_by(8), (16..=256).step_by(8)) {

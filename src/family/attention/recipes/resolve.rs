@@ -4,9 +4,9 @@ use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
     family::{
         Design,
-        attention::design::{self, FeatureParts, panels},
+        attention::design::{self, FeatureParts, KvColumns, panels},
     },
-    grid::{Target, TileOverride},
+    grid::{Feature, Target, TileOverride},
     plan::{Limits, Plan, PlanError, Resources},
 };
 
@@ -29,6 +29,12 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
     let recipe = recipe_of(point).map_err(unsupported)?;
     let missing = point.features.iter().find(|feature| !recipe.features().has(*feature));
     match missing {
+        None if point.features.has(Feature::Paged) && point.features.has(Feature::Cache) => {
+            Err(unsupported("`paged` and `cache` are two ways to find K and V; a kernel has one".to_owned()))
+        }
+        None if point.features.has(Feature::KvE4m3) && point.features.has(Feature::KvE5m2) => {
+            Err(unsupported("`kv_e4m3` and `kv_e5m2` are two types of K and V, and a kernel has one".to_owned()))
+        }
         None => Ok(recipe),
         Some(feature) => {
             let template = recipe.template().rsplit('/').next().unwrap_or_default();
@@ -67,6 +73,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         panels_v: panels(padded.v),
         features: FeatureParts::of(point),
         kv: recipe.kv(point, &tile),
+        kv_columns: KvColumns::of(point),
         fp8: recipe.fp8(&tile, compiled_for),
         backward: recipe.backward(point, &tile),
         hopper,

@@ -1,10 +1,10 @@
 //! Split-KV forward attention with `mma.sync` m16n8k16, `ldmatrix` and asynchronous copies: sm80 and newer.
 
 use super::{
-    FeatureParts, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Features, Target};
+use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
@@ -48,6 +48,9 @@ const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
 /// enough where it may not.
 const OTHER_REGISTERS: u32 = 52;
 
+/// With K and V in FP8 a slice has so many times the keys: as many bytes on their way.
+const KEYS_OF_BYTES: u32 = 2;
+
 impl Recipe for SplitForward {
     fn template(&self) -> &'static str {
         "attention/fwd_split_sm80.cu.tera"
@@ -66,7 +69,10 @@ impl Recipe for SplitForward {
             ));
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
-        let tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
+        let mut tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
+        if KvFormat::of(variant.features).is_some() {
+            tile.n *= KEYS_OF_BYTES;
+        }
         let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim.wider() <= WIDEST_KEPT_WITH_FEATURES;
         Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
     }
@@ -76,7 +82,7 @@ impl Recipe for SplitForward {
     }
 
     fn features(&self) -> Features {
-        Features::all()
+        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2]))
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
@@ -96,9 +102,7 @@ impl Recipe for SplitForward {
         if !(1..=4).contains(&stages) {
             return Some(format!("`stages` is {stages}; it must be 1 to 4"));
         }
-        // Rows of K and of V of all stages hold 2 bytes a column, O 4 bytes and 8 columns of padding.
-        let columns = variant.head_dim.padded_to(16);
-        if stages * n * (columns.qk + columns.v) < 2 * warps * m * (variant.head_dim.v + 8) {
+        if ring_bytes(variant, tile) < warps * m * output_columns(variant) * 4 {
             return Some(format!("`stages` x `n` is {}; the O of {warps} warps of {m} rows does not fit there", stages * n));
         }
         if tile.copy == CopyPath::Tma {
@@ -116,12 +120,11 @@ impl Recipe for SplitForward {
     /// start at a multiple of 512 bytes, so every tile starts aligned to the widest swizzle's 128-byte line.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let columns = variant.head_dim.padded_to(self.head_dim_step());
-        let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
         let state = tile.warps * tile.m * 4;
         Region::lay_out(
             [
-                ("Q", bytes(tile.m, columns.qk), Some("Q_OFFSET")),
-                ("rings of K and V (then O)", bytes(tile.stages * tile.n, columns.qk + columns.v), Some("RING_OFFSET")),
+                ("Q", tile.m * columns.qk * variant.dtype.bytes(), Some("Q_OFFSET")),
+                ("rings of K and V (then O)", ring_bytes(variant, tile), Some("RING_OFFSET")),
                 ("maxima", state, Some("MAX_OFFSET")),
                 ("sums", state, Some("SUM_OFFSET")),
                 ("reciprocals of sums", tile.m * 4, Some("INVERSE_OFFSET")),
@@ -134,7 +137,10 @@ impl Recipe for SplitForward {
     /// a packed register as it goes, so P needs no term of its own.
     fn registers(&self, variant: Point, tile: &Tile) -> RegisterEstimate {
         let m_tiles = tile.m / 16;
-        let output = m_tiles * (variant.head_dim.v / 8) * 4;
+        // With K and V in FP8 the tiles of O come in pairs.
+        let output_tiles =
+            if KvFormat::of(variant.features).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
+        let output = m_tiles * output_tiles * 4;
         let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
         let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(16) * 4 } else { 0 };
         RegisterEstimate::sum(output, scores, query, OTHER_REGISTERS)
@@ -153,6 +159,19 @@ impl Recipe for SplitForward {
     }
 }
 
+/// Bytes of the rings of all warps: rows of K and of V of all stages.
+fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
+    let columns = variant.head_dim.padded_to(16);
+    let row = KvColumns::of(variant).map_or_else(|| (columns.qk + columns.v) * variant.dtype.bytes(), KvColumns::both);
+    tile.stages * tile.n * row
+}
+
+/// Columns of a row of O in shared memory, with the padding that keeps rows of a warp in different banks.
+fn output_columns(variant: Point) -> u32 {
+    let v = variant.head_dim.v;
+    if KvFormat::of(variant.features).is_some() { v.next_multiple_of(16) + 16 } else { v + 8 }
+}
+
 /// Whether the instructions are there.
 pub(super) fn check_target(target: Target) -> Result<(), String> {
     if target < Target::Sm80 {
@@ -164,13 +183,13 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
     use crate::grid::HeadDim;
     use crate::{
         family::attention::Kind,
         grid::TileOverride,
         plan::{Plan, PlanError},
     };
+    use itertools::Itertools;
 
     const D128: Point = Point {
         kind: Kind::FwdSplit,
@@ -189,8 +208,10 @@ mod tests {
     fn every_head_dim_fits_on_every_target_and_reaches_the_occupancy_it_promises() {
         for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
             let widest = if target >= Target::Sm100 { WIDEST_FOR_BLACKWELL } else { 256 };
-            for head_dim in (16..=widest).step_by(8) {
-                let plan = Plan::new(Point { head_dim: HeadDim::equal(head_dim), target, ..D128 }, None).expect("a default fits");
+            let features = [Features::NONE, Features::from_iter([Feature::KvE5m2])];
+            for (head_dim, features) in (16..=widest).step_by(8).cartesian_product(features) {
+                let point = Point { head_dim: HeadDim::equal(head_dim), target, features, ..D128 };
+                let plan = Plan::new(point, None).expect("a default fits");
                 assert!(
                     plan.occupancy.blocks_per_sm >= plan.attention().tile.min_blocks_per_sm,
                     "{head_dim} {target}: {:?}",
@@ -209,6 +230,29 @@ mod tests {
         assert_eq!(map[2..], [("maxima", 102_400, 256), ("sums", 102_656, 256), ("reciprocals of sums", 102_912, 64)]);
         assert_eq!((plan.registers.output, plan.registers.scores, plan.registers.query), (64, 8, 32));
         assert_eq!(plan.occupancy.blocks_per_sm, 1);
+    }
+
+    #[test]
+    fn rings_of_fp8_hold_twice_the_keys_in_as_many_bytes() {
+        for head_dim in [64, 128, 256] {
+            let with = |features: &[Feature]| {
+                let features = features.iter().copied().collect();
+                Plan::new(Point { head_dim: HeadDim::equal(head_dim), features, ..D128 }, None).expect("fits")
+            };
+            let (plain, bytes) = (with(&[]), with(&[Feature::KvE4m3]));
+            assert_eq!(bytes.attention().tile.n, 2 * plain.attention().tile.n);
+            assert_eq!(bytes.shared_memory[1], plain.shared_memory[1], "{head_dim}");
+        }
+        let odd = Point { head_dim: HeadDim { qk: 40, v: 72 }, features: [Feature::KvE4m3].into_iter().collect(), ..D128 };
+        let columns = Plan::new(odd, None).expect("fits").attention().kv_columns.expect("they are bytes");
+        assert_eq!((columns.qk, columns.v), (64, 96), "whole steps of ldmatrix");
+    }
+
+    #[test]
+    fn a_kernel_has_one_type_of_k_and_v() {
+        let both = Point { features: [Feature::KvE4m3, Feature::KvE5m2].into_iter().collect(), ..D128 };
+        let error = Plan::new(both, None).expect_err("two types").to_string();
+        assert!(error.contains("`kv_e4m3` and `kv_e5m2` are two types of K and V"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
     expression::KeptScore,
-    family::attention::{Asked, DeclaredCall, SinkType, Slopes},
+    family::attention::{Asked, Cache, DeclaredCall, KvFormat, Pages, SinkType, Slopes},
     grid::{Feature, Features},
 };
 use rand::RngExt;
@@ -14,19 +14,33 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
     if features.is_empty() {
         return Asked::default();
     }
+    let paged = features.has(Feature::Paged);
     let longest = sequences.iter().map(|s| s.0.max(s.1)).max().unwrap_or(0);
     let one_of = weighted(rng, &[(3, 1), (4, 2), (1, 0)]);
     let mut asks = |feature| features.has(feature) && one_of > 0 && once_in(rng, one_of);
     let [window, chunk, softcap, alibi, sinks] =
         [Feature::Window, Feature::Chunk, Feature::Softcap, Feature::Alibi, Feature::Sinks].map(&mut asks);
+    let cache = !paged && asks(Feature::Cache);
     Asked {
         window: window.then(|| [side(rng, longest), side(rng, longest)]),
         chunk: if chunk { chunk_length(rng, longest) } else { 0 },
         softcap_hundredths: if softcap { pick(rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]) } else { 0 },
         alibi: alibi.then(|| pick(rng, &[Slopes::ByHead, Slopes::ByBatchAndHead])),
         sinks: sinks.then(|| pick(rng, &[SinkType::Fp32, SinkType::Bf16])),
+        pages: paged.then(|| pages(rng)),
+        cache: cache.then(|| pick(rng, &Cache::ALL)),
+        qv: features.has(Feature::Qv),
+        kv: KvFormat::of(features),
+        query_limits: [0; 2],
         declared: features.score().map(|score| declared(rng, score, longest)),
     }
+}
+
+/// Pages, mostly of 16 rows as engines have them.
+fn pages(rng: &mut Rng) -> Pages {
+    let odd = rng.random_range(1..100);
+    let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
+    Pages { rows, shared: pick(rng, &[0, 0, 0, 1, 3, 10]), counter: once_in(rng, 2) }
 }
 
 /// A declared score, which is always asked for: nothing else has its kernels.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     check::{Comparison, Distance, Drawn, Number, Tally},
-    device::{self, Device, DeviceError, Image, Outputs, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
+    device::{self, Device, DeviceError, Image, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
     family::attention::{
         Kind,
         exam::{
@@ -131,7 +131,7 @@ fn first_kind(case: &FuzzCase, paths: &Paths) -> Kind {
     match (case.entry, paths.chosen) {
         (Entry::Bwd, _) => Kind::Bwd,
         (Entry::Fwd, Some(PATH_SHORT)) => Kind::FwdShort,
-        (Entry::Fwd, Some(path)) if path >= PATH_SPLIT => Kind::FwdSplit,
+        (Entry::Fwd, Some(PATH_SPLIT..PATH_PACKED)) => Kind::FwdSplit,
         (Entry::Fwd, _) => Kind::Fwd,
     }
 }
@@ -198,8 +198,9 @@ fn refusal(case: &FuzzCase, scope: &Scope, paths: &Paths) -> Option<Refusal> {
             };
             has_queries.then_some(Refusal { code: device::ERROR_INVALID_VALUE, reason })
         }
-        // Kernels that split the keys read tensors however they lie.
-        Entry::Fwd if paths.able.iter().any(|path| *path >= PATH_SPLIT) || scope.has_forward_without_tma(case) => None,
+        // Kernels that split the keys read tensors however they lie, those of queries of two parts aside.
+        Entry::Fwd if !problem.asked.qv && paths.able.iter().any(|path| (PATH_SPLIT..PATH_PACKED).contains(path)) => None,
+        Entry::Fwd if scope.has_forward_without_tma(case) => None,
         Entry::Fwd => {
             let refused = problem.what_tma_refuses_if(case.head_dim, Number::of(case.dtype), case.totals);
             let reason = "TMA cannot read tensors that lie so, and the library holds no other kernel";

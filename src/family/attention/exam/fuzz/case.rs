@@ -6,9 +6,10 @@
 use crate::{
     device::Order,
     family::attention::{
-        Asked, DeclaredCall, Kind, Point, SinkType, Slopes,
+        Asked, Cache, DeclaredCall, Kind, KvFormat, Pages, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
+            place::Side,
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
         },
     },
@@ -124,7 +125,8 @@ impl FuzzCase {
         let Self { entry, dtype, problem, splits, deterministic, .. } = self;
         let uniform = problem.sequences.windows(2).all(|pair| pair[0] == pair[1]);
         let largest_tensor = if *entry == Entry::Fwd { 4 } else { 8 };
-        let of_no_tensor = matches!(problem.layout, Layout::UnalignedPart(tensor, _) if tensor >= largest_tensor);
+        let has_tensor = |tensor| tensor < largest_tensor || (tensor == 8 && problem.asked.qv);
+        let of_no_tensor = matches!(problem.layout, Layout::UnalignedPart(tensor, _) if !has_tensor(tensor));
         let rows: usize = problem.sequences.iter().map(|&(q, k)| q.saturating_add(k)).fold(0, usize::saturating_add);
         let elements = rows.saturating_mul(problem.heads).saturating_mul(self.head_dim.wider() as usize);
         let checks = [
@@ -140,10 +142,26 @@ impl FuzzCase {
                 "sequences of unequal lengths need `cu_seqlens` or `seqused`".to_owned(),
             ),
             (of_no_tensor, format!("`{}` names a tensor that `{}` has not", problem.layout, entry.word())),
-            ((*dtype == Dtype::Fp8) != problem.fp8.is_some(), "descales belong to fp8".to_owned()),
+            (
+                (*dtype == Dtype::Fp8 || problem.asked.kv.is_some()) != problem.fp8.is_some(),
+                "descales belong to fp8, or to K and V in it".to_owned(),
+            ),
+            (*dtype == Dtype::Fp8 && problem.asked.kv.is_some(), "queries in fp8 have K and V of their own type".to_owned()),
             (*splits > MOST_SPLITS, format!("{splits} splits are more than {MOST_SPLITS}")),
             (*entry == Entry::Bwd && *splits > 0, "`bwd` has no splits".to_owned()),
             (*entry == Entry::Bwd && !problem.lse, "`bwd` needs the log-sum-exp".to_owned()),
+            (*entry == Entry::Bwd && problem.asked.pages.is_some(), "`bwd` takes no pages".to_owned()),
+            (*entry == Entry::Bwd && problem.asked.qv, "`bwd` has no `qv`".to_owned()),
+            (*entry == Entry::Bwd && problem.asked.cache.is_some(), "`bwd` takes no cache".to_owned()),
+            (
+                problem.asked.cache.is_some() && (problem.is_packed(Side::Key) || problem.asked.pages.is_some()),
+                "a cache has neither pages nor `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
+            ),
+            (*entry == Entry::Bwd && problem.asked.kv.is_some(), "`bwd` takes no K and V in fp8".to_owned()),
+            (
+                problem.asked.pages.is_some() && problem.is_packed(Side::Key),
+                "keys in pages have no `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
+            ),
             (*entry == Entry::Bwd && *dtype == Dtype::Fp8, "`bwd` has no fp8".to_owned()),
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
         ];
@@ -203,6 +221,7 @@ impl FromStr for FuzzCase {
             Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
             None => (sequences(batch, times, &words.lengths("sq")?, &words.lengths("sk")?, lengths)?, None),
         };
+        let asked = words.asked()?;
         let problem = Problem {
             sequences,
             times,
@@ -215,8 +234,8 @@ impl FromStr for FuzzCase {
             inputs: words.optional(ALL_INPUTS, |inputs| inputs.word().to_owned()).unwrap_or(Inputs::Normal),
             scale: words.scale()?,
             lse: !words.flag("no-lse"),
-            fp8: words.descales(dtype),
-            asked: words.asked()?,
+            fp8: words.descales(dtype == Dtype::Fp8 || asked.kv.is_some()),
+            asked,
         };
         let case = Self {
             entry,
@@ -260,8 +279,8 @@ pub(super) const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::B
 /// Every layout.
 fn layouts() -> impl Iterator<Item = Layout> {
     let plain = [Layout::Bshd, Layout::Bhsd, Layout::Padded, Layout::Unaligned, Layout::Reversed];
-    let parts = itertools::iproduct!(0..8, PARTS).map(|(tensor, part)| Layout::UnalignedPart(tensor, part));
-    plain.into_iter().chain((0..8).map(Layout::ReversedTensor)).chain(parts)
+    let parts = itertools::iproduct!(0..9, PARTS).map(|(tensor, part)| Layout::UnalignedPart(tensor, part));
+    plain.into_iter().chain((0..9).map(Layout::ReversedTensor)).chain(parts)
 }
 
 /// Lengths by sequence; one stands for all where they are equal, and a list may be repeated.
@@ -357,8 +376,23 @@ impl<'a> Words<'a> {
                 SinkType::Fp32 => "sinks".to_owned(),
                 SinkType::Bf16 => "sinks-bf16".to_owned(),
             }),
+            pages: self.pages()?,
+            qv: self.flag("qv"),
+            cache: self.optional(Cache::ALL, |cache| cache.word().to_owned()),
+            kv: self.optional(KvFormat::ALL, |format| format.word().to_owned()),
+            query_limits: [self.number("least-queries")?.unwrap_or(0), self.number("most-queries")?.unwrap_or(0)],
             declared: self.rest_of("score=", |_| true).map(DeclaredCall::read).transpose()?,
         })
+    }
+
+    /// `page16`, `page16-shared3`, `page16-shared3-counter`.
+    fn pages(&mut self) -> Result<Option<Pages>, String> {
+        let Some(rest) = self.rest_of("page", |_| true) else { return Ok(None) };
+        let (sizes, counter) = rest.strip_suffix("-counter").map_or((rest, false), |sizes| (sizes, true));
+        let (rows, shared) = sizes.split_once("-shared").unwrap_or((sizes, "0"));
+        let pages = rows.parse().ok().filter(|rows| *rows > 0).zip(shared.parse().ok());
+        let pages = pages.map(|(rows, shared)| Some(Pages { rows, shared, counter }));
+        pages.ok_or_else(|| format!("`page{rest}` does not name the rows of a page, as `page16` or `page16-shared3` does"))
     }
 
     /// `sq15+88`.
@@ -399,9 +433,9 @@ impl<'a> Words<'a> {
             .ok_or_else(|| format!("`scale{number}` is none of `scale0`, `scale1/4`, `scale1`, `scale173/1000`"))
     }
 
-    fn descales(&mut self, dtype: Dtype) -> Option<Descales> {
+    fn descales(&mut self, has_bytes: bool) -> Option<Descales> {
         let given = self.optional([Descales::Uniform, Descales::ByHead], |descales| descales.word().trim().to_owned());
-        given.or((dtype == Dtype::Fp8).then_some(Descales::Absent))
+        given.or(has_bytes.then_some(Descales::Absent))
     }
 }
 

@@ -8,9 +8,12 @@ use super::{
 };
 use crate::{
     device::Order,
-    family::attention::exam::{
-        descale::Descales,
-        problem::{Inputs, Layout, Lengths, Problem, Scale},
+    family::attention::{
+        KvFormat,
+        exam::{
+            descale::Descales,
+            problem::{Inputs, Layout, Lengths, Problem, Scale},
+        },
     },
     grid::{Dtype, Feature, HeadDim},
 };
@@ -116,13 +119,16 @@ impl Drawer {
         let mut problem = self.shape(rng, style, head_dim, causal, multiprocessors, budget);
         problem.lengths = lengths(rng, style, &problem.sequences);
         problem.layout = layout(rng, entry, on_gpu);
-        problem.inputs = inputs(rng, dtype);
+        problem.inputs = inputs(rng, dtype == Dtype::Fp8 || KvFormat::of(features).is_some());
         problem.scale = scale(rng);
         problem.lse = entry == Entry::Bwd || !once_in(rng, 4);
         let descales = weighted(rng, &[(1, Descales::Absent), (1, Descales::Uniform), (2, Descales::ByHead)]);
         problem.multiprocessors = (!on_gpu).then_some(multiprocessors as usize);
-        problem.fp8 = (dtype == Dtype::Fp8).then_some(descales);
         problem.asked = asked::draw(rng, features, &problem.sequences);
+        problem.fp8 = (dtype == Dtype::Fp8 || problem.asked.kv.is_some()).then_some(descales);
+        if problem.asked.pages.is_some() || problem.asked.cache.is_some() {
+            problem.lengths = problem.lengths.without_packed_keys();
+        }
         // A window that ends at the position says the same as the flag.
         let causal = causal && !(problem.asked.window.is_some_and(|[_, right]| right == 0) && once_in(rng, 2));
         let workspace = match entry {
@@ -378,12 +384,12 @@ fn layout(rng: &mut Rng, entry: Entry, on_gpu: bool) -> Layout {
     }
 }
 
-fn inputs(rng: &mut Rng, dtype: Dtype) -> Inputs {
+fn inputs(rng: &mut Rng, has_bytes: bool) -> Inputs {
     if !once_in(rng, 3) {
         return Inputs::Normal;
     }
     match pick(rng, &ALL_INPUTS) {
-        Inputs::Widest if dtype != Dtype::Fp8 => Inputs::Constant,
+        Inputs::Widest if !has_bytes => Inputs::Constant,
         inputs => inputs,
     }
 }
@@ -435,12 +441,13 @@ mod tests {
     /// Of kernels with every feature one with a causal mask and one without.
     #[test]
     fn kernels_with_features_are_asked_for_what_they_serve_and_sometimes_for_nothing() {
+        const KEYS: [Feature; 2] = [Feature::Paged, Feature::KvE4m3];
         let kernel = |causal| attention::Point {
             kind: attention::Kind::Fwd,
             head_dim: HeadDim::equal(64),
             dtype: Dtype::Bf16,
             causal,
-            features: Features::all(),
+            features: Features::masks_and_scores().with(KEYS.into_iter().collect()),
             target: Target::Sm80,
         };
         let mut words = HashSet::new();
@@ -451,10 +458,15 @@ mod tests {
                 assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
                 assert!(scope.holds(&case), "{case}");
                 words.extend(case.to_string().split(' ').map(str::to_owned));
-                words.extend(case.problem.asked.wanted(case.causal).1.is_empty().then(|| "nothing".to_owned()));
+                // Kernels that read pages, or FP8, serve nothing else.
+                let besides = case.problem.asked.wanted(case.causal).1.iter().any(|feature| !KEYS.contains(&feature));
+                words.extend((!besides).then(|| "nothing".to_owned()));
             }
         }
-        for word in "full causal softcap30 alibi alibi-by-batch sinks sinks-bf16 chunk64 window-1,-1 nothing".split(' ') {
+        for word in "full causal softcap30 alibi alibi-by-batch sinks sinks-bf16 chunk64 window-1,-1 page16 kv-e4m3 \
+                     descale-by-head widest nothing"
+            .split_whitespace()
+        {
             assert!(words.contains(word), "{word}");
         }
     }
@@ -488,7 +500,7 @@ mod tests {
     #[test]
     fn every_layout_way_of_lengths_contents_and_ratio_comes_up() {
         for device in [HOPPER, ScopeDevice::Emulator] {
-            let cases = drawn(device, 4000);
+            let cases = drawn(device, 8000);
             let words: HashSet<String> =
                 cases.iter().flat_map(|case| case.to_string().split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
             for word in "cu_seqlens seqused cu_seqlens_q+seqused_k cu_seqlens+seqused bshd bhsd padded unaligned reversed unaligned-q-start \

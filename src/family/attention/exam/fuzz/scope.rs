@@ -8,7 +8,7 @@ use crate::{
         self, Kind,
         exam::arithmetic::{Arithmetic, Sums},
     },
-    grid::{Dtype, Features, HeadDim, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ impl Scope {
         for variant in &self.wanted {
             let entry = match variant.kind {
                 Kind::Fwd => Entry::Fwd,
+                // Nothing else computes them.
+                Kind::FwdSplit if variant.features.has(Feature::Qv) => Entry::Fwd,
                 Kind::Bwd => Entry::Bwd,
                 _ => continue,
             };
@@ -93,7 +95,7 @@ impl Scope {
         match (self.device, case.capability) {
             (ScopeDevice::Gpu { capability, .. }, _) | (ScopeDevice::Emulator, Some(capability)) => capability,
             (ScopeDevice::Emulator, None) => {
-                let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
+                let kind = kind_for(case);
                 let newest = self.held.iter().filter(|v| v.kind == kind && case.is_served_by(**v)).map(|v| v.target).max();
                 newest.unwrap_or(Target::Sm80).compute_capability()
             }
@@ -120,15 +122,23 @@ impl Scope {
 
     /// How the kernel that computes a case sums: as Hopper's tensor cores where one of those may be chosen.
     pub fn arithmetic(&self, case: &FuzzCase) -> Arithmetic {
-        let kinds = self.candidates(Kind::Fwd, case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
+        let kinds = self.candidates(kind_for(case), case, self.capability(case)).map(|variant| Arithmetic::of(*variant));
         let truncated = kinds.filter(|arithmetic| arithmetic.sums == Sums::Truncated).last();
         truncated.unwrap_or_else(|| Number::of(case.dtype).into())
     }
 
     /// Whether the library holds any kernel for a case.
     pub fn holds(&self, case: &FuzzCase) -> bool {
-        let kind = if case.entry == Entry::Fwd { Kind::Fwd } else { Kind::Bwd };
-        self.candidates(kind, case, self.capability(case)).next().is_some()
+        self.candidates(kind_for(case), case, self.capability(case)).next().is_some()
+    }
+}
+
+/// The kind of kernel that computes a case wherever any does.
+fn kind_for(case: &FuzzCase) -> Kind {
+    match case.entry {
+        Entry::Bwd => Kind::Bwd,
+        Entry::Fwd if case.problem.asked.qv => Kind::FwdSplit,
+        Entry::Fwd => Kind::Fwd,
     }
 }
 

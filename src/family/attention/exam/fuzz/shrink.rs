@@ -5,7 +5,7 @@ use super::case::{Entry, FuzzCase, Workspace};
 use crate::{
     device::Order,
     family::attention::{
-        Asked, SinkType, Slopes,
+        Asked, Cache, SinkType, Slopes,
         exam::{
             descale::Descales,
             problem::{Inputs, Layout, Lengths, Scale},
@@ -162,12 +162,17 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
 
 /// Asks for less of masks and scores: nothing, one thing less, or the plainer form of one.
 fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
-    offer(&|c| c.problem.asked = Asked::default());
+    let kept = |asked: Asked| Asked { pages: asked.pages, qv: asked.qv, cache: asked.cache, kv: asked.kv, ..Asked::default() };
+    offer(&|c| c.problem.asked = kept(c.problem.asked));
     offer(&|c| c.problem.asked.window = None);
     offer(&|c| c.problem.asked.chunk = 0);
     offer(&|c| c.problem.asked.softcap_hundredths = 0);
     offer(&|c| c.problem.asked.alibi = None);
     offer(&|c| c.problem.asked.sinks = None);
+    offer(&|c| c.problem.asked.cache = None);
+    offer(&|c| c.problem.asked.cache = c.problem.asked.cache.map(|_| Cache::Padded));
+    offer(&|c| c.problem.asked.pages.iter_mut().for_each(|pages| pages.shared = 0));
+    offer(&|c| c.problem.asked.pages.iter_mut().for_each(|pages| pages.rows = 16));
     for side in 0..2 {
         offer(&|c| c.problem.asked.window.iter_mut().for_each(|window| window[side] = -1));
     }

@@ -1,0 +1,188 @@
+//! What a case is.
+
+use super::{
+    call::Drawing,
+    memory::{Crooked, Lie, Row},
+    reference::Rotary,
+};
+use crate::check::{Case, Drawn, Number};
+
+/// Lengths of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sequence {
+    /// Rows in the cache before the call.
+    pub(super) cached: i32,
+    pub(super) new: usize,
+    pub(super) queries: usize,
+}
+
+/// Where new rows go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cache {
+    /// A batch entry each, of so many rows; `named` by `cache_batch_idx`, which names none for the last two sequences.
+    Dense { rows: usize, named: bool },
+    /// Pages of so many rows, so many of them in a row of the table; some entries name none where it has `holes`.
+    Paged { page: usize, pages: usize, holes: bool },
+    /// Slots of pages of so many rows, some of them none.
+    Slots { page: usize },
+}
+
+/// Where Q goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queries {
+    None,
+    InPlace,
+    Apart,
+}
+
+/// What positions begin at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// The cached length.
+    Cached,
+    /// `seqlens_rotary`.
+    Given,
+    /// Each row has its own, in `positions`.
+    EachRow,
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub(super) struct AppendCase {
+    pub(super) number: Number,
+    pub(super) stored: Number,
+    pub(super) heads: usize,
+    pub(super) heads_k: usize,
+    /// Of K and V.
+    pub(super) head_dims: [usize; 2],
+    pub(super) sequences: Vec<Sequence>,
+    /// `cu_seqlens_new` and `cu_seqlens_q` are given; otherwise all sequences are as long as the first.
+    pub(super) packed: bool,
+    /// Packed rows after the last sequence.
+    pub(super) spare: usize,
+    pub(super) cache: Cache,
+    /// K and V are views of one cache, V after K in each head.
+    pub(super) one_cache: bool,
+    pub(super) rotary: Option<Rotary>,
+    pub(super) queries: Queries,
+    pub(super) starts: Starts,
+    /// `KGEN_FLAG_CAUSAL` or `KGEN_FLAG_WINDOW`, or neither.
+    pub(super) mask: u32,
+    pub(super) descales: bool,
+    /// Elements after each head, row and batch.
+    pub(super) pad: usize,
+    /// What is no multiple of 16 bytes of the tensor of that name.
+    pub(super) crooked: Option<(&'static str, Crooked)>,
+}
+
+impl AppendCase {
+    pub(super) fn rows_of(&self, length: fn(&Sequence) -> usize) -> Vec<Row> {
+        let rows = self.sequences.iter().enumerate().flat_map(|(batch, s)| (0..length(s)).map(move |row| (batch, row)));
+        rows.enumerate().map(|(index, (batch, row))| Row { index, batch, row }).collect()
+    }
+
+    /// The rows of K and V.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.rows_of(|s| s.new)
+    }
+
+    pub(super) fn query_rows(&self) -> Vec<Row> {
+        if self.queries == Queries::None { Vec::new() } else { self.rows_of(|s| s.queries) }
+    }
+
+    /// The row of the sequence's cache that a row of K goes to, if the cached length is one.
+    pub(super) fn cached_row(&self, row: &Row) -> Option<usize> {
+        usize::try_from(self.sequences[row.batch].cached).ok().map(|cached| cached + row.row)
+    }
+
+    pub(super) fn longest(&self, length: fn(&Sequence) -> usize) -> usize {
+        self.sequences.iter().map(length).max().unwrap_or(0)
+    }
+
+    /// How a tensor of rows of `length` lies.
+    pub(super) fn lie(&self, name: &str, length: fn(&Sequence) -> usize, heads: usize, dim: usize) -> Lie {
+        let packed_rows = self.rows_of(length).len() + self.spare;
+        let extents = if self.packed { [1, packed_rows] } else { [self.sequences.len(), self.longest(length)] };
+        Lie::new([extents[0], extents[1], heads, dim], self.pad, self.crooked(name))
+    }
+
+    /// The starts of positions, by sequence.
+    pub(super) fn starts(&self) -> Vec<i64> {
+        let of = |(number, s): (usize, &Sequence)| match self.starts {
+            Starts::Cached | Starts::EachRow => s.cached.into(),
+            Starts::Given => 3 * number as i64 + 1,
+        };
+        self.sequences.iter().enumerate().map(of).collect()
+    }
+
+    /// The position of a row for the rotation, where the tables have it.
+    pub(super) fn position(&self, row: &Row, by_row: bool) -> Option<usize> {
+        let position = match self.starts {
+            Starts::EachRow => position_of_index(row.index),
+            Starts::Cached | Starts::Given => self.starts()[row.batch] + if by_row { row.row as i64 } else { 0 },
+        };
+        let rows = self.rotary?.rows;
+        usize::try_from(position).ok().filter(|&position| position < rows)
+    }
+
+    /// Factors of K or V by batch entry and head: powers of two and others, so that some values are the largest, and
+    /// some below the smallest normal one.
+    pub(super) fn descale(&self, of_v: bool, batch: usize, head: usize) -> f32 {
+        if !self.descales {
+            return 1.0;
+        }
+        let number = 7 * batch + 3 * head + usize::from(of_v);
+        [0.002, 0.25, 1.7, 130.0, 0.00003, 11.0][number % 6]
+    }
+
+    /// Factors from batch entry to batch entry.
+    pub(super) fn descale_stride(&self) -> usize {
+        self.heads_k + 1
+    }
+
+    /// What is no multiple of 16 bytes of the tensor of that name.
+    pub(super) fn crooked(&self, name: &str) -> Option<Crooked> {
+        self.crooked.filter(|(known, _)| *known == name).map(|(_, what)| what)
+    }
+}
+
+/// Not in order, and some that the tables do not have.
+pub(super) fn position_of_index(index: usize) -> i64 {
+    match index {
+        2 => -1,
+        3 => 1 << 32,
+        _ => (index as i64 * 7 + 3) % 23,
+    }
+}
+
+impl Case for AppendCase {
+    fn name(&self) -> String {
+        let [d, dv] = self.head_dims;
+        let lengths: Vec<String> = self.sequences.iter().map(|s| format!("{}+{}/{}", s.cached, s.new, s.queries)).collect();
+        let cache = match self.cache {
+            Cache::Dense { rows, named } => format!("dense{rows}{}", if named { " named" } else { "" }),
+            Cache::Paged { page, pages, holes } => format!("page{page}x{pages}{}", if holes { " holes" } else { "" }),
+            Cache::Slots { page } => format!("slots{page}"),
+        };
+        let rotary = self.rotary.map_or_else(String::new, |r| {
+            format!(" rotary{}{} of {} {:?}", r.dim, if r.interleaved { "i" } else { "" }, r.rows, self.starts)
+        });
+        let mut more = String::new();
+        for (holds, word) in [(self.packed, " packed"), (self.one_cache, " in one"), (self.descales, " descaled")] {
+            more.push_str(if holds { word } else { "" });
+        }
+        let crooked = self.crooked.map_or_else(String::new, |(name, what)| format!(" {name} {what:?}"));
+        let Self { heads, heads_k, stored, queries, mask, pad, spare, .. } = self;
+        format!(
+            "h{heads}/{heads_k} d{d}/{dv} {} {cache} {stored:?}{rotary} q{queries:?}{mask} pad{pad} spare{spare}{more}{crooked}",
+            lengths.join(" ")
+        )
+        .to_lowercase()
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let drawing = Drawing::new(self.clone(), seed);
+        let call = drawing.call();
+        Drawn { call, judge: Box::new(move |outputs| drawing.judge(outputs)), may_differ: &[] }
+    }
+}

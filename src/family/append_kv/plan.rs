@@ -1,0 +1,149 @@
+//! How rows are appended: what a thread moves, and how many of them share a multiprocessor.
+
+use super::Point;
+use crate::{
+    family::{self, Point as _},
+    grid::{Dtype, Target, TileOverride},
+    plan::{Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore},
+};
+use serde::Serialize;
+use std::fmt;
+
+/// The tile keys that the kernel reads.
+const KEYS: &[&str] = &["warps", "stages", "min_blocks_per_sm"];
+
+/// Sizes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// Warps of a block.
+    pub warps: u32,
+    /// Pairs of rows that a thread has in flight, two pieces of 16 bytes of each: the key `stages`.
+    pub pairs: u32,
+    /// Second argument of `__launch_bounds__`.
+    pub min_blocks_per_sm: u32,
+}
+
+/// A pair of rows is 64 bytes per thread in flight, and 896 threads a multiprocessor 56 KB: more than Little's law asks
+/// of HBM3 (3.35 TB/s × 0.7 µs / 132 = 18 KB), though a thread waits for two or three loads in a row. Few rows per
+/// thread and small blocks spread few tokens over many multiprocessors: 64 tokens of 32 heads of Q and 8 of K are 96
+/// blocks. With 64 registers, for 8 blocks, the kernel spills.
+const DEFAULT: Tile = Tile { warps: 4, pairs: 1, min_blocks_per_sm: 7 };
+
+/// Registers per thread of a share of a row: two pieces.
+const SHARE_REGISTERS: u32 = 8;
+
+/// Registers per thread beyond the shares in flight: 16 values in fp32 that are rotated, their cosines and sines,
+/// 64-bit pointers.
+const OTHER_REGISTERS: u32 = 40;
+
+impl fmt::Display for Tile {
+    /// As a cell of a table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pairs, {} warps", self.pairs, self.warps)
+    }
+}
+
+/// Tile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Design {
+    /// Sizes of a block.
+    pub tile: Tile,
+    /// Whether the target has instructions that round to FP8.
+    pub converts: bool,
+    /// Whether a kernel is started before the one before it has ended: the target has `griddepcontrol`.
+    pub early: bool,
+}
+
+/// Plans `point` with the default tile, changed by `change`.
+pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
+    if matches!(point.dtype, Dtype::Fp8 | Dtype::Fp32) {
+        let reason = "new rows are `fp16` or `bf16`; what a cache of FP8 stores is converted by the kernel of those".to_owned();
+        return Err(PlanError::Unsupported { variant: point.name(), reason });
+    }
+    let mut tile = DEFAULT;
+    if let Some(change) = change {
+        if let Some(reason) = change.refusal(KEYS) {
+            return Err(bad(reason));
+        }
+        tile = Tile {
+            warps: change.warps.unwrap_or(tile.warps),
+            pairs: change.stages.unwrap_or(tile.pairs),
+            min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
+        };
+    }
+    match broken_rule(&tile) {
+        Some(reason) => Err(bad(reason)),
+        None => resolve(point, None, tile),
+    }
+}
+
+fn broken_rule(tile: &Tile) -> Option<String> {
+    let Tile { warps, pairs, min_blocks_per_sm } = *tile;
+    if !(1..=32).contains(&warps) {
+        return Some(format!("`warps` is {warps}; it must be 1 to 32"));
+    }
+    if !(1..=4).contains(&pairs) {
+        return Some(format!("`stages` is {pairs}; it must be 1 to 4"));
+    }
+    (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
+}
+
+/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// lacks.
+pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let threads = tile.warps * 32;
+    let registers = RegisterEstimate::sum(0, 0, 2 * tile.pairs * SHARE_REGISTERS, OTHER_REGISTERS);
+    let resources = Resources {
+        threads,
+        min_blocks_per_sm: tile.min_blocks_per_sm,
+        shared_memory: Vec::new(),
+        registers,
+        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_launched_with: registers.total,
+        to_save_shared_memory: String::new(),
+        to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
+    };
+    let capability = run_as.unwrap_or(point.target).compute_capability();
+    let design = Design { tile, converts: capability >= 89, early: capability >= 90 };
+    let (template, design) = ("append_kv/append_kv.cu.tera", family::Design::AppendKv(design));
+    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: Point = Point { kind: super::super::point::Kind::AppendKv, dtype: Dtype::Bf16, target: Target::Sm90 };
+
+    #[test]
+    fn as_many_blocks_share_a_multiprocessor_as_the_tile_asks_for() {
+        let plan = Plan::new(POINT, None).expect("it fits");
+        assert_eq!(plan.threads, 128);
+        assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
+    }
+
+    #[test]
+    fn a_target_without_fp8_instructions_rounds_by_arithmetic() {
+        let converts = |target| {
+            let plan = Plan::new(Point { target, ..POINT }, None).expect("it fits");
+            matches!(plan.design, family::Design::AppendKv(Design { converts: true, .. }))
+        };
+        assert_eq!([Target::Sm80, Target::Sm90].map(converts), [false, true]);
+    }
+
+    #[test]
+    fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
+        let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
+        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
+    }
+
+    #[test]
+    fn only_16_bit_rows_are_appended() {
+        for dtype in [Dtype::Fp8, Dtype::Fp32] {
+            let point = Point { dtype, ..POINT };
+            assert!(Plan::new(point, None).expect_err("no such kernel").to_string().contains("`fp16` or `bf16`"));
+        }
+    }
+}

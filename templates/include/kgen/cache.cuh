@@ -1,0 +1,36 @@
+// A cache of K and V with more entries than the batch, or with rows before a sequence's first key
+// (kgen_fwd_params.cache_batch_idx and leftpad_k). Without either the functions say what those of kgen/fwd_params.cuh
+// do.
+#pragma once
+
+#include "kgen.h"
+#include "kgen/fwd_params.cuh"
+#include "kgen/global.cuh"
+#include "kgen/platform.cuh"
+
+namespace kgen {
+
+// The entry of K and V that holds a sequence, where they are not packed.
+KGEN_DEVICE int cache_entry(const kgen_fwd_params& p, int batch) {
+    return p.cache_batch_idx == nullptr ? batch : load_global(p.cache_batch_idx + batch);
+}
+
+// The keys of a sequence. The lengths that the caller gives count the rows before its first key.
+KGEN_DEVICE sequence cached_keys(const kgen_fwd_params& p, int batch) {
+    sequence s = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    if (p.leftpad_k != nullptr) {
+        s.first_row = load_global(p.leftpad_k + batch);
+        s.rows = max(0, s.rows - s.first_row);
+    }
+    return s;
+}
+
+// Element offset of the first key of a sequence and head.
+KGEN_DEVICE int64_t cached_offset(const kgen_fwd_params& p, sequence s, int batch, int head, int64_t batch_stride, int64_t row_stride, int64_t head_stride) {
+    return (s.packed ? 0 : cache_entry(p, batch) * batch_stride) + s.first_row * row_stride + head * head_stride;
+}
+
+// Whether rows of the tensors that are not the sequence's may precede its first key.
+KGEN_DEVICE bool has_foreign_rows(const kgen_fwd_params& p) { return p.cu_seqlens_k != nullptr || p.leftpad_k != nullptr; }
+
+}  // namespace kgen

@@ -1,0 +1,77 @@
+//! One CUDA graph serves changing lengths: what is launched, and in what workspace, hangs on shapes alone.
+
+use super::{Library, ROOT, run, variant};
+use kgen::{
+    family::attention::{Kind, Point},
+    grid::{Dtype, Feature, Features},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+/// What an engine's decoding needs: kernels that read pages, and those that split.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let paged = |kind| Point { features: Features::from_iter([Feature::Paged]), ..variant(kind, 64, Dtype::Bf16, true) };
+    let helpers = [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| variant(kind, 0, Dtype::Fp16, false));
+    let library = Library::new("graph_library", &[&[paged(Kind::Fwd), paged(Kind::FwdSplit)], &helpers[..]].concat());
+    let undefined = run(Command::new("nm").arg("-u").arg(&library.kernels[0]));
+    let start = undefined.split_whitespace().find(|name| name.contains("8emulator3run")).expect("kernels start grids");
+    library.program_with(
+        &Path::new(ROOT).join("tests/library/graph.c"),
+        "graph",
+        &library.dispatcher,
+        &[format!("-DCOUNT_LAUNCHES=__wrap_{start}"), format!("-DSTART=__real_{start}")],
+        &[format!("-Wl,--wrap={start}")],
+    )
+});
+
+/// Name, launches with workspace, counts and verdict of each contents.
+fn contents(seqlen_q: &str, num_splits: &str) -> Vec<[String; 3]> {
+    let said = run(Command::new(&*PROGRAM).args([seqlen_q, num_splits]));
+    let lines = said.lines().map(|line| {
+        let (name, rest) = line.split_once(": ").expect("a name");
+        let (launches, counts) = rest.split_once(", counts ").expect("counts");
+        let (counts, verdict) = counts.split_once(", ").expect("a verdict");
+        assert_eq!(verdict, "right", "{line}");
+        [name, launches, counts].map(str::to_owned)
+    });
+    lines.collect()
+}
+
+#[test]
+fn launches_and_workspace_hang_on_no_length_in_memory() {
+    for (seqlen_q, splits, lines) in [("1", "32", 6), ("1", "0", 6), ("24", "32", 9), ("24", "0", 9), ("24", "1", 9)] {
+        let all = contents(seqlen_q, splits);
+        assert_eq!(all.len(), lines, "{all:?}");
+        assert!(all.iter().all(|[_, launches, _]| *launches == all[0][1]), "{seqlen_q} {splits}: {all:?}");
+    }
+}
+
+#[test]
+fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
+    let all = contents("1", "32");
+    // A row tile of 16 for each sequence and key head, 32 splits; 24 rows of 4 heads, 64 + 1 numbers for each.
+    assert_eq!(all[0][1], "prepare:1 split:384 combine:24, 798720 bytes");
+    let of = |name: &str| &all.iter().find(|[other, ..]| other == name).expect("there is one")[2];
+    assert_eq!(
+        (of("captured"), of("padded"), of("nothing")),
+        (&"1 1 1 1 1 1".into(), &"2 1 1 0 0 0".into(), &"0 0 0 0 0 0".into())
+    );
+}
+
+/// Where any sequence may have all queries, those of many go to `fwd`, and no grid of splits has a place for them.
+#[test]
+fn a_graph_in_which_any_sequence_may_have_all_queries_divides_them_between_two_kernels() {
+    let all = contents("24", "32");
+    assert_eq!(all[0][1], "prepare:1 split:384 combine:192 fwd:24, 798720 bytes");
+}
+
+#[test]
+fn grids_that_would_be_nearly_empty_are_left_out() {
+    let said = run(Command::new(&*PROGRAM).arg("explain"));
+    let of = |path: &str| said.lines().find_map(|line| line.strip_prefix(path)).expect("the path is weighed");
+    assert_eq!(of("2 of 32 splits: "), "seqlen_q makes most of its blocks empty");
+    assert_eq!(of("4 of 32 splits: "), "chosen");
+}
