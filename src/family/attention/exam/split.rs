@@ -145,6 +145,7 @@ impl Case for WholeCase {
         let mut call = tensors.call(problem, head_dim, number, causal);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
         params.num_splits = 1;
+        params.total_rows = [0; 2]; // without a workspace, the number of rows bounds nothing
         if counts.is_some() {
             call.inputs.push(("split_counts", Image::of_integers(&vec![0; problem.sequences.len()])));
         }
@@ -192,6 +193,7 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&unequal, 4, 2).lengths(Lengths::Used).layout(Layout::Padded), 4, Some(vec![4, 0, 1, 2, 3])),
         (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
+        (Problem::new(&unequal, 2, 1).lengths(Lengths::PackedUsed), 2, None),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // No place for the log-sum-exp, which the caller of one whole split need not want.
