@@ -1,7 +1,7 @@
 //! Tables for people: aligned, and never wider than the terminal.
 
 use super::manner;
-use comfy_table::{CellAlignment, Table, presets};
+use console::Alignment;
 use std::fmt::Write;
 
 /// So many rows are printed whole; of more, only those that a reader has to look at.
@@ -84,16 +84,29 @@ fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) ->
 }
 
 fn render(columns: &[Column<'_>], kept: &[usize], rows: &[Vec<String>]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(kept.iter().map(|column| columns[*column].heading));
-    table.add_rows(rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect::<Vec<_>>()));
-    for (column, kept) in table.column_iter_mut().zip(kept) {
-        column.set_padding((0, 2));
-        if columns[*kept].number {
-            column.set_cell_alignment(CellAlignment::Right);
+    const GAP: &str = "  ";
+    let lines = || {
+        let heading = kept.iter().map(|column| columns[*column].heading).collect::<Vec<_>>();
+        let cells = rows.iter().map(|row| kept.iter().map(|column| row[*column].as_str()).collect());
+        std::iter::once(heading).chain(cells)
+    };
+    let mut widths = vec![0; kept.len()];
+    for line in lines() {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = console::measure_text_width(cell).max(*width);
         }
     }
-    format!("{}\n", table.trim_fmt())
+    let mut text = String::new();
+    for line in lines() {
+        for (index, (cell, width)) in line.into_iter().zip(&widths).enumerate() {
+            let side = if columns[kept[index]].number { Alignment::Right } else { Alignment::Left };
+            text += if index > 0 { GAP } else { "" };
+            text += &console::pad_str(cell, *width, side, None);
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]
