@@ -72,7 +72,7 @@ impl From<Written> for HeadDim {
 }
 
 impl HeadDim {
-    /// That of `DeepSeek`'s latent attention: queries and keys of 64 elements that turn with the position, values of
+    /// That of `DeepSeek`'s latent attention: queries and keys of 64 elements with rotary embedding, values of
     /// 512 that queries attend to as well. Only kernels with `qv` have it, and nothing else has a head dim above 256.
     pub const LATENT: Self = Self { qk: 64, v: 512 };
 
