@@ -238,7 +238,7 @@ def ceiling(rounds, round_ms):
 
 def picked(library, args, batch, heads, seqlen, head_dim, causal):
     """The kernel that kgen_fwd picks of those made for the card: fwd_short where the library holds it and its blocks, of 64 queries of
-    a head, all run at once (templates/bindings/kgen_dispatch.cpp.tera)."""
+    a head, all run at once (templates/bindings/dispatch/paths.tera)."""
     name = lambda kind: f"flash_{kind}_hdim{head_dim}_{args.dtype}{'_causal' if causal else ''}_{args.target}"
     blocks = (seqlen + 63) // 64 * heads * batch
     little = blocks <= torch.cuda.get_device_properties(0).multi_processor_count
