@@ -12,10 +12,11 @@ use super::{
 use crate::{
     device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
     family::attention::fuzz::{
-        self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, Report, Row, Scope, ScopeDevice,
+        self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, LibraryCall, Report, Row, Scope, ScopeDevice,
+        draws_calls,
     },
     family::attention::{Kind, Point},
-    grid::{Grid, HeadDim, Selection, Variant},
+    grid::{Grid, HeadDim, Variant},
     jobs,
     toolchain::{Cancel, cache_dir, host_compiler},
 };
@@ -46,7 +47,7 @@ pub(super) struct FuzzArgs {
 
     /// Repeat the call of this name, as a failed `--fuzz` prints it; can be given several times.
     #[arg(long, value_name = "CASE", conflicts_with = "fuzz", conflicts_with_all = CONFLICTS)]
-    fuzz_case: Vec<FuzzCase>,
+    fuzz_case: Vec<LibraryCall>,
 }
 
 /// Flags that are about the fixed cases.
@@ -135,83 +136,106 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
 }
 
 /// The variants that the flags mean, and with `--fuzz-case` those that its calls may reach.
-fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bool) -> Result<Vec<Point>, CliError> {
+fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bool) -> Result<Vec<Variant>, CliError> {
     match calls {
         Calls::Drawn { .. } if on_emulator && selection.is_empty() => {
             let dims = EMULATED_HEAD_DIMS.map(|dim| dim.to_string()).join(" and ");
             ui::note(&format!(
                 "head dims {dims} alone, for the emulator has to compile them; `--all` or `--head-dim` says otherwise"
             ));
-            select(grid, &Selection { head_dims: EMULATED_HEAD_DIMS.map(HeadDim::equal).into(), ..Selection::default() })
+            let small =
+                |variant: &Variant| variant.head_dim().is_none_or(|dim| EMULATED_HEAD_DIMS.map(HeadDim::equal).contains(&dim));
+            called(grid.variants().iter().copied().filter(small).collect())
         }
-        Calls::Drawn { .. } => attention(&selection.resolve(grid)?),
-        Calls::Given(cases) => {
+        Calls::Drawn { .. } => called(selection.resolve(grid)?),
+        Calls::Given(calls) => {
             let candidates = if selection.is_empty() {
-                select(grid, &Selection { head_dims: cases.iter().map(|case| case.head_dim).collect(), ..Selection::default() })?
+                let of_calls = |variant: &Variant| calls.iter().any(|call| has_head_dim_of(*variant, call));
+                grid.variants().iter().copied().filter(of_calls).collect()
             } else {
-                attention(&selection.resolve(grid)?)?
+                called(selection.resolve(grid)?)?
             };
-            let answers = |variant: &Point| cases.iter().any(|case| may_answer(*variant, case));
-            let chosen: Vec<Point> = candidates.into_iter().filter(answers).collect();
-            let nobody = || CliError::Usage(format!("no kernel that is selected computes `{}`", cases[0]));
+            let answers = |variant: &Variant| calls.iter().any(|call| may_answer(*variant, call));
+            let chosen: Vec<Variant> = candidates.into_iter().filter(answers).collect();
+            let nobody = || CliError::Usage(format!("no kernel that is selected computes `{}`", calls[0]));
             if chosen.is_empty() { Err(nobody()) } else { Ok(chosen) }
         }
     }
 }
 
-fn select(grid: &Grid, selection: &Selection) -> Result<Vec<Point>, CliError> {
-    attention(&grid.select(selection).map_err(|error| CliError::Usage(error.to_string()))?)
-}
-
 /// Those of `variants` that calls are drawn for.
-fn attention(variants: &[Variant]) -> Result<Vec<Point>, CliError> {
-    let points: Vec<Point> = variants.iter().filter_map(Variant::attention).collect();
-    if points.is_empty() {
-        let others = "calls are drawn for attention kernels alone; select some, for example with `--kind fwd`";
+fn called(mut variants: Vec<Variant>) -> Result<Vec<Variant>, CliError> {
+    variants.retain(|variant| variant.attention().is_some() || draws_calls(*variant));
+    if variants.is_empty() {
+        let others = "calls are drawn for attention and append_kv alone; select some, for example with `--kind fwd`";
         return Err(CliError::Usage(others.to_owned()));
     }
-    Ok(points)
+    Ok(variants)
+}
+
+/// Whether a variant has the head dims of a call, or neither has any.
+fn has_head_dim_of(variant: Variant, call: &LibraryCall) -> bool {
+    match call {
+        LibraryCall::Attention(case) => variant.head_dim() == Some(case.head_dim),
+        LibraryCall::Drawn(_) => variant.head_dim().is_none(),
+    }
 }
 
 /// Whether the dispatcher may choose a variant for a call.
-fn may_answer(variant: Point, case: &FuzzCase) -> bool {
-    let entry = if variant.kind == Kind::Bwd { Entry::Bwd } else { Entry::Fwd };
-    entry == case.entry && case.is_served_by(variant)
+fn may_answer(variant: Variant, call: &LibraryCall) -> bool {
+    match (call, variant.attention()) {
+        (LibraryCall::Attention(case), Some(point)) => serves(point, case),
+        (LibraryCall::Drawn(call), None) => call.is_served_by(variant),
+        _ => false,
+    }
+}
+
+fn serves(point: Point, case: &FuzzCase) -> bool {
+    let entry = if point.kind == Kind::Bwd { Entry::Bwd } else { Entry::Fwd };
+    entry == case.entry && case.is_served_by(point)
+}
+
+/// Attention kernels, and the others.
+fn by_family(variants: &[Variant]) -> (Vec<Point>, Vec<Variant>) {
+    let others = variants.iter().copied().filter(|variant| variant.attention().is_none());
+    (variants.iter().filter_map(Variant::attention).collect(), others.collect())
 }
 
 /// What the library at `library` holds of the grid, and of that what is wanted.
 fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Path) -> Result<Scope, CliError> {
     let wanted = wanted(grid, selection, calls, false)?;
-    let known = wanted.iter().copied().chain(grid.variants().iter().filter_map(Variant::attention));
-    let known: Vec<Point> = known.collect::<BTreeSet<_>>().into_iter().collect();
-    let names: Vec<String> = known.iter().map(Point::name).collect();
+    let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| v.attention().is_some()));
+    let known: Vec<Variant> = known.collect::<BTreeSet<_>>().into_iter().collect();
+    let names: Vec<String> = known.iter().map(Variant::name).collect();
     let there = launchers_in(library, &names).map_err(|error| CliError::Environment(error.to_string()))?;
-    let held: Vec<Point> = known.into_iter().zip(there).filter_map(|(variant, there)| there.then_some(variant)).collect();
-    let wanted: Vec<Point> = wanted.into_iter().filter(|variant| held.contains(variant)).collect();
+    let held: Vec<Variant> = known.into_iter().zip(there).filter_map(|(variant, there)| there.then_some(variant)).collect();
+    let wanted: Vec<Variant> = wanted.into_iter().filter(|variant| held.contains(variant)).collect();
     if wanted.is_empty() {
         let missing = format!("`{}` holds none of these kernels; build it with them", library.display());
         return Err(CliError::Environment(missing));
     }
     let facts = GpuFacts::probe().map_err(|error| CliError::Environment(error.to_string()))?;
     let device = ScopeDevice::Gpu { capability: facts.info.compute_capability, multiprocessors: facts.multiprocessors };
-    Ok(Scope { held, wanted, device })
+    let (wanted, others) = by_family(&wanted);
+    Ok(Scope { held: by_family(&held).0, wanted, others, device })
 }
 
 /// Compiles the wanted variants, and what splitting needs besides, for the emulator.
 fn emulator_library(
     workshop: &Workshop,
-    wanted: Vec<Point>,
+    wanted: Vec<Variant>,
     jobs: usize,
     format: Format,
     cancel: &Cancel,
 ) -> Result<(PathBuf, Scope), CliError> {
+    let (wanted, others) = by_family(&wanted);
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
         let helpers = workshop.grid.variants().iter().filter_map(Variant::attention).filter(|point| !point.kind.has_shape());
         held.extend(helpers.filter(|point| !wanted.contains(point)));
     }
-    held.sort_unstable_by_key(Point::name);
-    let variants: Vec<Variant> = held.iter().copied().map(Variant::from).collect();
+    let mut variants: Vec<Variant> = held.iter().copied().map(Variant::from).chain(others.iter().copied()).collect();
+    variants.sort_unstable_by_key(Variant::name);
     let plans = workshop.plan_all(&variants, None)?;
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
@@ -231,7 +255,7 @@ fn emulator_library(
         .build()
         .map_err(|e| CliError::Environment(e.to_string()))?;
     let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)?;
-    Ok((library, Scope { held, wanted, device: ScopeDevice::Emulator }))
+    Ok((library, Scope { held, wanted, others, device: ScopeDevice::Emulator }))
 }
 
 /// Shows progress and hears of Ctrl-C.
@@ -282,7 +306,7 @@ impl FuzzObserver for Watch<'_> {
         }
     }
 
-    fn failed(&self, number: u64, case: &FuzzCase, message: &str) {
+    fn failed(&self, number: u64, case: &LibraryCall, message: &str) {
         let first = plain(message.lines().next().unwrap_or_default());
         let mut name = case.to_string();
         if let Some((end, _)) = name.char_indices().nth(LONGEST_NAME) {
@@ -323,7 +347,7 @@ fn describe(report: &Report, device: DeviceKind) -> String {
         let _ = writeln!(text, "\nrefused as it must be, {}: {reason}", ui::count(*count as usize, "call"));
     }
     for failure in &report.failures {
-        let head = style(format!("call {} ({} {})", failure.number, failure.kind, failure.drawn.dtype)).red().bold();
+        let head = style(format!("call {} ({} {})", failure.number, failure.kind, failure.drawn.dtype())).red().bold();
         let _ = writeln!(text, "\n{head}");
         for line in plain(&failure.message).lines() {
             let _ = writeln!(text, "  {line}");

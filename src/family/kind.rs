@@ -66,6 +66,13 @@ pub struct KindInfo {
     pub summary: &'static str,
 }
 
+impl KindInfo {
+    /// The dispatcher's function that takes its parameters.
+    pub fn function(&self) -> &'static str {
+        self.params.trim_end_matches("_params")
+    }
+}
+
 /// What a kernel computes: one of the kinds of one of the families, in the table's order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

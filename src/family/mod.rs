@@ -78,6 +78,12 @@ pub trait Family {
 
     /// What proves a kernel right, in order.
     fn cases(subject: &Subject<Self::Point>, level: Level) -> Vec<Box<dyn Case>>;
+
+    /// A random call of the family's dispatcher function, of about `size` (from 1 up), that it must serve; the same for
+    /// a seed each time. `None`: the family draws none by size and seed.
+    fn random_case(_point: Self::Point, _size: u32, _seed: u64) -> Option<Box<dyn Case>> {
+        None
+    }
 }
 
 /// A family, as the shared rooms see it.
@@ -177,6 +183,14 @@ macro_rules! families {
         }
 
         impl Variant {
+            /// A random call of about `size` that its dispatcher function must serve, the same for a seed each time;
+            /// `None` where its family draws none.
+            pub fn random_case(&self, size: u32, seed: u64) -> Option<Box<dyn Case>> {
+                match self {
+                    $(Self::$name(point) => $module::$name::random_case(*point, size, seed),)+
+                }
+            }
+
             /// The sizes that it is timed at, of what a user asks for; none where it is not timed by itself.
             pub fn sizes(&self, wanted: &Wanted) -> Vec<Size> {
                 match self {
@@ -253,6 +267,13 @@ families! {
     Reduce: reduce,
     /// New rows of K and V into a KV cache, with rotary embedding.
     AppendKv: append_kv,
+}
+
+impl Kind {
+    /// Whether attention kernels compute it.
+    pub fn is_attention(self) -> bool {
+        self.places().0 == Row::Attention as u8
+    }
 }
 
 impl Variant {

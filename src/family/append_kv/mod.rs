@@ -8,17 +8,19 @@ mod exam;
 mod memory;
 mod plan;
 mod point;
+mod random;
 mod reference;
 mod refusals;
 mod trial;
 
+use exam::AppendCase;
 pub use plan::{Design, Tile};
 pub use point::Point;
 
 use super::{Coordinates, Family, KindInfo};
 use crate::{
     bench::{Bench, Size, Trial, Wanted},
-    check::{Case, Level, Subject, Tiling},
+    check::{Case, Level, Number, Subject, Tiling},
     grid::{Target, TileOverride},
     plan::{Plan, PlanError},
 };
@@ -61,5 +63,9 @@ impl Family for AppendKv {
 
     fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
         cases::cases(subject, level)
+    }
+
+    fn random_case(point: Point, size: u32, seed: u64) -> Option<Box<dyn Case>> {
+        Some(Box::new(AppendCase::random(Number::of(point.dtype), size, seed)))
     }
 }

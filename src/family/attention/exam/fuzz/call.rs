@@ -7,16 +7,19 @@ use super::{
 };
 use crate::{
     check::{Comparison, Distance, Drawn, Number, Tally},
-    device::{self, Device, DeviceError, Image, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
-    family::attention::{
-        Kind,
-        exam::{
-            backward::{BackwardCase, BackwardProblem},
-            dims::Dims,
-            place::Side,
-            problem::{Lengths, Problem},
-            reference::SampledReference,
-            tensors::{Source, Tensors},
+    device::{self, Device, DeviceError, Image, Order, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
+    family::{
+        self,
+        attention::{
+            Kind,
+            exam::{
+                backward::{BackwardCase, BackwardProblem},
+                dims::Dims,
+                place::Side,
+                problem::{Lengths, Problem},
+                reference::SampledReference,
+                tensors::{Source, Tensors},
+            },
         },
     },
 };
@@ -26,7 +29,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The kind of kernel that the dispatcher tried first.
-    pub path: Kind,
+    pub path: family::Kind,
     /// Right, refused or wrong.
     pub result: CallResult,
 }
@@ -70,7 +73,7 @@ impl Outcome {
 
 /// A refusal that `kgen.h` documents, foreseen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Refusal {
+pub(super) struct Refusal {
     code: i32,
     reason: &'static str,
 }
@@ -93,7 +96,7 @@ impl Pool {
 
 /// Makes the call of a case on the device that its function was opened on, and judges it.
 pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device) -> Outcome {
-    let outcome = |path, result| Outcome { path, result };
+    let outcome = |path: Kind, result| Outcome { path: path.into(), result };
     let failed = |error: &DeviceError| CallResult::Failed { message: error.to_string(), fatal: error.spoils_device() };
     let unknown = case.entry.kind();
     if !scope.holds(case) {
@@ -123,7 +126,8 @@ pub fn make(case: &FuzzCase, scope: &Scope, pool: &Pool, device: &mut dyn Device
         (Entry::Fwd, Err(error)) => return outcome(unknown, failed(&error)),
     };
     let refusal = refusal(case, scope, &paths);
-    outcome(first_kind(case, &paths), run(case, &drawn, refusal.as_ref(), device).unwrap_or_else(|error| failed(&error)))
+    let result = run_twice(&drawn, refusal.as_ref(), device, case.seed, case.again).unwrap_or_else(|error| failed(&error));
+    outcome(first_kind(case, &paths), result)
 }
 
 /// The kind of kernel that the dispatcher tries first.
@@ -136,10 +140,16 @@ fn first_kind(case: &FuzzCase, paths: &Paths) -> Kind {
     }
 }
 
-/// Runs the call, twice where the case says so.
-fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut dyn Device) -> Result<CallResult, DeviceError> {
+/// Runs a call, and again in the order `again` where that is given.
+pub(super) fn run_twice(
+    drawn: &Drawn,
+    refusal: Option<&Refusal>,
+    device: &mut dyn Device,
+    seed: u64,
+    again: Option<Order>,
+) -> Result<CallResult, DeviceError> {
     let wrong = |message| Ok(CallResult::Failed { message, fatal: false });
-    let outputs = match (device.run(&drawn.call, Schedule::shuffled(case.seed)), refusal) {
+    let outputs = match (device.run(&drawn.call, Schedule::shuffled(seed)), refusal) {
         (Err(DeviceError::Launcher { code, .. }), Some(refusal)) if code == refusal.code => {
             let word = device::code_word(code);
             return Ok(CallResult::Refused { reason: format!("{word}: {}", refusal.reason) });
@@ -151,8 +161,8 @@ fn run(case: &FuzzCase, drawn: &Drawn, refusal: Option<&Refusal>, device: &mut d
     if let Some(complaint) = comparison.complaint {
         return wrong(complaint);
     }
-    if let Some(order) = case.again.filter(|_| device.order_matters()) {
-        let again = device.run(&drawn.call, Schedule { seed: !case.seed, order })?;
+    if let Some(order) = again.filter(|_| device.order_matters()) {
+        let again = device.run(&drawn.call, Schedule { seed: !seed, order })?;
         let may_differ = |name: &str| name == "workspace" || drawn.may_differ.contains(&name);
         let differs = outputs.0.iter().zip(&again.0).find(|((name, first), (_, second))| !may_differ(name) && first != second);
         if let Some(((name, _), _)) = differs {

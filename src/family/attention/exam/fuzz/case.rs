@@ -3,10 +3,12 @@
 //!
 //! `fwd hdim208 bf16 b2 h3/3 sq15+88 sk5+15 causal cu_seqlens bshd normal no-workspace seed7`
 
+use super::drawn::DrawnCall;
 use crate::{
     device::Order,
+    family::Kind,
     family::attention::{
-        Asked, Cache, DeclaredCall, Kind, KvFormat, Pages, Point, SinkType, Slopes,
+        self, Asked, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
             place::Side,
@@ -36,10 +38,10 @@ impl Entry {
     }
 
     /// The kind of kernel that answers it where no other does better.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> attention::Kind {
         match self {
-            Self::Fwd => Kind::Fwd,
-            Self::Bwd => Kind::Bwd,
+            Self::Fwd => attention::Kind::Fwd,
+            Self::Bwd => attention::Kind::Bwd,
         }
     }
 
@@ -251,11 +253,28 @@ impl FromStr for FuzzCase {
             seed: words.number("seed")?.unwrap_or(0),
             capability: words.number("sm")?,
         };
-        match (words.0.first(), case.complaint()) {
-            (Some(word), _) => Err(format!("`{word}` is no word of a case, or stands there twice")),
-            (None, Some(complaint)) => Err(complaint),
-            (None, None) => Ok(case),
-        }
+        words.end(case, Self::complaint)
+    }
+}
+
+impl FromStr for DrawnCall {
+    type Err = String;
+
+    /// Reads a name; the words may stand in any order, and each at most once.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = Words(text.split_whitespace().collect());
+        let kinds = || Kind::all().iter().copied().filter(|kind| !kind.is_attention());
+        let kind = words.one_of("a kind of kernel", kinds(), |kind| kind.name().to_owned())?;
+        let dtype = words.one_of("a dtype", Dtype::ALL.iter().copied(), |dtype| dtype.to_string())?;
+        let call = Self {
+            kind,
+            dtype,
+            size: words.number("size")?.ok_or("no `size`: say for example `size8`")?,
+            again: words.order()?,
+            seed: words.number("seed")?.unwrap_or(0),
+            capability: words.number("sm")?,
+        };
+        words.end(call, Self::complaint)
     }
 }
 
@@ -321,6 +340,15 @@ impl<'a> Words<'a> {
     fn take(&mut self, wanted: impl Fn(&str) -> bool) -> Option<&'a str> {
         let at = self.0.iter().position(|word| wanted(word))?;
         Some(self.0.remove(at))
+    }
+
+    /// The case that was read, if no word is left and nothing is to complain of.
+    fn end<T>(&self, case: T, complaint: impl Fn(&T) -> Option<String>) -> Result<T, String> {
+        match (self.0.first(), complaint(&case)) {
+            (Some(word), _) => Err(format!("`{word}` is no word of a case, or stands there twice")),
+            (None, Some(complaint)) => Err(complaint),
+            (None, None) => Ok(case),
+        }
     }
 
     fn flag(&mut self, flag: &str) -> bool {

@@ -4,15 +4,20 @@
 use super::{
     asked,
     case::{ALL_INPUTS, Entry, FuzzCase, PARTS, Workspace},
+    drawn::{self, DrawnCall},
+    library_call::LibraryCall,
     scope::{Point, Scope, ScopeDevice},
 };
 use crate::{
     device::Order,
-    family::attention::{
-        KvFormat,
-        exam::{
-            descale::Descales,
-            problem::{Inputs, Layout, Lengths, Problem, Scale},
+    family::{
+        Kind,
+        attention::{
+            KvFormat,
+            exam::{
+                descale::Descales,
+                problem::{Inputs, Layout, Lengths, Problem, Scale},
+            },
         },
     },
     grid::{Dtype, Feature, HeadDim},
@@ -24,6 +29,8 @@ use rand_chacha::ChaCha8Rng;
 pub struct Drawer {
     seed: u64,
     points: Vec<Point>,
+    /// Of other families: kind, element type, compute capability.
+    others: Vec<(Kind, Dtype, u32)>,
     /// Of the GPU; `None` on the emulator, whose devices have as many as a call says.
     multiprocessors: Option<u32>,
 }
@@ -91,22 +98,44 @@ impl Drawer {
             ScopeDevice::Gpu { multiprocessors, .. } => Some(multiprocessors),
             ScopeDevice::Emulator => None,
         };
-        Self { seed, points: scope.points(), multiprocessors }
+        Self { seed, points: scope.points(), others: scope.drawn_points(), multiprocessors }
     }
 
     /// Whether there is nothing to call.
     pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
+        self.points.is_empty() && self.others.is_empty()
     }
 
     /// Call number `number`.
     ///
     /// # Panics
     /// Where there is nothing to call.
-    pub fn draw(&self, number: u64) -> FuzzCase {
+    pub fn draw(&self, number: u64) -> LibraryCall {
         let mut rng = Rng::seed_from_u64(self.seed);
         rng.set_stream(number);
-        let rng = &mut rng;
+        // Attention has by far the most kernels.
+        if !self.others.is_empty() && (self.points.is_empty() || once_in(&mut rng, 10)) {
+            return LibraryCall::Drawn(self.other(&mut rng));
+        }
+        LibraryCall::Attention(self.attention(&mut rng))
+    }
+
+    /// A call of another family: mostly small, for what is special needs little room.
+    fn other(&self, rng: &mut Rng) -> DrawnCall {
+        let (kind, dtype, capability) = pick(rng, &self.others);
+        let on_gpu = self.multiprocessors.is_some();
+        let most = weighted(rng, &[(4, 8), (4, 24), (1, if on_gpu { drawn::LARGEST } else { 32 })]);
+        DrawnCall {
+            kind,
+            dtype,
+            size: rng.random_range(1..=most),
+            again: again(rng, on_gpu),
+            seed: rng.random_range(0..1_000_000),
+            capability: (!on_gpu).then_some(capability),
+        }
+    }
+
+    fn attention(&self, rng: &mut Rng) -> FuzzCase {
         let Point { entry, head_dim, dtype, causal: made_causal, features, capability } = self.point(rng);
         // A kernel with windows that is not causal serves causal calls too.
         let causal = made_causal || (features.has(Feature::Window) && once_in(rng, 3));

@@ -2,8 +2,8 @@
 
 use super::{
     call::{CallResult, Outcome},
-    case::FuzzCase,
     draw::Drawer,
+    library_call::LibraryCall,
     scope::Scope,
     shrink,
     tally::{Ended, Failure, Report, Tally},
@@ -53,7 +53,7 @@ pub enum Calls {
         count: u64,
     },
     /// These.
-    Given(Vec<FuzzCase>),
+    Given(Vec<LibraryCall>),
 }
 
 impl Calls {
@@ -70,7 +70,7 @@ pub trait FuzzObserver: Sync {
     /// A call is done.
     fn called(&self, _failed: bool) {}
     /// A call failed.
-    fn failed(&self, _number: u64, _case: &FuzzCase, _message: &str) {}
+    fn failed(&self, _number: u64, _case: &LibraryCall, _message: &str) {}
     /// Failing calls are being made smaller.
     fn shrinking(&self, _number: u64) {}
     /// Asked ten times a second: true ends the run.
@@ -154,7 +154,7 @@ pub fn run(options: &FuzzOptions, observer: &dyn FuzzObserver) -> Result<Report,
 fn shrink_all(options: &FuzzOptions, observer: &dyn FuzzObserver, failures: &mut [Failure]) {
     let deadline = Instant::now() + SHRINK_LIMIT;
     let mut smallest_first: Vec<usize> = (0..failures.len()).collect();
-    smallest_first.sort_by_key(|&index| shrink::work(&failures[index].drawn));
+    smallest_first.sort_by_key(|&index| failures[index].drawn.work());
     for &index in smallest_first.iter().take(SHRUNK) {
         let failure = &mut failures[index];
         observer.shrinking(failure.number);
@@ -167,8 +167,8 @@ fn shrink_all(options: &FuzzOptions, observer: &dyn FuzzObserver, failures: &mut
 }
 
 /// Which of some cases fails first, and how, in a fresh worker.
-fn first_failure(options: &FuzzOptions, observer: &dyn FuzzObserver, cases: &[FuzzCase]) -> Option<(usize, String)> {
-    let request = request(options, Work::Cases(cases.iter().map(FuzzCase::to_string).collect()));
+fn first_failure(options: &FuzzOptions, observer: &dyn FuzzObserver, cases: &[LibraryCall]) -> Option<(usize, String)> {
+    let request = request(options, Work::Cases(cases.iter().map(LibraryCall::to_string).collect()));
     let mut failed = None;
     let ended = attend(options, &request, observer, &mut |number, outcome| {
         if let CallResult::Failed { message, .. } = &outcome.result {
@@ -232,7 +232,7 @@ impl Run<'_> {
                 let case = self.case(number_of(number));
                 self.count(
                     number_of(number),
-                    &Outcome { path: case.entry.kind(), result: CallResult::Failed { message, fatal: true } },
+                    &Outcome { path: case.kind(), result: CallResult::Failed { message, fatal: true } },
                 );
             }
             match reached {
@@ -253,13 +253,13 @@ impl Run<'_> {
             Calls::Drawn { seed, .. } => Work::Draw { seed: *seed, first, step, end, seconds },
             Calls::Given(cases) => {
                 let own = cases.iter().skip(first as usize).step_by(step as usize);
-                Work::Cases(own.map(FuzzCase::to_string).collect())
+                Work::Cases(own.map(LibraryCall::to_string).collect())
             }
         }
     }
 
     /// Call number `number`.
-    fn case(&self, number: u64) -> FuzzCase {
+    fn case(&self, number: u64) -> LibraryCall {
         match (&self.drawer, &self.options.calls) {
             (None, Calls::Given(cases)) => cases[number as usize].clone(),
             (Some(drawer), _) => drawer.draw(number),

@@ -1,14 +1,20 @@
 //! What a fuzzing run may call: the kernels that the library holds, those of them that are wanted, and the device.
 
-use super::case::{Entry, FuzzCase};
+use super::{
+    case::{Entry, FuzzCase},
+    library_call::LibraryCall,
+};
 use crate::{
     check::Number,
     device::DeviceKind,
-    family::attention::{
-        self, Kind,
-        exam::arithmetic::{Arithmetic, Sums},
+    family::{
+        self,
+        attention::{
+            self, Kind,
+            exam::arithmetic::{Arithmetic, Sums},
+        },
     },
-    grid::{Dtype, Feature, Features, HeadDim, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target, Variant},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -20,6 +26,8 @@ pub struct Scope {
     pub held: Vec<attention::Point>,
     /// Those whose head dims, dtypes, masks and, on the emulator, targets are asked for.
     pub wanted: Vec<attention::Point>,
+    /// Kernels of other families that are asked for and held, and that calls are drawn for.
+    pub others: Vec<Variant>,
     /// The device.
     pub device: ScopeDevice,
 }
@@ -88,6 +96,34 @@ impl Scope {
             }
         }
         points
+    }
+
+    /// What can be asked of other families: kind, element type, and the device's compute capability.
+    pub fn drawn_points(&self) -> Vec<(family::Kind, Dtype, u32)> {
+        let of = |variant: &Variant| {
+            let capability = match self.device {
+                ScopeDevice::Gpu { capability, .. } => capability,
+                ScopeDevice::Emulator => variant.target().compute_capability(),
+            };
+            let runs = plan::runs_on(variant.target(), capability, true);
+            Some((variant.kind(), variant.dtype()?, capability)).filter(|_| runs)
+        };
+        let mut points: Vec<_> = self.others.iter().filter_map(of).collect();
+        points.sort_unstable();
+        points.dedup();
+        points
+    }
+
+    /// The compute capability of the device that a call runs on.
+    pub fn capability_for(&self, call: &LibraryCall) -> u32 {
+        match (self.device, call) {
+            (_, LibraryCall::Attention(case)) => self.capability(case),
+            (ScopeDevice::Gpu { capability, .. }, LibraryCall::Drawn(_)) => capability,
+            (ScopeDevice::Emulator, LibraryCall::Drawn(call)) => call.capability.unwrap_or_else(|| {
+                let serving = self.others.iter().filter(|variant| call.is_served_by(**variant)).map(Variant::target).max();
+                serving.unwrap_or(Target::Sm80).compute_capability()
+            }),
+        }
     }
 
     /// The compute capability of the device that a case runs on.

@@ -1,7 +1,10 @@
 //! Makes a failing call smaller for as long as it keeps failing: fewer sequences, heads and rows, plainer everything
 //! else.
 
-use super::case::{Entry, FuzzCase, Workspace};
+use super::{
+    case::{Entry, FuzzCase, Workspace},
+    library_call::LibraryCall,
+};
 use crate::{
     device::Order,
     family::attention::{
@@ -20,7 +23,7 @@ const TRIES: usize = 3000;
 const AT_ONCE: usize = 40;
 
 /// Which of some calls fails first, and how.
-pub type Probe<'a> = dyn FnMut(&[FuzzCase]) -> Option<(usize, String)> + 'a;
+pub type Probe<'a> = dyn FnMut(&[LibraryCall]) -> Option<(usize, String)> + 'a;
 
 /// About how long the call takes, to compare calls by.
 pub fn work(case: &FuzzCase) -> usize {
@@ -30,12 +33,12 @@ pub fn work(case: &FuzzCase) -> usize {
 
 /// A smaller call that fails too, and how; `None` where none was found. `first_failure` says which of some calls fails
 /// first, and how; `proceed` whether there is time.
-pub fn shrink(case: &FuzzCase, proceed: &dyn Fn() -> bool, first_failure: &mut Probe<'_>) -> Option<(FuzzCase, String)> {
-    let mut smallest: Option<(FuzzCase, String)> = None;
+pub fn shrink(case: &LibraryCall, proceed: &dyn Fn() -> bool, first_failure: &mut Probe<'_>) -> Option<(LibraryCall, String)> {
+    let mut smallest: Option<(LibraryCall, String)> = None;
     let mut left = TRIES;
     'smaller: while proceed() && left > 0 {
         let current = smallest.as_ref().map_or(case, |(case, _)| case);
-        for candidates in simpler(current).chunks(AT_ONCE) {
+        for candidates in current.simpler().chunks(AT_ONCE) {
             if !proceed() || left == 0 {
                 break 'smaller;
             }
@@ -52,7 +55,7 @@ pub fn shrink(case: &FuzzCase, proceed: &dyn Fn() -> bool, first_failure: &mut P
 }
 
 /// Calls that are simpler than this one in one respect, the boldest first.
-fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
+pub(super) fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
     let mut all = Vec::new();
     let mut offer = |change: &dyn Fn(&mut FuzzCase)| {
         let mut changed = case.clone();
@@ -190,8 +193,9 @@ mod tests {
 
     /// Shrinks against a rule in place of a kernel.
     fn shrunk(name: &str, fails: impl Fn(&FuzzCase) -> bool) -> Option<String> {
-        let mut first = |cases: &[FuzzCase]| cases.iter().position(&fails).map(|index| (index, "wrong".to_owned()));
-        shrink(&case(name), &|| true, &mut first).map(|(case, _)| case.to_string())
+        let fails = |call: &LibraryCall| matches!(call, LibraryCall::Attention(case) if fails(case));
+        let mut first = |cases: &[LibraryCall]| cases.iter().position(fails).map(|index| (index, "wrong".to_owned()));
+        shrink(&LibraryCall::Attention(case(name)), &|| true, &mut first).map(|(case, _)| case.to_string())
     }
 
     const BIG: &str = "fwd hdim64 bf16 b5 h8/2 sq3+70+128+9+200 sk70+3+128+9+200 causal cu_seqlens+seqused padded large scale1/4 no-lse \

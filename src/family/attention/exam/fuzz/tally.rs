@@ -2,9 +2,9 @@
 
 use super::{
     call::{CallResult, Outcome},
-    case::FuzzCase,
+    library_call::LibraryCall,
 };
-use crate::{family::attention::Kind, grid::Dtype};
+use crate::{family::Kind, grid::Dtype};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -47,26 +47,26 @@ pub struct Failure {
     pub kind: Kind,
     /// The call as it was drawn.
     #[serde(serialize_with = "name")]
-    pub drawn: FuzzCase,
+    pub drawn: LibraryCall,
     /// A smaller one that fails too, where one was found.
     #[serde(serialize_with = "optional_name")]
-    pub shrunk: Option<FuzzCase>,
+    pub shrunk: Option<LibraryCall>,
     /// What was wrong with the smallest.
     pub message: String,
 }
 
-fn name<S: Serializer>(case: &FuzzCase, serializer: S) -> Result<S::Ok, S::Error> {
+fn name<S: Serializer>(case: &LibraryCall, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(case)
 }
 
 #[expect(clippy::ref_option, reason = "serde gives a reference")]
-fn optional_name<S: Serializer>(case: &Option<FuzzCase>, serializer: S) -> Result<S::Ok, S::Error> {
-    case.as_ref().map(FuzzCase::to_string).serialize(serializer)
+fn optional_name<S: Serializer>(case: &Option<LibraryCall>, serializer: S) -> Result<S::Ok, S::Error> {
+    case.as_ref().map(LibraryCall::to_string).serialize(serializer)
 }
 
 impl Failure {
     /// The smallest call known to fail.
-    pub fn smallest(&self) -> &FuzzCase {
+    pub fn smallest(&self) -> &LibraryCall {
         self.shrunk.as_ref().unwrap_or(&self.drawn)
     }
 }
@@ -124,8 +124,8 @@ pub struct Tally {
 
 impl Tally {
     /// Takes in one call.
-    pub fn count(&mut self, case: &FuzzCase, outcome: &Outcome) {
-        let key = (outcome.path, case.dtype);
+    pub fn count(&mut self, case: &LibraryCall, outcome: &Outcome) {
+        let key = (outcome.path, case.dtype());
         let empty = || Row { kind: key.0, dtype: key.1, calls: 0, passed: 0, refused: 0, failed: 0, worst: None };
         let row = self.rows.entry(key).or_insert_with(empty);
         row.calls += 1;

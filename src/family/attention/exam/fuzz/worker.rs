@@ -2,8 +2,8 @@
 
 use super::{
     call::{self, Outcome, Pool},
-    case::{Entry, FuzzCase},
     draw::Drawer,
+    library_call::LibraryCall,
     scope::{Scope, ScopeDevice},
 };
 use crate::{
@@ -105,7 +105,7 @@ pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String>
     match &request.work {
         Work::Cases(names) => {
             for (number, name) in names.iter().enumerate() {
-                let case: FuzzCase = name.parse().map_err(|e| format!("`{name}` is no case: {e}"))?;
+                let case: LibraryCall = name.parse().map_err(|e| format!("`{name}` is no case: {e}"))?;
                 if caller.call(number as u64, &case, &mut say)?.is_failure() {
                     break;
                 }
@@ -131,7 +131,7 @@ pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String>
 struct Caller<'a> {
     request: &'a Request,
     /// By function, opened when first called.
-    devices: HashMap<Entry, Opened>,
+    devices: HashMap<&'static str, Opened>,
     pool: Pool,
 }
 
@@ -142,19 +142,19 @@ enum Opened {
 }
 
 impl Opened {
-    fn new(request: &Request, entry: Entry) -> Result<Self, DeviceError> {
+    fn new(request: &Request, function: &str) -> Result<Self, DeviceError> {
         Ok(match request.scope.device {
-            ScopeDevice::Gpu { .. } => Self::Gpu(Gpu::open(&request.library, entry.function())?),
-            ScopeDevice::Emulator => Self::Emulator(Emulator::open(&request.library, entry.function(), 80)?),
+            ScopeDevice::Gpu { .. } => Self::Gpu(Gpu::open(&request.library, function)?),
+            ScopeDevice::Emulator => Self::Emulator(Emulator::open(&request.library, function, 80)?),
         })
     }
 
     /// The device for a case.
-    fn device(&mut self, scope: &Scope, case: &FuzzCase) -> &mut dyn Device {
+    fn device(&mut self, scope: &Scope, case: &LibraryCall) -> &mut dyn Device {
         match self {
             Self::Gpu(gpu) => gpu,
             Self::Emulator(emulator) => {
-                emulator.emulate(scope.capability(case));
+                emulator.emulate(scope.capability_for(case));
                 emulator
             }
         }
@@ -166,15 +166,15 @@ impl Caller<'_> {
     fn call(
         &mut self,
         number: u64,
-        case: &FuzzCase,
+        case: &LibraryCall,
         say: &mut impl FnMut(&Event) -> Result<(), String>,
     ) -> Result<Outcome, String> {
         let request = self.request;
-        let unopened = !self.devices.contains_key(&case.entry);
+        let unopened = !self.devices.contains_key(case.function());
         if unopened {
-            match Opened::new(request, case.entry) {
+            match Opened::new(request, case.function()) {
                 Ok(opened) => {
-                    self.devices.insert(case.entry, opened);
+                    self.devices.insert(case.function(), opened);
                 }
                 Err(error) => {
                     say(&Event::NoDevice { message: error.to_string() })?;
@@ -182,14 +182,17 @@ impl Caller<'_> {
                 }
             }
         }
-        let Some(opened) = self.devices.get_mut(&case.entry) else { return Err("the device is gone".to_owned()) };
+        let Some(opened) = self.devices.get_mut(case.function()) else { return Err("the device is gone".to_owned()) };
         let device = opened.device(&request.scope, case);
         if unopened {
             say(&Event::Device { name: device.name() })?;
         }
         say(&Event::Begin { number })?;
         let watch = isolate::end_when_forgotten(request.call_limit_seconds);
-        let outcome = call::make(case, &request.scope, &self.pool, device);
+        let outcome = match case {
+            LibraryCall::Attention(case) => call::make(case, &request.scope, &self.pool, device),
+            LibraryCall::Drawn(call) => Outcome { path: call.kind, result: call.make(device) },
+        };
         drop(watch);
         say(&Event::Done { number, outcome: outcome.clone() })?;
         Ok(outcome)

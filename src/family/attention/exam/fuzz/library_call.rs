@@ -1,0 +1,78 @@
+//! Any call of a library's dispatcher: of attention, or of a family that draws calls.
+
+use super::{case::FuzzCase, drawn::DrawnCall, shrink};
+use crate::{family::Kind, grid::Dtype};
+use std::{fmt, str::FromStr};
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LibraryCall {
+    /// `kgen_fwd` or `kgen_bwd`.
+    Attention(FuzzCase),
+    /// Another function.
+    Drawn(DrawnCall),
+}
+
+impl LibraryCall {
+    /// The kind of kernel that answers it where no other does better.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Attention(case) => case.entry.kind().into(),
+            Self::Drawn(call) => call.kind,
+        }
+    }
+
+    /// Element type of its inputs.
+    pub fn dtype(&self) -> Dtype {
+        match self {
+            Self::Attention(case) => case.dtype,
+            Self::Drawn(call) => call.dtype,
+        }
+    }
+
+    /// The function that is called.
+    pub fn function(&self) -> &'static str {
+        match self {
+            Self::Attention(case) => case.entry.function(),
+            Self::Drawn(call) => call.function(),
+        }
+    }
+
+    /// About how long the call takes, to compare calls by.
+    pub(super) fn work(&self) -> usize {
+        match self {
+            Self::Attention(case) => shrink::work(case),
+            Self::Drawn(call) => call.size as usize,
+        }
+    }
+
+    /// Calls that are simpler in one respect, the boldest first.
+    pub(super) fn simpler(&self) -> Vec<Self> {
+        match self {
+            Self::Attention(case) => shrink::simpler(case).into_iter().map(Self::Attention).collect(),
+            Self::Drawn(call) => call.simpler().into_iter().map(Self::Drawn).collect(),
+        }
+    }
+}
+
+impl fmt::Display for LibraryCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attention(case) => case.fmt(f),
+            Self::Drawn(call) => call.fmt(f),
+        }
+    }
+}
+
+impl FromStr for LibraryCall {
+    type Err = String;
+
+    /// Reads a name: one that has a kind's name among its words, other than attention's, is a drawn call.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names_a_kind = |word: &str| word.parse::<Kind>().is_ok_and(|kind| !kind.is_attention());
+        if text.split_whitespace().any(names_a_kind) {
+            return text.parse().map(Self::Drawn);
+        }
+        text.parse().map(Self::Attention)
+    }
+}
