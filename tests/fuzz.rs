@@ -158,6 +158,39 @@ fn kernels_as_they_are_pass_on_every_device_they_are_made_for() {
 }
 
 #[test]
+fn other_families_are_called_too_and_a_rotation_the_wrong_way_round_is_found_and_shrunk() {
+    let kind = ["--kind", "append_kv", "--target", "sm80", "--dtype", "bf16"];
+    let report = json(&mut emulated(&[&kind[..], &["--fuzz", "150"]].concat()), 0);
+    assert_eq!((&report["rows"][0]["kind"], &report["rows"][0]["passed"]), (&"append_kv".into(), &150.into()));
+    // The grid's default beside attention's kernels.
+    let both = ["--filter", "kind == append_kv or plain and kind == fwd and hdim == 64", "--dtype", "fp16", "--target", "sm80"];
+    let report = json(&mut emulated(&[&both[..], &["--fuzz", "60"]].concat()), 0);
+    let kinds: Vec<&str> = report["rows"].as_array().expect("rows").iter().filter_map(|row| row["kind"].as_str()).collect();
+    assert!(kinds.contains(&"append_kv") && kinds.contains(&"fwd"), "{kinds:?}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let templates = folder.path().join("templates");
+    copy_folder(&Path::new(ROOT).join("templates"), &templates);
+    let kernel = templates.join("append_kv/append_kv.cu.tera");
+    let text = std::fs::read_to_string(&kernel).expect("the template is there");
+    let broken = text.replacen("cos, old * sin)", "cos, -(old * sin))", 1);
+    assert_ne!(text, broken, "the template no longer holds what this test breaks");
+    std::fs::write(&kernel, broken).expect("the copy is writable");
+    let kernels = [&["--templates", templates.to_str().expect("a readable path")], &kind[..]].concat();
+    let report = json(&mut emulated(&[&kernels[..], &["--fuzz", "60"]].concat()), 1);
+    let (case, message) = smallest(report["failures"].as_array().expect("an array"));
+    assert!(case.starts_with("append_kv bf16 size1 "), "{case}");
+    assert!(message.contains("elements are wrong") && message.contains("it is: h"), "{message}");
+    emulated(&[&kernels[..], &["--fuzz-case", &case]].concat()).assert().code(1).stdout(contains(&case));
+    emulated(&["--fuzz-case", &case]).assert().success();
+    for (text, said) in
+        [("append_kv bf16 size0", "must lie in 1"), ("append_kv size3", "a dtype"), ("reduce_sum fp16 size3", "no calls")]
+    {
+        emulated(&["--fuzz-case", text]).assert().code(2).stderr(contains(said));
+    }
+}
+
+#[test]
 fn a_tail_that_is_not_masked_is_found_and_shrunk() {
     let folder = tempfile::tempdir().expect("a folder");
     let templates = folder.path().join("templates");
