@@ -39,11 +39,11 @@ fn json(command: &mut Command, code: i32) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON document")
 }
 
-/// The failures of 150 calls of the mock with a fault, one of which at least was shrunk.
+/// The failures of 100 calls of the mock with a fault, one of which at least was shrunk.
 fn failures(fault: &str) -> Vec<Value> {
-    let report = json(&mut mock(fault, &["--fuzz", "150", "-j", "2"]), 1);
+    let report = json(&mut mock(fault, &["--fuzz", "100", "-j", "2"]), 1);
     assert_eq!(report["ended"], "done", "{report}");
-    assert_eq!(report["rows"][0]["calls"], 150, "{report}");
+    assert_eq!(report["rows"][0]["calls"], 100, "{report}");
     report["failures"].as_array().expect("an array").clone()
 }
 
@@ -58,12 +58,12 @@ fn smallest(failures: &[Value]) -> (String, String) {
 #[test]
 fn a_right_library_passes_and_the_same_seed_makes_the_same_calls() {
     let report = |args: &[&str]| json(&mut mock("", args), 0);
-    let first = report(&["--fuzz", "200", "--seed", "5", "-j", "2"]);
-    assert_eq!((&first["rows"][0]["calls"], &first["rows"][0]["passed"]), (&200.into(), &200.into()));
+    let first = report(&["--fuzz", "100", "--seed", "5", "-j", "2"]);
+    assert_eq!((&first["rows"][0]["calls"], &first["rows"][0]["passed"]), (&100.into(), &100.into()));
     assert_eq!((&first["rows"][0]["kind"], &first["rows"][0]["dtype"]), (&"fwd".into(), &"bf16".into()));
-    let alone = report(&["--fuzz", "200", "--seed", "5", "-j", "1"]);
+    let alone = report(&["--fuzz", "100", "--seed", "5", "-j", "1"]);
     assert_eq!(first["rows"][0]["worst"], alone["rows"][0]["worst"], "whoever makes a call");
-    assert_ne!(first["rows"][0]["worst"], report(&["--fuzz", "200", "--seed", "6"])["rows"][0]["worst"]);
+    assert_ne!(first["rows"][0]["worst"], report(&["--fuzz", "100", "--seed", "6"])["rows"][0]["worst"]);
     let case = first["rows"][0]["worst"]["case"].as_str().expect("a name");
     let again = report(&["--fuzz-case", case]);
     assert_eq!(again["rows"][0]["worst"], first["rows"][0]["worst"], "by its name alone");
@@ -72,12 +72,12 @@ fn a_right_library_passes_and_the_same_seed_makes_the_same_calls() {
 #[test]
 fn a_worker_that_dies_does_not_stop_the_run_and_its_call_is_known_and_shrunk() {
     let failures = failures("die");
-    assert!(failures.len() > 3 && failures.len() < 150);
+    assert!(failures.len() > 3 && failures.len() < 100);
     let (case, message) = smallest(&failures);
     assert!(case.contains(" b2 h3/") && case.contains(" bshd normal "), "{case}");
     assert!(message.contains("died of SIG"), "{message}");
     let command = format!("kgen check --device gpu --fuzz-case '{case}'");
-    mock("die", &["--fuzz", "150"]).assert().code(1).stdout(contains(command).and(contains("were replaced")));
+    mock("die", &["--fuzz", "100"]).assert().code(1).stdout(contains(command).and(contains("were replaced")));
     mock("die", &["--fuzz-case", &case]).assert().code(1).stderr(contains("1 of 1 call failed"));
     mock("", &["--fuzz-case", &case]).assert().success();
 }
