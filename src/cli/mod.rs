@@ -27,6 +27,7 @@ mod table;
 mod target;
 mod toolchain;
 pub mod ui;
+mod vendor;
 mod worker;
 mod workshop;
 
@@ -158,6 +159,8 @@ pub enum Command {
     Build(build::Args),
     /// Render, compile, link and smoke-test the whole grid.
     BuildAll(build_all::Args),
+    /// Put kernels as sources into another project, and keep them up to date there.
+    Vendor(vendor::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
     Check(check::Args),
     /// Time kernels on the GPU at hand.
@@ -191,6 +194,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Generate(args) => generate::run(&global, args),
         Command::Build(args) => build::run(&global, args),
         Command::BuildAll(args) => build_all::run(&global, args),
+        Command::Vendor(args) => vendor::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),

@@ -44,6 +44,46 @@ pub enum RenderError {
         /// Paths below it.
         files: Vec<String>,
     },
+    /// Files of a vendored folder that a person has changed, or put there, and that would be replaced or removed.
+    #[error(
+        "`{}` has local changes in {}, which would be lost; nothing was changed: keep them elsewhere, restore the {}, then run \
+         this again",
+        folder.display(),
+        listed(files),
+        if files.len() == 1 { "file" } else { "files" },
+    )]
+    Edited {
+        /// The vendored folder.
+        folder: PathBuf,
+        /// Paths below it.
+        files: Vec<String>,
+    },
+    /// A folder to vendor into that holds something else.
+    #[error(
+        "`{}` is not empty, and `kgen vendor` did not make it; name a folder of its own, such as `{}`",
+        folder.display(),
+        folder.join("kgen").display()
+    )]
+    NotVendored {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder that another command looks after.
+    #[error("`{}` was made by `{command}`, which keeps other files there; choose another folder", folder.display())]
+    MadeBy {
+        /// The folder.
+        folder: PathBuf,
+        /// `kgen generate` or `kgen vendor`.
+        command: &'static str,
+    },
+    /// A source that includes what there is not.
+    #[error("`{file}` includes `{header}`, which the templates' `include` folder does not have; add it there")]
+    Include {
+        /// The source.
+        file: String,
+        /// What it includes.
+        header: String,
+    },
     /// A link in an output folder leads out of it, or nowhere: what is written or removed there would not be kgen's.
     #[error(
         "`{}` leads to `{}`, outside of `{}`, where kgen writes and removes nothing; put a folder there instead of the link, or \

@@ -162,7 +162,7 @@ pub fn write_kernel_file(
 }
 
 /// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
-fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<FolderLock, RenderError> {
+pub(super) fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<FolderLock, RenderError> {
     let waiting = |who: &str| on_wait(&format!("{who} is writing `{}`; waiting for it", folder.display()));
     let lock = FolderLock::acquire(folder, &waiting, stop);
     lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
@@ -207,7 +207,7 @@ fn state(folder: &Path, file: &OutputFile, ours: &(dyn Fn(&str, &[u8]) -> bool +
 }
 
 /// Writes `files` aside, then renames each into its place, in the order given.
-fn place(folder: &Path, files: &[&OutputFile]) -> Result<(), RenderError> {
+pub(super) fn place(folder: &Path, files: &[&OutputFile]) -> Result<(), RenderError> {
     if files.is_empty() {
         return Ok(());
     }
@@ -227,7 +227,7 @@ fn place(folder: &Path, files: &[&OutputFile]) -> Result<(), RenderError> {
 }
 
 /// Clears what a killed run left. Only under the folder's lock: no other process is staging then.
-fn remove_stale_staging(folder: &Path) {
+pub(super) fn remove_stale_staging(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
             // Left behind it would do no harm, so neither does a failure here.
@@ -237,7 +237,7 @@ fn remove_stale_staging(folder: &Path) {
 }
 
 /// Removes the folders between `root` and a removed file that have become empty.
-fn remove_empty_parents(root: &Path, removed: &Path) {
+pub(super) fn remove_empty_parents(root: &Path, removed: &Path) {
     for parent in removed.ancestors().skip(1).take_while(|parent| *parent != root) {
         if fs::remove_dir(parent).is_err() {
             return;

@@ -58,7 +58,7 @@ pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Resul
         files.push(OutputFile { path: (*path).to_owned(), text: text.to_owned() });
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    files.push(manifest::render(&sources, &files));
+    files.push(manifest::render(&sources, &files, None));
     Ok(files)
 }
 
@@ -78,7 +78,7 @@ impl Renderer {
     }
 
     /// The dispatcher of attention, and after it the part of each other family.
-    fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
+    pub(super) fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
         let mut text = self.render(DISPATCHER_TEMPLATE, context.clone())?;
         for family in TABLE {
             let template = format!("{}/{DISPATCHER_PART}", family.templates);
@@ -109,7 +109,7 @@ pub fn kernel_header(renderer: &Renderer, plan: &Plan, file_name: &str) -> Resul
 }
 
 /// The plans sorted by name, each variant once: the order of `kgen_variants()`.
-fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
+pub(super) fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
     if plans.is_empty() {
         return Err(RenderError::Empty);
     }
@@ -126,6 +126,12 @@ fn by_name(plans: &[Plan]) -> Result<Vec<Plan>, RenderError> {
 #[derive(Serialize)]
 struct Row {
     name: String,
+    /// Its coordinates in the words of the command line, `-` for an axis that it does not have: what CMake selects by.
+    kind: &'static str,
+    head_dim_word: String,
+    dtype_word: String,
+    features_word: String,
+    target_word: &'static str,
     kind_constant: &'static str,
     /// The structure that its launcher takes.
     params: &'static str,
@@ -157,15 +163,18 @@ struct Row {
 struct Group {
     target: &'static str,
     flags: String,
+    /// The same as a shell reads them.
+    shell_flags: String,
     names: Vec<String>,
 }
 
-fn context(plans: &[Plan]) -> Context {
+/// What the templates of a folder of `plans` are told.
+pub(super) fn context(plans: &[Plan]) -> Context {
     let mut context = Context::new();
     context.insert("variants", &plans.iter().map(row).collect_vec());
     context.insert("groups", &groups(plans));
     context.insert("kinds", &kinds(plans));
-    context.insert("has_helped_kernels", &plans.iter().any(|plan| !plan.variant.kind().info().helpers.is_empty()));
+    context.insert("helped", &helped(plans));
     context.insert("devices", attention::DEVICES);
     context.insert("dram_per_mille", &attention::DRAM_PER_MILLE);
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
@@ -181,6 +190,11 @@ fn row(plan: &Plan) -> Row {
     let score = at.features.and_then(Features::score);
     Row {
         name: variant.name(),
+        kind: variant.kind().name(),
+        head_dim_word: word(at.head_dim),
+        dtype_word: word(at.dtype),
+        features_word: word(at.features),
+        target_word: at.target.name(),
         kind_constant: kind.constant,
         params: kind.params,
         workspace: kind.workspace,
@@ -200,6 +214,11 @@ fn row(plan: &Plan) -> Row {
     }
 }
 
+/// A coordinate in the words of the command line.
+fn word(coordinate: Option<impl ToString>) -> String {
+    coordinate.map_or_else(|| "-".to_owned(), |coordinate| coordinate.to_string())
+}
+
 fn split_tiles_per_sm(plan: &Plan) -> u32 {
     match (&plan.variant, &plan.design) {
         (Variant::Attention(point), Design::Attention(design)) if point.kind == attention::Kind::FwdSplit => {
@@ -207,6 +226,19 @@ fn split_tiles_per_sm(plan: &Plan) -> u32 {
         }
         _ => 0,
     }
+}
+
+/// A kind whose kernels need helpers, in the words of the command line.
+#[derive(Serialize)]
+struct Helped {
+    kind: &'static str,
+    helpers: &'static [&'static str],
+}
+
+fn helped(plans: &[Plan]) -> Vec<Helped> {
+    let kinds = plans.iter().map(|plan| plan.variant.kind()).unique();
+    let of = |kind: Kind| Helped { kind: kind.name(), helpers: kind.info().helpers };
+    kinds.map(of).filter(|helped| !helped.helpers.is_empty()).collect()
 }
 
 /// The kernels of one kind, as the README lists them.
@@ -241,7 +273,8 @@ fn kinds(plans: &[Plan]) -> Vec<KindRow> {
 fn groups(plans: &[Plan]) -> Vec<Group> {
     let of = |target: Target| {
         let names = plans.iter().filter(|plan| plan.compiled_for() == target).map(|plan| plan.variant.name()).collect_vec();
-        Group { target: target.name(), flags: plan::nvcc_flags(target, true).join(" "), names }
+        let flags = plan::nvcc_flags(target, true);
+        Group { target: target.name(), shell_flags: plan::shell_words(&flags), flags: flags.join(" "), names }
     };
     Target::ALL.iter().map(|target| of(*target)).filter(|group| !group.names.is_empty()).collect()
 }

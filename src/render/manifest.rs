@@ -20,9 +20,18 @@ const FORMAT: u32 = 1;
 struct Manifest<'a> {
     format: u32,
     kgen: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendored: Option<VendoredAs>,
     variants: Vec<Entry<'a>>,
     /// BLAKE3 of every other file of the folder, by path.
     files: BTreeMap<&'a str, String>,
+}
+
+/// Says that a folder is `kgen vendor`'s, and what was chosen for it besides its kernels.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct VendoredAs {
+    /// Whether the dispatcher lies beside the kernels.
+    pub(super) dispatcher: bool,
 }
 
 #[derive(Serialize)]
@@ -43,10 +52,11 @@ struct Entry<'a> {
 }
 
 /// The manifest of `sources` and of the folder's other `files`.
-pub(super) fn render(sources: &[Source], files: &[OutputFile]) -> OutputFile {
+pub(super) fn render(sources: &[Source], files: &[OutputFile], vendored: Option<VendoredAs>) -> OutputFile {
     let manifest = Manifest {
         format: FORMAT,
         kgen: env!("CARGO_PKG_VERSION"),
+        vendored,
         variants: sources.iter().map(entry).collect(),
         files: files.iter().map(|file| (file.path.as_str(), content_hash(&file.text))).collect(),
     };
@@ -74,18 +84,29 @@ fn entry(source: &Source) -> Entry<'_> {
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Held {
     format: u32,
+    #[serde(default)]
+    pub(super) vendored: Option<VendoredAs>,
     pub(super) variants: Vec<Variant>,
     /// BLAKE3 of what kgen wrote, by path.
     pub(super) files: BTreeMap<String, String>,
 }
 
 impl Held {
-    /// Reads the manifest of `folder`; nothing is held where there is none.
+    /// Reads the manifest of a generated `folder`; nothing is held where there is none.
     pub(super) fn read(folder: &Path) -> Result<Self, RenderError> {
+        let held = Self::find(folder)?.unwrap_or_default();
+        if held.vendored.is_some() {
+            return Err(RenderError::MadeBy { folder: folder.to_owned(), command: "kgen vendor" });
+        }
+        Ok(held)
+    }
+
+    /// Reads the manifest of `folder`, if there is one.
+    pub(super) fn find(folder: &Path) -> Result<Option<Self>, RenderError> {
         let path = folder.join(FILE);
         let text = match files::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(RenderError::io("read", path)(error)),
         };
         let held: Self = serde_json::from_str(&text)
@@ -94,6 +115,6 @@ impl Held {
             let reason = format!("its format is {} and this kgen knows {FORMAT}; a newer kgen wrote it", held.format);
             return Err(RenderError::Manifest { path, reason });
         }
-        Ok(held)
+        Ok(Some(held))
     }
 }

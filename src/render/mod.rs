@@ -9,6 +9,7 @@ mod kernel;
 mod library;
 mod manifest;
 mod templates;
+mod vendored;
 
 pub use drift::{Drift, drift};
 pub use error::RenderError;
@@ -16,6 +17,7 @@ pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, 
 pub use kernel::{Renderer, Source, file_name};
 pub use library::{include_tree, kernel_header, tree};
 pub use templates::Templates;
+pub use vendored::{Action, Change, Changes, Vendored, bring, compare, compare_removal, take_away, vendored_in, vendored_tree};
 
 /// A file of a generated folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,11 @@
+//! Kernels in a folder of somebody else's project: which files those are, what bringing the folder up to date changes,
+//! and taking them away again. A change that a person made there is never overwritten.
+
+mod changes;
+mod contents;
+mod folder;
+mod headers;
+
+pub use changes::{Action, Change, Changes};
+pub use contents::vendored_tree;
+pub use folder::{Vendored, bring, compare, compare_removal, take_away, vendored_in};

@@ -1,0 +1,347 @@
+//! `kgen vendor DIR` through the binary. scripts/cmake.sh compiles such folders with nvcc.
+
+use assert_cmd::{Command, assert::Assert};
+use predicates::{prelude::*, str::contains};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process,
+    time::SystemTime,
+};
+
+/// One kernel, which needs no helpers.
+const ONE: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm80";
+
+/// Another, with other headers.
+const OTHER: &str = "--kind fwd --head-dim 64 --dtype bf16 --causal --target sm90";
+
+/// A project that kgen is to put kernels into.
+struct Project(tempfile::TempDir);
+
+impl Project {
+    fn new() -> Self {
+        let project = Self(tempfile::tempdir().expect("temporary folder"));
+        fs::write(project.path("main.c"), "int main(void) { return 0; }\n").expect("written");
+        project
+    }
+
+    /// One whose folder `k` holds [`ONE`].
+    fn with_one() -> Self {
+        let project = Self::new();
+        project.vendor(&format!("k {ONE}")).success();
+        project
+    }
+
+    fn kgen(&self, line: &str) -> Assert {
+        let mut command = Command::cargo_bin("kgen").expect("the binary is built");
+        command.current_dir(self.0.path()).env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES");
+        command.args(line.split_whitespace()).assert()
+    }
+
+    fn vendor(&self, line: &str) -> Assert {
+        self.kgen(&format!("vendor {line}"))
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.0.path().join(relative)
+    }
+
+    fn read(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
+    }
+
+    /// Every file with its text and time, by path below `relative`.
+    fn files(&self, relative: &str) -> BTreeMap<String, (String, SystemTime)> {
+        let mut files = BTreeMap::new();
+        collect(&self.path(relative), "", &mut files);
+        files
+    }
+
+    fn names(&self, relative: &str) -> Vec<String> {
+        self.files(relative).into_keys().collect()
+    }
+
+    /// Makes a file of the folder what an older kgen wrote: another text, and its hash in the manifest.
+    fn age(&self, relative: &str, text: &str) {
+        let manifest = self.read("k/manifest.json");
+        let new = kgen::files::content_hash(self.read(&format!("k/{relative}")));
+        assert!(manifest.contains(&new), "{manifest}");
+        fs::write(self.path(&format!("k/{relative}")), text).expect("written");
+        let manifest = manifest.replace(&new, &kgen::files::content_hash(text));
+        fs::write(self.path("k/manifest.json"), manifest).expect("written");
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, (String, SystemTime)>) {
+    for entry in fs::read_dir(folder).expect("readable") {
+        let entry = entry.expect("readable");
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files);
+        } else {
+            let text = fs::read_to_string(entry.path()).expect("text");
+            files.insert(name, (text, entry.metadata().and_then(|metadata| metadata.modified()).expect("has a time")));
+        }
+    }
+}
+
+fn json(assert: &Assert) -> serde_json::Value {
+    serde_json::from_slice(&assert.get_output().stdout).expect("one JSON document")
+}
+
+/// Whether a compiler takes `line`, in the folder `k` of the project.
+fn compiles(project: &Project, compiler: &str, line: &str) {
+    let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library");
+    let mut command = process::Command::new(compiler);
+    command.current_dir(project.path("k")).args(line.split_whitespace()).arg("-I").arg(stub);
+    let output = command.output().expect("there is a compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_folder_holds_the_kernels_what_they_include_and_how_to_compile_them() {
+    let project = Project::new();
+    project.vendor(&format!("k {ONE}")).success().stdout(contains("add     include/kgen.h\n").and(contains("k: 1 kernel; ")));
+    let names = project.names("k");
+    let top: Vec<&str> = names.iter().filter(|name| !name.starts_with("include/kgen/")).map(String::as_str).collect();
+    let kernel = "flash_fwd_hdim64_bf16_causal_sm80.cu";
+    let expected = ["CMakeLists.txt", "Makefile", "README.md", kernel, "include/kgen.h", "include/kgen_launchers.h"];
+    assert_eq!(top, [&expected[..], &["kgen_dispatch.cpp", "manifest.json"]].concat());
+
+    let files = project.files("k");
+    let included = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"').map(str::to_owned));
+        lines.collect()
+    };
+    let mut needed: Vec<String> = files.values().flat_map(|(text, _)| included(text)).collect();
+    needed.push("kgen_launchers.h".to_owned());
+    needed.sort();
+    needed.dedup();
+    let headers: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("include/")).collect();
+    assert_eq!(headers, needed, "headers that are not needed, or lack");
+
+    project.kgen(&format!("generate {ONE} --output g")).success();
+    assert_eq!(project.read(&format!("k/{kernel}")), project.read(&format!("g/{kernel}")));
+    assert_eq!(project.read("k/kgen_dispatch.cpp"), project.read("g/kgen_dispatch.cpp"), "a dispatcher of these kernels");
+}
+
+#[test]
+fn its_header_is_plain_c_and_its_dispatcher_compiles_with_the_headers_that_are_there() {
+    let project = Project::new();
+    project.vendor(&format!("k {ONE},sm90 --kind fwd,fwd_split,bwd,append_kv")).success();
+    fs::write(project.path("k/use.c"), "#include \"kgen_launchers.h\"\n").expect("written");
+    compiles(&project, "cc", "-std=c99 -Wall -Wextra -Werror -pedantic -fsyntax-only -Iinclude use.c");
+    compiles(&project, "c++", "-std=c++17 -Wall -Wextra -fsyntax-only -Iinclude kgen_dispatch.cpp");
+    let header = project.read("k/include/kgen_launchers.h");
+    for name in [
+        "flash_fwd_hdim64_bf16_causal_sm80",
+        "flash_fwd_split_hdim64_bf16_causal_sm80_workspace",
+        "flash_bwd_hdim64_bf16_causal_sm90",
+    ] {
+        assert!(header.contains(&format!(" {name}(")), "{name}");
+    }
+}
+
+#[test]
+fn a_second_run_touches_nothing_and_needs_no_selection() {
+    let project = Project::with_one();
+    let before = project.files(".");
+    for line in ["k", "k --check", "k --dry-run", &format!("k {ONE}")] {
+        project.vendor(line).success().stdout(contains("k: 1 kernel; nothing to do, "));
+    }
+    assert_eq!(project.files("."), before);
+}
+
+#[test]
+fn what_an_older_kgen_wrote_is_brought_up_to_date() {
+    let project = Project::with_one();
+    let (fresh, launch) = (project.files("k"), project.read("k/include/kgen/launch.cuh"));
+    project.age("include/kgen/launch.cuh", "// older\n");
+    fs::remove_file(project.path("k/Makefile")).expect("there");
+    let before = project.files(".");
+    let found = project.vendor("k --check").code(1);
+    found.stdout("add     Makefile\nupdate  include/kgen/launch.cuh\nupdate  manifest.json\nk: 1 kernel; 1 file added, 2 files updated, 28 unchanged; nothing was written\n")
+        .stderr(contains("`k`: 3 files are not as `kgen vendor` writes them; run the same command without `--check`"));
+    project
+        .vendor("k --dry-run")
+        .success()
+        .stdout(contains("update  include/kgen/launch.cuh").and(contains("nothing was written")));
+    assert_eq!(project.files("."), before, "`--check` or `--dry-run` wrote something");
+
+    let report = json(&project.vendor("k --format json").success());
+    assert_eq!((&report["written"], &report["dispatcher"]), (&true.into(), &true.into()));
+    assert_eq!(report["variants"], serde_json::json!(["flash_fwd_hdim64_bf16_causal_sm80"]));
+    let change = |path: &str, action: &str| serde_json::json!({"path": path, "action": action, "edited": false});
+    let changes = [change("Makefile", "add"), change("include/kgen/launch.cuh", "update"), change("manifest.json", "update")];
+    assert_eq!(report["changes"], serde_json::json!(changes));
+    assert_eq!(project.read("k/include/kgen/launch.cuh"), launch);
+    assert_eq!(project.names("k"), fresh.into_keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_last_selection_is_what_the_folder_holds() {
+    let project = Project::with_one();
+    let one = project.names("k");
+    project.vendor(&format!("k {OTHER}")).success().stdout(
+        contains("remove  flash_fwd_hdim64_bf16_causal_sm80.cu").and(contains("add     flash_fwd_hdim64_bf16_causal_sm90.cu")),
+    );
+    let other = project.names("k");
+    assert!(other.contains(&"include/kgen/wgmma.cuh".to_owned()) && !one.contains(&"include/kgen/wgmma.cuh".to_owned()));
+    assert!(!other.contains(&"include/kgen/mma.cuh".to_owned()), "a header that nothing includes any more");
+    assert!(project.read("k/manifest.json").contains("\"name\": \"flash_fwd_hdim64_bf16_causal_sm90\""));
+    project.vendor(&format!("k {ONE}")).success();
+    assert_eq!(project.names("k"), one);
+}
+
+#[test]
+fn a_local_change_is_never_overwritten_or_removed() {
+    let project = Project::with_one();
+    let kernel = "k/flash_fwd_hdim64_bf16_causal_sm80.cu";
+    for file in [kernel, "k/include/kgen/mma.cuh"] {
+        let right = project.read(file);
+        fs::write(project.path(file), right.clone() + "// mine\n").expect("written");
+        let before = project.files(".");
+        let name = file.strip_prefix("k/").expect("below it");
+        // Replaced by the first three, removed by the others.
+        for line in
+            ["k", "k --dry-run", &format!("k {ONE} --no-dispatcher"), &format!("k {OTHER}"), "k --remove", "k --remove --dry-run"]
+        {
+            let refused = project.vendor(line).code(2);
+            refused.stderr(contains(format!("`k` has local changes in `{name}`, which would be lost; nothing was changed")));
+            assert_eq!(project.files("."), before, "`{line}` changed something");
+        }
+        let found = project.vendor("k --check").code(1);
+        found
+            .stdout(contains(format!("update  {name}  (has local changes)\n")))
+            .stderr(contains("keep the local changes elsewhere"));
+        fs::write(project.path(file), right).expect("written");
+    }
+    project.vendor("k --check").success();
+}
+
+#[test]
+fn a_file_of_somebody_else_in_the_way_is_not_overwritten() {
+    let project = Project::with_one();
+    let mine = "k/flash_fwd_hdim64_bf16_causal_sm90.cu";
+    fs::write(project.path(mine), "mine\n").expect("written");
+    project.vendor(&format!("k {OTHER}")).code(2).stderr(contains("local changes in `flash_fwd_hdim64_bf16_causal_sm90.cu`"));
+    assert_eq!(project.read(mine), "mine\n");
+    project.vendor("k --check").success();
+}
+
+#[test]
+fn a_folder_that_is_not_its_own_is_refused() {
+    let project = Project::new();
+    let before = project.files(".");
+    for line in [format!(". {ONE}"), ". --remove".to_owned(), ". --check".to_owned()] {
+        let refused = project.vendor(&line).code(2);
+        refused.stderr(contains("`.` is not empty, and `kgen vendor` did not make it; name a folder of its own"));
+    }
+    assert_eq!(project.files("."), before);
+
+    project.kgen(&format!("generate {ONE} --output g")).success();
+    project.vendor(&format!("k {ONE}")).success();
+    let before = project.files(".");
+    for line in [format!("vendor g {ONE}"), "vendor g --remove".to_owned()] {
+        project.kgen(&line).code(2).stderr(contains("`g` was made by `kgen generate`"));
+    }
+    for line in [format!("generate {ONE} --output k"), "generate --output k --all".to_owned()] {
+        project.kgen(&line).code(2).stderr(contains("`k` was made by `kgen vendor`"));
+    }
+    assert_eq!(project.files("."), before);
+}
+
+#[test]
+fn what_a_killed_first_run_left_is_taken_over() {
+    let project = Project::with_one();
+    let whole = project.names("k");
+    for lost in ["k/manifest.json", "k/README.md"] {
+        fs::remove_file(project.path(lost)).expect("there");
+    }
+    fs::create_dir(project.path("k/.kgen-staging-dead")).expect("made");
+    project.vendor(&format!("k {ONE}")).success().stdout(contains("2 files added"));
+    assert_eq!(project.names("k"), whole);
+}
+
+#[test]
+fn removal_takes_what_was_written_and_nothing_else() {
+    let project = Project::with_one();
+    fs::write(project.path("k/notes.txt"), "mine\n").expect("written");
+    project.vendor("k --check").success();
+    project
+        .vendor("k --remove --dry-run")
+        .success()
+        .stdout(contains("remove  manifest.json").and(contains("nothing was written")));
+    assert!(project.path("k/manifest.json").exists());
+    project.vendor("k --remove").success().stdout(contains("removed"));
+    assert_eq!(project.names("."), ["k/notes.txt", "main.c"]);
+
+    fs::remove_file(project.path("k/notes.txt")).expect("there");
+    project.vendor(&format!("k {ONE}")).success();
+    project.vendor("k --remove").success();
+    assert!(!project.path("k").exists());
+    project.vendor("k --remove").success().stdout(contains("nothing to do"));
+    project.vendor(&format!("k --remove {ONE}")).code(2).stderr(contains("leave out the selection"));
+}
+
+#[test]
+fn a_dry_run_makes_no_folder() {
+    let project = Project::new();
+    project.vendor(&format!("a/b {ONE} --dry-run")).success().stdout(contains("add     manifest.json"));
+    project.vendor(&format!("a/b {ONE} --check")).code(1);
+    assert_eq!(project.names("."), ["main.c"]);
+    assert!(!project.path("a").exists());
+}
+
+#[test]
+fn a_new_folder_needs_a_selection() {
+    let project = Project::new();
+    project.vendor("k").code(2).stderr(contains("`k` holds no kernels yet; say which: `--head-dim 128"));
+    assert!(!project.path("k").exists());
+}
+
+#[test]
+fn helpers_and_the_dispatcher_come_along_unless_they_are_left_out() {
+    let project = Project::new();
+    let split = "k --kind fwd_split --head-dim 64 --dtype bf16 --full --target sm80";
+    let held = || json(&project.vendor("k --format json").success());
+    project.vendor(split).success().stderr(contains("`flash_fwd_combine_sm80`, `flash_prepare_scheduler_sm80` come along"));
+    assert_eq!(held()["variants"].as_array().map(Vec::len), Some(3));
+    project.vendor(&format!("{split} --no-helpers --no-dispatcher")).success().stdout(contains("remove  kgen_dispatch.cpp"));
+    let alone = held();
+    assert_eq!((alone["variants"].as_array().map(Vec::len), &alone["dispatcher"]), (Some(1), &false.into()), "it is remembered");
+    assert!(!project.names("k").iter().any(|name| name.ends_with("path_cost.cuh")), "the dispatcher's headers stay");
+    let cmake = project.read("k/CMakeLists.txt");
+    assert!(!cmake.contains("kgen_dispatch") && !project.read("k/Makefile").contains("kgen_dispatch"));
+}
+
+#[test]
+fn a_manifest_or_a_link_leads_nowhere_else() {
+    let project = Project::with_one();
+    let manifest = project.read("k/manifest.json");
+    let line = format!("\"files\": {{\n    \"../main.c\": \"{}\",", kgen::files::content_hash(project.read("main.c")));
+    fs::write(project.path("k/manifest.json"), manifest.replace("\"files\": {", &line)).expect("written");
+    project.vendor("k").success();
+    assert!(project.path("main.c").exists(), "a manifest removed a file outside");
+
+    fs::rename(project.path("k/include"), project.path("elsewhere")).expect("moved");
+    symlink(project.path("elsewhere"), project.path("k/include")).expect("linked");
+    let before = project.files("elsewhere");
+    for line in [format!("k {OTHER}"), "k --remove".to_owned()] {
+        project.vendor(&line).code(2).stderr(contains("k/include` leads to"));
+    }
+    assert_eq!(project.files("elsewhere"), before);
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_is_refused() {
+    let project = Project::with_one();
+    fs::write(project.path("k/manifest.json"), "{\"name\": \"web\"}").expect("written");
+    let before = project.files(".");
+    for line in [format!("k {ONE}"), "k --remove".to_owned(), "k --check".to_owned()] {
+        project.vendor(&line).code(2).stderr(contains("manifest.json` is not a manifest this kgen can read"));
+    }
+    assert_eq!(project.files("."), before);
+}
