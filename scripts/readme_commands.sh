@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# Runs every command of README.md's `sh` blocks as written, in an empty folder, with the built kgen in PATH.
+# Runs every command of the `sh` blocks of a page as written, in order, in an empty folder, with the built kgen in PATH.
+# Blocks of C and of CMake whose first line is a comment with the name of a file are written to that file before.
+#
+#   scripts/readme_commands.sh [PAGE]      PAGE: docs/integrate.md, which needs CMake too; default README.md
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
+page=${1:-README.md}
 export PATH="$root/target/release:$PATH"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+mkdir "$folder/place"
+cd "$folder/place"
 
-count=0
-while IFS= read -r command; do
-    count=$((count + 1))
-    if ! bash -euo pipefail -c "$command" >"$folder/log" 2>&1; then
-        printf 'README.md: this command failed: %s\n' "$command" >&2
-        tail -n 20 "$folder/log" >&2
-        exit 1
-    fi
-done < <(awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && NF && !/^ *#/' "$root/README.md")
-((count > 0)) || { echo "README.md has no commands to run" >&2; exit 1; }
-echo "$count commands of README.md run as written"
+awk '
+    /^```/ { if (file != "") close(file); file = ""; first = !inside && /^```(c|cmake)$/; inside = !inside; next }
+    first { first = 0; if (NF == 3 && $1 == "/*" || NF == 2 && $1 == "#") { file = $2; system("mkdir -p $(dirname " file ")"); next } }
+    file != "" { print > file }
+' "$root/$page"
+awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && NF && !/^ *#/' "$root/$page" > "$folder/commands"
+count=$(wc -l < "$folder/commands")
+((count > 0)) || { echo "$page has no commands to run" >&2; exit 1; }
+{
+    echo "trap 'printf \"%s\\n\" \"\$BASH_COMMAND\" > ../failed' ERR"
+    cat "$folder/commands"
+} > "$folder/script"
+if ! bash -Eeuo pipefail "$folder/script" > "$folder/log" 2>&1; then
+    printf '%s: this command failed: %s\n' "$page" "$(cat "$folder/failed")" >&2
+    tail -n 20 "$folder/log" >&2
+    exit 1
+fi
+echo "$count commands of $page run as written"
