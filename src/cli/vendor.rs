@@ -4,7 +4,7 @@ use super::{CliError, Format, Global, helpers::HelperArgs, select::SelectionArgs
 use crate::{
     files::path::lossy,
     grid::Variant,
-    render::{self, Action, Changes, OutputFile, RenderError, Vendored},
+    render::{self, Action, Changes, Layout, OutputFile, RenderError, Vendored, VendoredAs, VllmTree},
 };
 use itertools::Itertools;
 use serde::Serialize;
@@ -23,14 +23,46 @@ The folder holds exactly the kernels that were selected last, the headers they
 use, a CMakeLists.txt, a Makefile and the dispatcher of these kernels. Files
 with local changes are never replaced or removed, and nothing else is touched.";
 
+const VLLM_EXAMPLES: &str = "\
+Examples:
+  kgen vendor vllm ~/vllm --kind fwd,fwd_split,append_kv --target sm90,sm80
+  kgen vendor vllm ~/vllm --check
+  kgen vendor vllm ~/vllm --remove";
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_help_heading = "Projects kgen knows", subcommand_value_name = "PROJECT", disable_help_subcommand = true)]
 pub struct Args {
-    /// Folder for the kernels: a new one, or one that `kgen vendor` made.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[command(subcommand)]
+    project: Option<Project>,
 
+    /// Folder for the kernels: a new one, or one that `kgen vendor` made.
+    #[arg(value_name = "DIR", required = true)]
+    folder: Option<PathBuf>,
+
+    #[command(flatten)]
+    what: What,
+}
+
+/// Projects that kgen knows its way about.
+#[derive(Debug, clap::Subcommand)]
+enum Project {
+    /// Put the kernels into a checkout of vLLM, whose attention modules are then built on them.
+    #[command(after_help = VLLM_EXAMPLES)]
+    Vllm {
+        /// The checkout. `kgen/` in it is for the kernels; one file of its build gets three lines that lead there.
+        #[arg(value_name = "PATH")]
+        checkout: PathBuf,
+
+        #[command(flatten)]
+        what: What,
+    },
+}
+
+/// What is to be done, wherever it is.
+#[derive(Debug, clap::Args)]
+struct What {
     #[command(flatten)]
     selection: SelectionArgs,
 
@@ -54,6 +86,60 @@ pub struct Args {
     remove: bool,
 }
 
+/// Where it is done.
+enum Place {
+    Folder(Vendored),
+    Vllm(VllmTree),
+}
+
+impl Place {
+    fn layout(&self) -> Layout {
+        match self {
+            Self::Folder(_) => Layout::Plain,
+            Self::Vllm(_) => Layout::Vllm,
+        }
+    }
+
+    fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.held(),
+            Self::Vllm(tree) => tree.folder().held(),
+        }
+    }
+
+    /// What would change; without `files`, if it were taken away.
+    fn compare(&self, files: &[OutputFile]) -> Result<Changes, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.compare(files),
+            Self::Vllm(tree) => tree.compare(files),
+        }
+    }
+
+    /// As [`compare`](Self::compare), refusing what would be refused if it were done.
+    fn rehearse(&self, root: &Path, files: &[OutputFile]) -> Result<Changes, RenderError> {
+        if let Self::Vllm(tree) = self {
+            tree.refuse_uncommitted(!files.is_empty())?;
+        }
+        let changes = self.compare(files)?;
+        changes.refuse_edited(root)?;
+        Ok(changes)
+    }
+
+    fn bring(&self, files: &[OutputFile]) -> Result<Changes, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.bring(files, &ui::note),
+            Self::Vllm(tree) => tree.bring(files, &ui::note),
+        }
+    }
+
+    fn take_away(&self) -> Result<Changes, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.take_away(&ui::note),
+            Self::Vllm(tree) => tree.take_away(&ui::note),
+        }
+    }
+}
+
 /// What was done or would be, for `--format json`.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -72,57 +158,67 @@ struct Report<'a> {
 ///
 /// # Errors
 /// [`CliError::Usage`] where no kernel is named and none is there, a variant has no plan, the folder is not the
-/// command's own or has local changes; [`CliError::VariantFailed`] where `--check` finds a difference.
+/// command's own or has local changes, or a checkout is not as it is known; [`CliError::VariantFailed`] where `--check`
+/// finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
-    if args.remove {
-        return remove(global, &args);
-    }
-    let folder = args.folder.as_path();
+    let (root, place, what) = match (args.project, args.folder) {
+        (Some(Project::Vllm { checkout, what }), _) => {
+            let place = Place::Vllm(VllmTree::open(&checkout)?);
+            (checkout, place, what)
+        }
+        (None, folder) => {
+            let folder = folder.unwrap_or_default();
+            let place = Place::Folder(Vendored::new(&folder, Layout::Plain));
+            (folder, place, args.what)
+        }
+    };
+    if what.remove { remove(global, &root, &place, &what) } else { write(global, &root, &place, &what) }
+}
+
+fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(), CliError> {
     let workshop = Workshop::new(global)?;
-    let (variants, dispatcher) = wanted(&workshop, &args)?;
+    let (variants, how) = wanted(&workshop, root, place, what)?;
     let plans = workshop.plan_all(&variants, None)?;
-    let files: Vec<OutputFile> = render::vendored_tree(&workshop.renderer, &workshop.templates, &plans, dispatcher)?;
-    let writes = !(args.check || args.dry_run);
-    let changes =
-        if writes { render::bring(folder, &files, &ui::note).map_err(unwritable)? } else { render::compare(folder, &files)? };
-    if args.dry_run {
-        changes.refuse_edited(folder)?;
-    }
+    let files: Vec<OutputFile> = render::vendored_tree(&workshop.renderer, &workshop.templates, &plans, how)?;
+    let changes = match what {
+        What { check: true, .. } => place.compare(&files)?,
+        What { dry_run: true, .. } => place.rehearse(root, &files)?,
+        _ => place.bring(&files).map_err(unwritable)?,
+    };
+    let written = !(what.check || what.dry_run);
     let names = variants.iter().map(Variant::name).collect();
-    tell(global, &Report { folder, variants: names, dispatcher, written: writes, changes: &changes })?;
-    if args.check { up_to_date(folder, &changes) } else { Ok(()) }
+    tell(global, &Report { folder: root, variants: names, dispatcher: how.dispatcher, written, changes: &changes })?;
+    if what.check { up_to_date(root, place, &changes) } else { Ok(()) }
 }
 
 /// The kernels to hold, and whether the dispatcher comes with them: those selected, or those the folder holds where
 /// nothing is.
-fn wanted(workshop: &Workshop, args: &Args) -> Result<(Vec<Variant>, bool), CliError> {
-    if !args.selection.is_empty() {
-        let selected = args.selection.resolve(&workshop.grid)?;
-        args.selection.tell_notes(&workshop.grid, &selected);
-        return Ok((args.helpers.complete(&workshop.grid, selected), !args.no_dispatcher));
+fn wanted(workshop: &Workshop, root: &Path, place: &Place, what: &What) -> Result<(Vec<Variant>, VendoredAs), CliError> {
+    let layout = place.layout();
+    if layout == Layout::Vllm && what.no_dispatcher {
+        return Err(CliError::Usage("vLLM's modules call the dispatcher; leave out `--no-dispatcher`".to_owned()));
     }
-    match render::vendored_in(&args.folder)? {
-        Some(Vendored { variants, dispatcher }) => Ok((variants, dispatcher && !args.no_dispatcher)),
+    if !what.selection.is_empty() {
+        let selected = what.selection.resolve(&workshop.grid)?;
+        what.selection.tell_notes(&workshop.grid, &selected);
+        let how = VendoredAs { layout, dispatcher: !what.no_dispatcher };
+        return Ok((what.helpers.complete(&workshop.grid, selected), how));
+    }
+    match place.held()? {
+        Some((variants, how)) => Ok((variants, VendoredAs { dispatcher: how.dispatcher && !what.no_dispatcher, ..how })),
         None => Err(CliError::Usage(format!(
             "`{}` holds no kernels yet; say which: `--head-dim 128 --dtype bf16 --target sm80`, say, or `--all`",
-            args.folder.display()
+            root.display()
         ))),
     }
 }
 
-fn remove(global: &Global, args: &Args) -> Result<(), CliError> {
-    if !args.selection.is_empty() {
-        return Err(CliError::Usage("`--remove` takes away the whole folder; leave out the selection".to_owned()));
+fn remove(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(), CliError> {
+    if !what.selection.is_empty() {
+        return Err(CliError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
-    let folder = args.folder.as_path();
-    let changes = if args.dry_run {
-        let changes = render::compare_removal(folder)?;
-        changes.refuse_edited(folder)?;
-        changes
-    } else {
-        render::take_away(folder, &ui::note).map_err(unwritable)?
-    };
-    tell(global, &Report { folder, variants: Vec::new(), dispatcher: false, written: !args.dry_run, changes: &changes })
+    let changes = if what.dry_run { place.rehearse(root, &[])? } else { place.take_away().map_err(unwritable)? };
+    tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.dry_run, changes: &changes })
 }
 
 fn tell(global: &Global, report: &Report<'_>) -> Result<(), CliError> {
@@ -148,7 +244,7 @@ fn tell(global: &Global, report: &Report<'_>) -> Result<(), CliError> {
 }
 
 /// What `--check` says of the changes it found.
-fn up_to_date(folder: &Path, changes: &Changes) -> Result<(), CliError> {
+fn up_to_date(root: &Path, place: &Place, changes: &Changes) -> Result<(), CliError> {
     if changes.changes.is_empty() {
         return Ok(());
     }
@@ -160,7 +256,8 @@ fn up_to_date(folder: &Path, changes: &Changes) -> Result<(), CliError> {
         0 => "run the same command without `--check`",
         _ => "keep the local changes elsewhere, restore those files, then run the same command without `--check`",
     };
-    Err(CliError::VariantFailed(format!("`{}`: {files} not as `kgen vendor` writes them; {remedy}", folder.display())))
+    let command = place.layout().command();
+    Err(CliError::VariantFailed(format!("`{}`: {files} not as `{command}` writes them; {remedy}", root.display())))
 }
 
 /// Says what to do where the folder cannot be written.

@@ -2,6 +2,7 @@
 //! a cache keeps, and look whether an ELF file is one. Knows nothing of kernels, compilers or terminals.
 
 mod elf;
+mod git;
 mod hash;
 mod lock;
 pub mod path;
@@ -14,6 +15,7 @@ mod seal;
 mod write;
 
 pub use elf::{is_cut_off, library_flaw, object_flaw};
+pub use git::committed_text;
 pub use hash::{FieldHasher, content_hash};
 pub use lock::FolderLock;
 pub use presence::Presence;

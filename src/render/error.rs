@@ -73,8 +73,16 @@ pub enum RenderError {
     MadeBy {
         /// The folder.
         folder: PathBuf,
-        /// `kgen generate` or `kgen vendor`.
+        /// `kgen generate`, `kgen vendor` or `kgen vendor vllm`.
         command: &'static str,
+    },
+    /// A folder that is no checkout of vLLM, or one that kgen does not know its way about.
+    #[error("`{}` is not a checkout of vLLM that kgen knows: {reason}; nothing was changed", folder.display())]
+    NotVllm {
+        /// The folder.
+        folder: PathBuf,
+        /// What is missing there, or not as expected.
+        reason: String,
     },
     /// A source that includes what there is not.
     #[error("`{file}` includes `{header}`, which the templates' `include` folder does not have; add it there")]

@@ -28,10 +28,32 @@ struct Manifest<'a> {
 }
 
 /// Says that a folder is `kgen vendor`'s, and what was chosen for it besides its kernels.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct VendoredAs {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VendoredAs {
+    /// What the folder is for.
+    pub layout: Layout,
     /// Whether the dispatcher lies beside the kernels.
-    pub(super) dispatcher: bool,
+    pub dispatcher: bool,
+}
+
+/// What a vendored folder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Any project.
+    Plain,
+    /// A checkout of vLLM: the sources of its attention modules lie beside the kernels.
+    Vllm,
+}
+
+impl Layout {
+    /// The command that looks after such a folder.
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Plain => "kgen vendor",
+            Self::Vllm => "kgen vendor vllm",
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -95,10 +117,10 @@ impl Held {
     /// Reads the manifest of a generated `folder`; nothing is held where there is none.
     pub(super) fn read(folder: &Path) -> Result<Self, RenderError> {
         let held = Self::find(folder)?.unwrap_or_default();
-        if held.vendored.is_some() {
-            return Err(RenderError::MadeBy { folder: folder.to_owned(), command: "kgen vendor" });
+        match held.vendored {
+            Some(how) => Err(RenderError::MadeBy { folder: folder.to_owned(), command: how.layout.command() }),
+            None => Ok(held),
         }
-        Ok(held)
     }
 
     /// Reads the manifest of `folder`, if there is one.

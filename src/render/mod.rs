@@ -16,8 +16,9 @@ pub use error::RenderError;
 pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};
 pub use library::{include_tree, kernel_header, tree};
+pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
-pub use vendored::{Action, Change, Changes, Vendored, bring, compare, compare_removal, take_away, vendored_in, vendored_tree};
+pub use vendored::{Action, Change, Changes, Vendored, VllmTree, vendored_tree};
 
 /// A file of a generated folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

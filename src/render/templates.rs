@@ -74,7 +74,8 @@ impl Templates {
         self.files.iter().filter(move |(path, _)| is_template(path)).map(|(path, text)| (path.as_str(), text.as_ref()))
     }
 
-    fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    /// The files below a folder: paths from there and texts, sorted by path.
+    pub(super) fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.files.iter().filter_map(move |(path, text)| Some((path.strip_prefix(prefix)?, text.as_ref())))
     }
 }

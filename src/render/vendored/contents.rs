@@ -6,22 +6,30 @@ use crate::{
     render::{
         OutputFile, RenderError, Renderer, Source, Templates,
         library::{by_name, context},
-        manifest::{self, VendoredAs},
+        manifest::{self, Layout, VendoredAs},
     },
 };
 use rayon::prelude::*;
 
-/// Files that depend on the kernels: path in the folder, path below `templates/`.
-const RENDERED: &[(&str, &str)] = &[
-    ("CMakeLists.txt", "bindings/vendored/CMakeLists.txt.tera"),
-    ("Makefile", "bindings/vendored/Makefile.tera"),
-    ("README.md", "bindings/vendored/README.md.tera"),
-    ("include/kgen_launchers.h", "bindings/kgen_launchers.h.tera"),
+/// Files that depend on the kernels: path in the folder, path below `templates/`, the layout that has them or all.
+const RENDERED: &[(&str, &str, Option<Layout>)] = &[
+    ("CMakeLists.txt", "bindings/vendored/CMakeLists.txt.tera", None),
+    ("Makefile", "bindings/vendored/Makefile.tera", Some(Layout::Plain)),
+    ("README.md", "bindings/vendored/README.md.tera", Some(Layout::Plain)),
+    ("README.md", "bindings/vendored/vllm.md.tera", Some(Layout::Vllm)),
+    ("include/kgen_launchers.h", "bindings/kgen_launchers.h.tera", None),
+    ("vllm.cmake", "bindings/vendored/vllm.cmake.tera", Some(Layout::Vllm)),
 ];
 
+/// The sources of vLLM's modules, below `templates/`.
+const TORCH: &str = "bindings/torch/";
+
+/// The sources of one module each; the others are of both.
+const MODULES: [&str; 2] = ["fa2.cpp", "fa3.cpp"];
+
 /// Everything a vendored folder holds for `plans`: kernels, the headers that they use, the header with their
-/// prototypes, `CMakeLists.txt`, `Makefile`, README, the dispatcher of exactly these kernels where `dispatcher` asks for
-/// it; sorted by path, and last the manifest, which names the others.
+/// prototypes, what compiles them, README, the dispatcher of exactly these kernels where `how` asks for it, and what its
+/// layout adds; sorted by path, and last the manifest, which names the others.
 ///
 /// # Errors
 /// [`RenderError::Empty`] without plans; [`RenderError::Template`] and [`RenderError::Include`] when a template fails.
@@ -29,23 +37,46 @@ pub fn vendored_tree(
     renderer: &Renderer,
     templates: &Templates,
     plans: &[Plan],
-    dispatcher: bool,
+    how: VendoredAs,
 ) -> Result<Vec<OutputFile>, RenderError> {
     let plans = by_name(plans)?;
     let sources: Vec<Source> = plans.par_iter().map(|plan| renderer.kernel(plan)).collect::<Result<_, _>>()?;
-    let mut context = context(&plans);
-    context.insert("dispatcher", &dispatcher);
-
     let mut files: Vec<OutputFile> =
         sources.iter().map(|source| OutputFile { path: source.name.clone() + ".cu", text: source.text.clone() }).collect();
-    for (path, template) in RENDERED {
+    let torch = if how.layout == Layout::Vllm { torch_sources(templates)? } else { Vec::new() };
+
+    let mut context = context(&plans);
+    context.insert("dispatcher", &how.dispatcher);
+    context.insert("torch_sources", &common_sources(&torch));
+    for (path, template, _) in RENDERED.iter().filter(|(.., layout)| layout.is_none_or(|layout| layout == how.layout)) {
         files.push(OutputFile { path: (*path).to_owned(), text: renderer.render(template, context.clone())? });
     }
-    if dispatcher {
+    if how.dispatcher {
         files.push(OutputFile { path: "kgen_dispatch.cpp".to_owned(), text: renderer.dispatcher_with(&context)? });
     }
+    files.extend(torch);
     files.extend(used_headers(templates, &files)?);
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    files.push(manifest::render(&sources, &files, Some(VendoredAs { dispatcher })));
+    files.push(manifest::render(&sources, &files, Some(how)));
     Ok(files)
+}
+
+/// The sources of vLLM's modules, as `torch/` of the folder.
+fn torch_sources(templates: &Templates) -> Result<Vec<OutputFile>, RenderError> {
+    let file = |(name, text): (&str, &str)| OutputFile { path: format!("torch/{name}"), text: text.to_owned() };
+    let files: Vec<OutputFile> = templates.below(TORCH).map(file).collect();
+    let lacks = |module: &&&str| !files.iter().any(|file| file.path == format!("torch/{module}"));
+    match MODULES.iter().find(lacks) {
+        None => Ok(files),
+        Some(module) => Err(RenderError::Template {
+            template: format!("{TORCH}{module}"),
+            report: "the file is missing from the templates folder".to_owned(),
+        }),
+    }
+}
+
+/// The names of those that both modules have.
+fn common_sources(torch: &[OutputFile]) -> Vec<&str> {
+    let names = torch.iter().filter_map(|file| file.path.strip_prefix("torch/"));
+    names.filter(|name| name.ends_with(".cpp") && !MODULES.contains(name)).collect()
 }

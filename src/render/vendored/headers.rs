@@ -3,10 +3,11 @@
 use crate::render::{OutputFile, RenderError, Templates, include_tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The files of `include/` that `sources` include, directly or not, sorted by path.
+/// The files of `include/` that `sources` include, directly or not, sorted by path. As the compiler does, it looks for
+/// what stands in quotes beside the file first.
 ///
 /// # Errors
-/// [`RenderError::Include`] where one of them includes, in quotes, what `include/` does not have.
+/// [`RenderError::Include`] where one of them includes, in quotes, what is neither there nor in `include/`.
 pub(super) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Result<Vec<OutputFile>, RenderError> {
     let mut there: BTreeMap<String, OutputFile> = include_tree(templates).map(|header| (header.path.clone(), header)).collect();
     let own: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
@@ -18,7 +19,9 @@ pub(super) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Res
             let path = format!("include/{header}");
             if let Some(found) = there.remove(&path) {
                 used.push(found);
-            } else if !own.contains(path.as_str()) && !used.iter().any(|known| known.path == path) {
+            } else if ![&path, &beside(&file, &header)].iter().any(|path| own.contains(path.as_str()))
+                && !used.iter().any(|known| known.path == path)
+            {
                 return Err(RenderError::Include { file, header });
             }
         }
@@ -29,6 +32,11 @@ pub(super) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Res
         wanted.extend(used[read..].iter().flat_map(includes));
         read = used.len();
     }
+}
+
+/// What the name in an include of `file` means beside that file.
+fn beside(file: &str, header: &str) -> String {
+    file.rsplit_once('/').map_or_else(|| header.to_owned(), |(folder, _)| format!("{folder}/{header}"))
 }
 
 /// The file's path and what it includes in quotes, for each such line.

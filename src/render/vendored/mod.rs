@@ -5,7 +5,10 @@ mod changes;
 mod contents;
 mod folder;
 mod headers;
+mod hook;
+mod vllm;
 
 pub use changes::{Action, Change, Changes};
 pub use contents::vendored_tree;
-pub use folder::{Vendored, bring, compare, compare_removal, take_away, vendored_in};
+pub use folder::Vendored;
+pub use vllm::VllmTree;
