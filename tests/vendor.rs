@@ -157,9 +157,9 @@ fn its_makefile_builds_it_and_leaves_it_as_it_was() {
     let emulator = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/emulator");
     fs::write(project.path("nvcc"), NVCC.replace("EMULATOR", &emulator.display().to_string())).expect("written");
     fs::set_permissions(project.path("nvcc"), fs::Permissions::from_mode(0o755)).expect("set");
-    let (nvcc, made) = (project.path("nvcc"), project.path("made"));
+    let (nvcc, out) = (project.path("nvcc"), project.path("made"));
     let mut make = process::Command::new("make");
-    make.args(["-C", "k", "-j2"]).arg(format!("NVCC={}", nvcc.display())).arg(format!("BUILD={}", made.display()));
+    make.args(["-C", "k", "-j2"]).arg(format!("NVCC={}", nvcc.display())).arg(format!("BUILD={}", out.display()));
     run(make.current_dir(project.0.path()).env_remove("MAKEFLAGS"));
     let listed = process::Command::new("ar").arg("t").arg(project.path("made/libkgen.a")).output().expect("ar runs");
     let mut objects: Vec<&str> = std::str::from_utf8(&listed.stdout).expect("text").lines().collect();

@@ -73,6 +73,13 @@ struct What {
     #[arg(long)]
     no_dispatcher: bool,
 
+    #[command(flatten)]
+    act: Act,
+}
+
+/// What is done with the changes; without a flag they are made.
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct Act {
     /// Write nothing; fail and name the files that would change.
     #[arg(long, conflicts_with_all = ["dry_run", "remove"])]
     check: bool,
@@ -172,7 +179,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             (folder, place, args.what)
         }
     };
-    if what.remove { remove(global, &root, &place, &what) } else { write(global, &root, &place, &what) }
+    if what.act.remove { remove(global, &root, &place, &what) } else { write(global, &root, &place, &what) }
 }
 
 fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(), CliError> {
@@ -180,15 +187,15 @@ fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(),
     let (variants, how) = wanted(&workshop, root, place, what)?;
     let plans = workshop.plan_all(&variants, None)?;
     let files: Vec<OutputFile> = render::vendored_tree(&workshop.renderer, &workshop.templates, &plans, how)?;
-    let changes = match what {
-        What { check: true, .. } => place.compare(&files)?,
-        What { dry_run: true, .. } => place.rehearse(root, &files)?,
-        _ => place.bring(&files).map_err(unwritable)?,
+    let changes = match what.act {
+        Act { check: true, .. } => place.compare(&files)?,
+        Act { dry_run: true, .. } => place.rehearse(root, &files)?,
+        Act { .. } => place.bring(&files).map_err(unwritable)?,
     };
-    let written = !(what.check || what.dry_run);
+    let written = !(what.act.check || what.act.dry_run);
     let names = variants.iter().map(Variant::name).collect();
     tell(global, &Report { folder: root, variants: names, dispatcher: how.dispatcher, written, changes: &changes })?;
-    if what.check { up_to_date(root, place, &changes) } else { Ok(()) }
+    if what.act.check { up_to_date(root, place, &changes) } else { Ok(()) }
 }
 
 /// The kernels to hold, and whether the dispatcher comes with them: those selected, or those the folder holds where
@@ -217,8 +224,8 @@ fn remove(global: &Global, root: &Path, place: &Place, what: &What) -> Result<()
     if !what.selection.is_empty() {
         return Err(CliError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
-    let changes = if what.dry_run { place.rehearse(root, &[])? } else { place.take_away().map_err(unwritable)? };
-    tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.dry_run, changes: &changes })
+    let changes = if what.act.dry_run { place.rehearse(root, &[])? } else { place.take_away().map_err(unwritable)? };
+    tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.act.dry_run, changes: &changes })
 }
 
 fn tell(global: &Global, report: &Report<'_>) -> Result<(), CliError> {

@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use rayon::prelude::*;
+use std::path::Path;
 
 /// Files that depend on the kernels: path in the folder, path below `templates/`, the layout that has them or all.
 const RENDERED: &[(&str, &str, Option<Layout>)] = &[
@@ -78,5 +79,6 @@ fn torch_sources(templates: &Templates) -> Result<Vec<OutputFile>, RenderError> 
 /// The names of those that both modules have.
 fn common_sources(torch: &[OutputFile]) -> Vec<&str> {
     let names = torch.iter().filter_map(|file| file.path.strip_prefix("torch/"));
-    names.filter(|name| name.ends_with(".cpp") && !MODULES.contains(name)).collect()
+    let is_source = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == "cpp");
+    names.filter(is_source).filter(|name| !MODULES.contains(name)).collect()
 }
