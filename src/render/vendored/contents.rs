@@ -29,8 +29,8 @@ const TORCH: &str = "bindings/torch/";
 const MODULES: [&str; 2] = ["fa2.cpp", "fa3.cpp"];
 
 /// Everything a vendored folder holds for `plans`: kernels, the headers that they use, the header with their
-/// prototypes, what compiles them, README, the dispatcher of exactly these kernels where `how` asks for it, and what its
-/// layout adds; sorted by path, and last the manifest, which names the others.
+/// prototypes, what compiles them, README, the dispatcher of exactly these kernels where `how` asks for it, and what
+/// its layout adds; sorted by path, and last the manifest, which names the others.
 ///
 /// # Errors
 /// [`RenderError::Empty`] without plans; [`RenderError::Template`] and [`RenderError::Include`] when a template fails.

@@ -116,8 +116,8 @@ impl VllmTree {
         write_atomic(&path, wanted.as_bytes()).map(|_| ()).map_err(RenderError::io("write", &path))
     }
 
-    /// Refuses to edit vLLM's file where, kgen's lines aside, it is not as git has it. A tree without git is taken as it
-    /// is.
+    /// Refuses to edit vLLM's file where, kgen's lines aside, it is not as git has it. A tree without git is taken as
+    /// it is.
     ///
     /// # Errors
     /// [`RenderError::NotVllm`].
