@@ -99,7 +99,7 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
         (library.to_owned(), gpu_scope(&workshop.grid, selection, &calls, library)?)
     } else {
         let wanted = wanted(&workshop.grid, selection, &calls, true)?;
-        emulator_library(&workshop, wanted, jobs, global.format, &cancel)?
+        emulator_library(&workshop, &wanted, jobs, global.format, &cancel)?
     };
     let options = FuzzOptions {
         library,
@@ -223,12 +223,12 @@ fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Pa
 /// Compiles the wanted variants, and what splitting needs besides, for the emulator.
 fn emulator_library(
     workshop: &Workshop,
-    wanted: Vec<Variant>,
+    wanted: &[Variant],
     jobs: usize,
     format: Format,
     cancel: &Cancel,
 ) -> Result<(PathBuf, Scope), CliError> {
-    let (wanted, others) = by_family(&wanted);
+    let (wanted, others) = by_family(wanted);
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
         let helpers = workshop.grid.variants().iter().filter_map(Variant::attention).filter(|point| !point.kind.has_shape());

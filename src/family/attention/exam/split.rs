@@ -327,8 +327,8 @@ fn judge(
     let head_dim_v = workspace.head_dim_v;
     let mut o = Tally::new("O", tolerance.o);
     let mut lse = Tally::new("LSE", tolerance.lse);
-    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; with a mask that depends on the tile,
-    // unless there is one query only.
+    // With a scale of 0 the log-sum-exp of a split says how many keys it has seen; with a mask that depends on the
+    // tile, unless there is one query only.
     let mut keys_seen = Tally::new("keys of a split", 0.01);
     let asked = problem.asked;
     let counts_keys = problem.scale == Scale::Zero && asked.alibi.is_none() && asked.declared.is_none();

@@ -431,6 +431,7 @@ fn scale(rng: &mut Rng) -> Scale {
 
 #[cfg(test)]
 mod tests {
+    use super::super::drawn::draws_calls;
     use super::*;
     use crate::{
         family::attention::{self, exam::place::Side},
@@ -447,14 +448,19 @@ mod tests {
             .filter_map(Variant::attention)
             .filter(|v| [0, 64, 80, 256].map(HeadDim::equal).contains(&v.head_dim));
         let held: Vec<attention::Point> = held.collect();
-        Scope { wanted: held.clone(), held, device }
+        Scope { wanted: held.clone(), held, others: Vec::new(), device }
     }
 
     const HOPPER: ScopeDevice = ScopeDevice::Gpu { capability: 90, multiprocessors: 132 };
 
+    fn attention_call(call: LibraryCall) -> FuzzCase {
+        let LibraryCall::Attention(case) = call else { panic!("no call of attention: {call}") };
+        case
+    }
+
     fn drawn(device: ScopeDevice, calls: u64) -> Vec<FuzzCase> {
         let drawer = Drawer::new(&scope(device), 3);
-        (0..calls).map(|number| drawer.draw(number)).collect()
+        (0..calls).map(|number| attention_call(drawer.draw(number))).collect()
     }
 
     #[test]
@@ -463,6 +469,32 @@ mod tests {
             for case in drawn(device, 3000) {
                 assert_eq!(case.complaint(), None, "{case}");
                 assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
+            }
+        }
+    }
+
+    #[test]
+    fn calls_of_other_families_are_drawn_beside_those_of_attention_and_alone() {
+        let grid = crate::grid::Grid::builtin();
+        let others: Vec<Variant> =
+            grid.variants().iter().copied().filter(|v| v.attention().is_none() && draws_calls(*v)).collect();
+        assert!(!others.is_empty());
+        for device in [HOPPER, ScopeDevice::Emulator] {
+            let beside = Scope { others: others.clone(), ..scope(device) };
+            let alone = Scope { held: Vec::new(), wanted: Vec::new(), ..beside.clone() };
+            for scope in [beside, alone] {
+                let drawer = Drawer::new(&scope, 3);
+                assert!(!drawer.is_empty());
+                let calls: Vec<LibraryCall> = (0..600).map(|number| drawer.draw(number)).collect();
+                assert!(calls.iter().all(|call| call.to_string().parse().as_ref() == Ok(call)));
+                let drawn = calls.iter().filter_map(|call| if let LibraryCall::Drawn(call) = call { Some(*call) } else { None });
+                let drawn: Vec<DrawnCall> = drawn.collect();
+                assert!(drawn.iter().all(|call| call.complaint().is_none()));
+                assert_eq!(drawn.len() == calls.len(), scope.wanted.is_empty(), "{} of {}", drawn.len(), calls.len());
+                for (kind, dtype, capability) in scope.drawn_points() {
+                    let emulated = (device == ScopeDevice::Emulator).then_some(capability);
+                    assert!(drawn.iter().any(|call| (call.kind, call.dtype, call.capability) == (kind, dtype, emulated)));
+                }
             }
         }
     }
@@ -481,9 +513,9 @@ mod tests {
         };
         let mut words = HashSet::new();
         for held in [vec![kernel(false)], vec![kernel(true)], vec![kernel(false), kernel(true)]] {
-            let scope = Scope { wanted: held.clone(), held, device: ScopeDevice::Emulator };
+            let scope = Scope { wanted: held.clone(), held, others: Vec::new(), device: ScopeDevice::Emulator };
             let drawer = Drawer::new(&scope, 3);
-            for case in (0..1000).map(|number| drawer.draw(number)) {
+            for case in (0..1000).map(|number| attention_call(drawer.draw(number))) {
                 assert_eq!(case.to_string().parse().as_ref(), Ok(&case));
                 assert!(scope.holds(&case), "{case}");
                 words.extend(case.to_string().split(' ').map(str::to_owned));
@@ -504,11 +536,11 @@ mod tests {
     fn a_call_hangs_on_the_runs_seed_and_its_number_alone() {
         let scope = scope(ScopeDevice::Emulator);
         let (one, same, other) = (Drawer::new(&scope, 3), Drawer::new(&scope, 3), Drawer::new(&scope, 4));
-        let backwards: Vec<FuzzCase> = (0..50).rev().map(|number| one.draw(number)).collect();
+        let backwards: Vec<LibraryCall> = (0..50).rev().map(|number| one.draw(number)).collect();
         for (number, case) in (0..50).rev().zip(&backwards) {
             assert_eq!(same.draw(number), *case);
         }
-        assert_eq!(backwards.iter().map(FuzzCase::to_string).collect::<HashSet<_>>().len(), 50);
+        assert_eq!(backwards.iter().map(LibraryCall::to_string).collect::<HashSet<_>>().len(), 50);
         assert_ne!(other.draw(7), one.draw(7));
     }
 

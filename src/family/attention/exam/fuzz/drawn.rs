@@ -1,4 +1,4 @@
-//! A call of a family other than attention: its kind, element type and size say how it is drawn, its seed which one it is.
+//! A call of a family other than attention: kind, element type and size say how it is drawn, its seed which one it is.
 
 use super::call::{CallResult, run_twice};
 use crate::{

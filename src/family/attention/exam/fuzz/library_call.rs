@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all calls are of attention")]
 pub enum LibraryCall {
     /// `kgen_fwd` or `kgen_bwd`.
     Attention(FuzzCase),
