@@ -1,0 +1,33 @@
+// Refusals: every argument of an op is either obeyed or named by an exception.
+//
+// Python sees a RuntimeError, for example
+//   _vllm_fa3_C.fwd: `cp_world_size` is 2: context parallelism is not provided
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+
+#include "kgen.h"
+
+namespace kgen_torch {
+
+template <class... Parts>
+[[noreturn]] void refuse(const char* op, const Parts&... parts) {
+    std::ostringstream text;
+    text << op << ": ";
+    (text << ... << parts);
+    throw std::runtime_error(text.str());
+}
+
+// Refuses unless `holds`. The parts are put together only then.
+template <class... Parts>
+void require(bool holds, const char* op, const Parts&... parts) {
+    if (!holds) refuse(op, parts...);
+}
+
+// Refuses with the library's own message unless a call of libkgen succeeded.
+inline void require_success(int code, const char* op) {
+    if (code != KGEN_SUCCESS) refuse(op, kgen_last_error(), " (kgen error ", code, ")");
+}
+
+}  // namespace kgen_torch

@@ -1,0 +1,35 @@
+// The device of the ops in tests: host memory, which the emulator is told of, and no stream. Stands in for
+// templates/bindings/torch/device_cuda.cpp.
+#include "device.h"
+
+#include <cstring>
+
+#include <torch/csrc/stable/stableivalue_conversions.h>
+
+extern "C" void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
+
+namespace kgen_torch {
+
+device_scope::device_scope(const Tensor& tensor) : index_(tensor.get_device_index()), stream_(nullptr), guard_(nullptr) {}
+
+device_scope::~device_scope() = default;
+
+// Filled with NaN in every format, so that what nobody writes is noticed.
+Tensor device_scope::allocate(std::initializer_list<int64_t> sizes, ScalarType dtype) const {
+    int64_t strides[4], next = 1;
+    for (size_t i = sizes.size(); i-- > 0; next *= sizes.begin()[i]) strides[i] = next;
+    AtenTensorHandle made = nullptr;
+    const int32_t type = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, type, aoti_torch_device_type_cpu(), index_, &made));
+    const Tensor tensor(made);
+    const size_t bytes = static_cast<size_t>(next) * tensor.element_size();
+    if (bytes > 0) {
+        std::memset(tensor.data_ptr(), 0xff, bytes);
+        kgen_emulator_tensor("made by the op", tensor.data_ptr(), bytes, nullptr, 1, 1);
+    }
+    return tensor;
+}
+
+bool on_one_device(const Tensor& a, const Tensor& b) { return a.is_cpu() && b.is_cpu(); }
+
+}  // namespace kgen_torch
