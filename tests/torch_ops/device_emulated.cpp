@@ -3,10 +3,28 @@
 #include "device.h"
 
 #include <cstring>
+#include <string>
 
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
 extern "C" void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
+
+namespace {
+
+std::string& allocations() {
+    static std::string text;
+    return text;
+}
+
+}  // namespace
+
+// The bytes of each allocation since the last call, by spaces. Valid until the next call of an op.
+extern "C" __attribute__((visibility("default"))) const char* kgen_test_allocations() {
+    static std::string told;
+    told.swap(allocations());
+    allocations().clear();
+    return told.c_str();
+}
 
 namespace kgen_torch {
 
@@ -23,6 +41,7 @@ Tensor device_scope::allocate(std::initializer_list<int64_t> sizes, ScalarType d
     TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, type, aoti_torch_device_type_cpu(), index_, &made));
     const Tensor tensor(made);
     const size_t bytes = static_cast<size_t>(next) * tensor.element_size();
+    allocations() += std::to_string(bytes) + " ";
     if (bytes > 0) {
         std::memset(tensor.data_ptr(), 0xff, bytes);
         kgen_emulator_tensor("made by the op", tensor.data_ptr(), bytes, nullptr, 1, 1);

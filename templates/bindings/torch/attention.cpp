@@ -83,12 +83,12 @@ void enter_keys(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
     for (const view* tensor : {&k, &v}) {
         tensor->require_rows();
         tensor->require_device_of(q);
-        require(tensor->dtype == k.dtype, q.op, "`v` has another dtype than `k`");
+        require(tensor->dtype == k.dtype, q.op, "`", v.name, "` has another dtype than `", k.name, "`");
     }
     const int32_t dtype = dtype_of(k);
     if (dtype != p.dtype) {
         const bool is_fp8 = dtype == KGEN_DTYPE_FP8_E4M3 || dtype == KGEN_DTYPE_FP8_E5M2;
-        require(is_fp8 && p.dtype != KGEN_DTYPE_FP8_E4M3, q.op, "`k` has another dtype than `q`; it may be FP8 where `q` is fp16 or bf16, and nothing else");
+        require(is_fp8 && p.dtype != KGEN_DTYPE_FP8_E4M3, q.op, "`", k.name, "` has another dtype than `q`; it may be FP8 where `q` is fp16 or bf16, and nothing else");
         p.kv_dtype = dtype;
     }
     const strides_of of_k(k), of_v(v);
@@ -107,7 +107,7 @@ void enter_keys(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
         p.total_k = narrow(q.op, "total_k", k.size(0));
         p.seqlen_k = narrow(q.op, "max_seqlen_k", *keys.longest < k.size(0) ? *keys.longest : k.size(0));
     } else {
-        require(keys.batch_idx || k.size(0) >= p.batch, q.op, "`k` has ", k.size(0), " entries for a batch of ", p.batch);
+        require(keys.batch_idx || k.size(0) >= p.batch, q.op, "`", k.name, "` has ", k.size(0), " entries for a batch of ", p.batch);
         p.seqlen_k = narrow(q.op, "rows of k", k.size(1));
     }
 }
