@@ -115,6 +115,9 @@ def test_fp8_cache_and_queries_in_bf16(emulator):
 def test_descales_of_a_cache_that_is_not_fp8_are_not_read(emulator):
     step = Step(**BATCHES["decode"])
     step.check(*fwd(emulator, step, descales=DESCALES))
+    arguments = step.arguments()
+    arguments[20:23] = [torch.ones(1, dtype=torch.int32)] * 3
+    step.check(*emulator.run(FWD, arguments, [step.out])[:2])
 
 
 def test_metadata_is_what_the_kernels_count(emulator):
@@ -149,3 +152,12 @@ def test_the_work_counter_is_left_at_zero_for_the_next_layer(emulator):
         step.out.fill_(torch.nan)
         step.check(*fwd(emulator, step, metadata=metadata))
         assert metadata[:4].tolist() == [0] * 4
+
+
+def test_blocks_take_their_work_from_the_counter_of_the_metadata(emulator):
+    emulator.device(90)
+    step = Step(queries=[40, 60, 33], keys=[90, 60, 100], heads=32, heads_k=8)
+    metadata = metadata_of(emulator, step)
+    metadata[0] = 1 << 20  # no work is left
+    out, _ = fwd(emulator, step, metadata=metadata)
+    assert out.isnan().any()

@@ -1,6 +1,10 @@
 """What a CUDA graph keeps of a call hangs on shapes alone: the memory that it asks for."""
 
 import ctypes
+import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -43,3 +47,34 @@ def test_eager_decoding_of_short_sequences_asks_for_lse_alone(emulator):
     ALLOCATIONS()
     step.check(*fwd(emulator, step, metadata=metadata))
     assert ALLOCATIONS() == b"96 "
+
+
+def test_splits_that_nobody_asked_for_take_128_mib_at_most(emulator):
+    emulator.lib.kgen_emulator_multiprocessors(4096)  # so many that the library would have 128 splits
+    step = Step([1] * 256, [1] * 256, heads=32, heads_k=1)
+    ALLOCATIONS()
+    out, lse = fwd(emulator, step, max_k=128 * 128)
+    emulator.lib.kgen_emulator_multiprocessors(5)
+    most = max(int(size) for size in ALLOCATIONS().split())
+    of_split = 256 * 32 * (64 + 1) * 4
+    assert 2 * of_split < most <= 128 * 2**20 + 4 * 256 + 16, most
+    step.check(out, lse)
+
+
+PROGRAM = """
+import conftest, torch
+from emulator import Emulator
+from engine import Step
+from test_fa3 import fwd
+emulator = Emulator(conftest.FOLDER / "vllm/vllm_flash_attn/libkgen_vllm.so")
+step = Step([9, 0, 0, 0, 0, 0, 0, 0, 0], [40, 0, 0, 0, 0, 0, 0, 0, 0])
+print(fwd(emulator, step, num_splits=32, max_q=1, max_k=256)[0].isnan().any().item())
+"""
+
+
+@pytest.mark.parametrize("value, said", [(None, "False"), ("0", "False"), ("1", "True"), ("yes", "KGEN_VLLM_UNIFORM_GRAPHS is `yes`; expected 0 or 1")])
+def test_graphs_that_are_said_to_be_uniform_have_no_longer_sequences(value, said):
+    environment = {name: text for name, text in os.environ.items() if name != "KGEN_VLLM_UNIFORM_GRAPHS"}
+    environment |= {"KGEN_VLLM_UNIFORM_GRAPHS": value} if value else {}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
+    assert said in done.stdout + done.stderr

@@ -30,6 +30,17 @@ void enter_pages(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
     p.seqlen_k = narrow(q.op, "max_seqlen_k", keys.longest ? *keys.longest : pages.size(1) * k.size(1));
 }
 
+// Bytes of partial results that a call takes where its caller left the number of splits to the library. An engine plans
+// its memory without them: vLLM's profiling run calls no attention. FlashAttention-3 took up to 84 MB in its place.
+constexpr size_t MOST_UNASKED = size_t{128} << 20;
+
+// The most splits whose partial results fit, at least 1: fp32, a row of O and its LSE for each query, head and split.
+int32_t splits_within(const kgen_fwd_params& p, size_t bytes) {
+    const size_t rows = p.cu_seqlens_q != nullptr ? static_cast<size_t>(p.total_q) : static_cast<size_t>(p.batch) * static_cast<size_t>(p.seqlen_q);
+    const size_t of_split = rows * static_cast<size_t>(p.num_heads) * (static_cast<size_t>(p.head_dim_v) + 1) * sizeof(float);
+    return of_split < bytes ? static_cast<int32_t>(bytes / of_split) : 1;
+}
+
 }  // namespace
 
 int32_t dtype_of(const view& tensor) {
@@ -187,7 +198,11 @@ results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Ten
 }
 
 int attend(kgen_fwd_params& p, const device_scope& device) {
-    const size_t bytes = kgen_fwd_workspace(&p);
+    size_t bytes = kgen_fwd_workspace(&p);
+    if (bytes > MOST_UNASKED && p.num_splits == 0) {
+        p.num_splits = splits_within(p, MOST_UNASKED);
+        bytes = kgen_fwd_workspace(&p);
+    }
     if (bytes == 0) return kgen_fwd(&p, device.stream());
     const Tensor workspace = device.allocate({static_cast<int64_t>(bytes)}, ScalarType::Byte);
     p.workspace = workspace.data_ptr();
