@@ -13,6 +13,7 @@ class Emulator:
         self.lib.kgen_emulator_tensor.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         self.lib.kgen_emulator_report.restype = ctypes.c_char_p
         self.lib.kgen_emulator_reset.argtypes = [ctypes.c_uint64]
+        self.lib.kgen_test_launches.restype = ctypes.c_char_p
         self.device(capability)
 
     def device(self, capability):
@@ -22,6 +23,7 @@ class Emulator:
         """`op(*arguments)`, which may read all tensors among the arguments, and write those of `written` and what it
         allocates itself. Raises what the emulator reports."""
         self.lib.kgen_emulator_reset(1)
+        self.lib.kgen_test_launches()
         storages = {}
         for tensor in arguments:
             if isinstance(tensor, torch.Tensor):
@@ -37,3 +39,7 @@ class Emulator:
         if report:
             raise RuntimeError(f"the emulator: {report.decode(errors='replace')}")
         return result
+
+    def launches(self):
+        """The launches of the last `run`: `kind:blocks` each, in order."""
+        return self.lib.kgen_test_launches().decode().split()

@@ -1,4 +1,4 @@
-"""What a CUDA graph keeps of a call hangs on shapes alone: the memory that it asks for."""
+"""What a CUDA graph keeps of a call hangs on shapes alone: launches, and the memory that is asked for."""
 
 import ctypes
 import os
@@ -16,29 +16,34 @@ from test_fa3 import fwd, metadata_of
 ALLOCATIONS = ctypes.CDLL(str(FOLDER / "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so")).kgen_test_allocations
 ALLOCATIONS.restype = ctypes.c_char_p
 
+TOKENS = 10
 CONTENTS = {
-    "captured": ([1] * 6, [1] * 6),
-    "long": ([1] * 6, [200, 3, 17, 90, 1, 150]),
-    "padded": ([1, 1, 0, 0, 0, 0], [30, 200, 0, 0, 0, 0]),
-    "other divisions": ([4, 1, 1, 0, 0, 0], [200, 3, 17, 0, 0, 0]),
+    "captured": ([1] * 10, [1] * 10),
+    "long": ([1] * 10, [200, 3, 17, 90, 1, 150, 2, 2, 2, 2]),
+    "padded": ([1] * 2 + [0] * 8, [30, 200] + [0] * 8),
+    "other divisions": ([8, 1, 1] + [0] * 7, [200, 3, 17] + [0] * 7),
+    "one has all tokens": ([10] + [0] * 9, [200] + [0] * 9),
 }
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, FP8])
 @pytest.mark.parametrize("with_metadata", [False, True])
-def test_memory_hangs_on_shapes_alone(emulator, with_metadata, dtype):
-    asked_for = set()
+def test_launches_and_memory_hang_on_shapes_alone(emulator, with_metadata, dtype):
+    asked_for, launches = set(), set()
     for queries, keys in CONTENTS.values():
-        step = Step(queries, keys, width=16, spare_tokens=6 - sum(queries), dtype=dtype)
+        step = Step(queries, keys, width=16, spare_tokens=TOKENS - sum(queries), dtype=dtype)
         metadata = metadata_of(emulator, step, num_splits=32) if with_metadata else None
         ALLOCATIONS()
         step.check(*fwd(emulator, step, metadata=metadata, num_splits=32, max_q=1, max_k=256))
         asked_for.add(ALLOCATIONS())
+        launches.add(" ".join(emulator.launches()))
     assert len(asked_for) == 1, asked_for
+    # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads, 32 splits.
+    assert launches == {("" if with_metadata else "prepare:1 ") + f"split:{10 * 2 * 2 * 32} combine:{10 * TOKENS * 4}"}
     lse, *rest = (int(size) for size in asked_for.pop().split())
-    assert lse == 6 * 4 * 4
+    assert lse == TOKENS * 4 * 4
     # Partial results of 32 splits: a row of 64 + 1 numbers for each token, head and split, and the counts without metadata.
-    assert rest[-1] == 32 * 6 * 4 * (64 + 1) * 4 + (0 if with_metadata else 6 * 4)
+    assert rest[-1] == 32 * TOKENS * 4 * (64 + 1) * 4 + (0 if with_metadata else TOKENS * 4)
 
 
 def test_eager_decoding_of_short_sequences_asks_for_lse_alone(emulator):
@@ -46,7 +51,7 @@ def test_eager_decoding_of_short_sequences_asks_for_lse_alone(emulator):
     metadata = metadata_of(emulator, step)
     ALLOCATIONS()
     step.check(*fwd(emulator, step, metadata=metadata))
-    assert ALLOCATIONS() == b"96 "
+    assert ALLOCATIONS() == b"96 " and emulator.launches() == ["split:12"]
 
 
 def test_splits_that_nobody_asked_for_take_128_mib_at_most(emulator):
