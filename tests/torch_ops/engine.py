@@ -47,10 +47,10 @@ class Step:
 
     def fill_cache(self):
         pages = [-(-count // self.page) for count in self.keys]
-        width = self.width or max(max(pages), 1)
+        width = self.width or max([1, *pages])
         order = torch.randperm(sum(pages) + 2)
         blocks = torch.full((len(order), self.page, self.heads_k, 2 * self.dim), torch.nan)
-        table = torch.full((len(self.keys), width), 1 << 20, dtype=torch.int32)
+        table = torch.full((len(self.keys), width + 3), 1 << 20, dtype=torch.int32)[:, :width]  # rows apart
         next_page = 0
         for sequence, count in enumerate(self.keys):
             for index in range(pages[sequence]):

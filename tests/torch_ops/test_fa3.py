@@ -60,6 +60,14 @@ def test_out_is_made_where_it_is_not_given(emulator):
     step.check(out, lse)
 
 
+@pytest.mark.parametrize("splits", [0, 32])
+def test_a_step_without_tokens(emulator, splits):
+    for step in (Step(queries=[0, 0], keys=[0, 0]), Step(queries=[0, 0], keys=[5, 20]), Step(queries=[], keys=[], width=4)):
+        metadata = metadata_of(emulator, step, num_splits=splits, max_q=1, max_k=64) if step.queries else None
+        out, lse = fwd(emulator, step, metadata=metadata, num_splits=splits, max_q=1, max_k=64)
+        assert out.shape == (0, 4, 64) and lse.shape == (4, 0)
+
+
 def test_head_dim_128(emulator):
     step = Step(queries=[1, 3], keys=[40, 20], dim=128)
     step.check(*fwd(emulator, step, num_splits=32, metadata=metadata_of(emulator, step, num_splits=32)))
