@@ -25,7 +25,8 @@ kernels=(flash_fwd_hdim64_bf16_{causal,window_softcap_alibi_sinks,causal_paged,p
     flash_fwd_combine_sm80 flash_prepare_scheduler_sm80 append_kv_bf16_sm80)
 "$root/scripts/emulator_library.sh" "$BUILD/emulated" "${kernels[@]}"
 
-# The same library with a count of launches.
+# The same library with counts of launches and questions.
+objcopy --redefine-sym kgen_fwd_workspace=uncounted_kgen_fwd_workspace "$BUILD/emulated/objects/kgen_dispatch.cpp.o"
 start=$(nm -u "$BUILD/emulated/objects/flash_fwd_combine_sm80.cu.o" | awk '/8emulator3run/ {print $2}')
 "${CXX:-c++}" -std=c++17 -fPIC -O1 -Wno-attributes -I "$root/templates/emulator" -I "$BUILD/emulated/generated/include" "-DCOUNT=__wrap_$start" "-DSTART=__real_$start" \
     -c "$root/tests/torch_ops/launches.cpp" -o "$BUILD/emulated/launches.o"

@@ -1,11 +1,11 @@
-// In place of the emulator's start of a grid (by the linker's --wrap): notes the kernel, its blocks, and starts it.
-// COUNT and START: the names that the linker gives to this function and to the emulator's.
+// Counts for tests. In place of the emulator's start of a grid (by the linker's --wrap): notes the kernel, its blocks, and
+// starts it; COUNT and START are the names that the linker gives to this function and to the emulator's. And how often
+// kgen_fwd_workspace is called.
 #include <cstdint>
 #include <cstring>
 #include <string>
 
 #include "kgen/emulator.h"
-#include "kgen/launch.cuh"
 
 namespace {
 
@@ -35,3 +35,20 @@ extern "C" const char* COUNT(const char* name, uint32_t blocks, uint32_t threads
     launches() += kind + (":" + std::to_string(blocks)) + " ";
     return START(name, blocks, threads, shared_bytes, options, enter, call);
 }
+
+namespace {
+
+int questions = 0;
+
+}  // namespace
+
+// The library's own, renamed when the test library was linked.
+extern "C" size_t uncounted_kgen_fwd_workspace(const void* params);
+
+extern "C" __attribute__((visibility("default"))) size_t kgen_fwd_workspace(const void* params) {
+    ++questions;
+    return uncounted_kgen_fwd_workspace(params);
+}
+
+// How often a workspace has been asked for.
+extern "C" __attribute__((visibility("default"))) int kgen_test_questions() { return questions; }

@@ -128,8 +128,9 @@ def test_descales_of_a_cache_that_is_not_fp8_are_not_read(emulator):
     step.check(*emulator.run(FWD, arguments, [step.out])[:2])
 
 
-def test_metadata_is_what_the_kernels_count(emulator):
-    step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1)
+@pytest.mark.parametrize("dim", [64, 128])  # of 128 the library splits keys in pages alone
+def test_metadata_is_what_the_kernels_count(emulator, dim):
+    step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1, dim=dim)
     counts = metadata_of(emulator, step, num_splits=32).tolist()
     assert counts[:4] == [0] * 4
     assert counts[4] > counts[5] >= 1 and counts[6:] == [0, 1], counts

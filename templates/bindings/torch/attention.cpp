@@ -1,6 +1,7 @@
 #include "attention.h"
 
 #include "errors.h"
+#include "workspace.h"
 
 namespace kgen_torch {
 
@@ -198,10 +199,10 @@ results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Ten
 }
 
 int attend(kgen_fwd_params& p, const device_scope& device) {
-    size_t bytes = kgen_fwd_workspace(&p);
+    size_t bytes = workspace_of(p, device.index());
     if (bytes > MOST_UNASKED && p.num_splits == 0) {
         p.num_splits = splits_within(p, MOST_UNASKED);
-        bytes = kgen_fwd_workspace(&p);
+        bytes = workspace_of(p, device.index());
     }
     if (bytes == 0) return kgen_fwd(&p, device.stream());
     const Tensor workspace = device.allocate({static_cast<int64_t>(bytes)}, ScalarType::Byte);

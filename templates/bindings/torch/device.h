@@ -22,6 +22,8 @@ public:
     device_scope(const device_scope&) = delete;
     device_scope& operator=(const device_scope&) = delete;
 
+    int32_t index() const { return index_; }
+
     // Torch's current stream of the device.
     cudaStream_t stream() const { return stream_; }
 
