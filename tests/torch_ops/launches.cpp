@@ -1,6 +1,6 @@
-// Counts for tests. In place of the emulator's start of a grid (by the linker's --wrap): notes the kernel, its blocks, and
-// starts it; COUNT and START are the names that the linker gives to this function and to the emulator's. And how often
-// kgen_fwd_workspace is called.
+// Counts for tests. In place of the emulator's start of a grid (by the linker's --wrap): notes the kernel and its
+// blocks, and starts it; COUNT and START are the names that the linker gives to this function and to the emulator's.
+// And how often kgen_fwd_workspace is called.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -24,9 +24,11 @@ extern "C" __attribute__((visibility("default"))) const char* kgen_test_launches
     return told.c_str();
 }
 
-extern "C" const char* START(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, kgen::emulator::launch_options options, void (*enter)(const void*), const void* call);
+extern "C" const char* START(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                             kgen::emulator::launch_options options, void (*enter)(const void*), const void* call);
 
-extern "C" const char* COUNT(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes, kgen::emulator::launch_options options, void (*enter)(const void*), const void* call) {
+extern "C" const char* COUNT(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
+                             kgen::emulator::launch_options options, void (*enter)(const void*), const void* call) {
     const char* kind = std::strstr(name, "prepare")   ? "prepare"
                        : std::strstr(name, "append")  ? "append"
                        : std::strstr(name, "combine") ? "combine"

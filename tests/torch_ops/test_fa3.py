@@ -141,6 +141,12 @@ def test_metadata_where_the_library_cannot_split_is_one_split_each(emulator):
     assert metadata_of(emulator, step).tolist() == [0] * 4 + [1] * 5 + [0] * 3
 
 
+@pytest.mark.parametrize("asked", [Asked(0.125, softcap=5.0), Asked(0.125, window=(15, 0)), Asked(0.125, causal=False)], ids=["softcap", "window", "full"])
+def test_metadata_knows_what_attention_will_be_asked_for(emulator, asked):
+    step = Step(queries=[1], keys=[1000], dim=128, asked=asked)  # of 128 the library has causal kernels alone
+    assert metadata_of(emulator, step, num_splits=32)[4] == 1
+
+
 def test_metadata_of_a_batch_has_one_length(emulator):
     lengths = {len(metadata_of(emulator, Step(queries=[1] * 6, keys=keys), num_splits=splits)) for keys in ([1] * 6, [300] * 6) for splits in (0, 1, 32)}
     assert lengths == {12}

@@ -122,6 +122,7 @@ def appending(emulator, new_rows, packed_rows, interleaved, rotary=True):
     if rotary:
         given |= dict(rotary_cos=cos, rotary_sin=sin, is_rotary_interleaved=interleaved)
     arguments = dict(q=step.q, k=step.k, v=step.v, cu_seqlens_q=step.cu_seqlens_q, max_seqlen_q=max(new_rows), page_table=step.page_table)
+    arguments |= dict(max_seqlen_k=max(cached))  # before
     out, lse = fwd(emulator, [step.k], seqused_k=integers(*cached), **arguments, **given)
     first = 0
     for b, count in enumerate(new_rows):

@@ -70,7 +70,12 @@ def test_an_argument_of_fa3(emulator, name):
     refused(emulator, fa3, {name: FA3[name]}, "_vllm_fa3_C.fwd: ", {"q": "`k`", "q_v": "`qv`"}.get(name, name))
 
 
-@pytest.mark.parametrize("name, value", [("p_dropout", 0.1), ("return_softmax", True), ("seqused_k", None), ("block_table", None), ("alibi_slopes", ONE), ("leftpad_k", integers(0, 0))])
+VARLEN = [
+    ("p_dropout", 0.1), ("return_softmax", True), ("seqused_k", None), ("block_table", None), ("alibi_slopes", ONE), ("leftpad_k", integers(0, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, value", VARLEN)
 def test_an_argument_of_varlen_fwd(emulator, name, value):
     refused(emulator, varlen, {name: value}, "_vllm_fa2_C.varlen_fwd: ", name)
 
@@ -115,7 +120,13 @@ def test_what_the_library_lacks_is_said_by_the_library(emulator):
     refused(emulator, fa3, given, "no variant for head_dim 96", "nearest")
 
 
-@pytest.mark.parametrize("position, value, word", [(22, 1, "sm_margin"), (17, -2, "window_size_left"), (7, torch.float32, "qkv_dtype"), (8, integers(1), "seqused_k"), (9, integers(0, 1), "cu_seqlens_q"), (20, 300, "num_splits")])
+METADATA = [
+    (22, 1, "sm_margin"), (17, -2, "window_size_left"), (7, torch.float32, "qkv_dtype"), (8, integers(1), "seqused_k"),
+    (9, integers(0, 1), "cu_seqlens_q"), (20, 300, "num_splits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("position, value, word", METADATA)
 def test_an_argument_of_get_scheduler_metadata(emulator, position, value, word):
     arguments = Step([1, 4], [20, 30]).metadata_arguments()
     arguments[position] = value

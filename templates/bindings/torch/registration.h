@@ -1,4 +1,5 @@
-// Registration with Torch: the dispatch key of the ops. The tests define another, to call them on tensors in host memory.
+// Registration with Torch: the dispatch key of the ops. The tests define another, to call them on tensors in host
+// memory.
 #pragma once
 
 #include <torch/csrc/stable/library.h>

@@ -16,7 +16,8 @@ struct widened {
     std::optional<Tensor> k_descale;
 };
 
-// Changes a request with E4M3 queries, keys and values (pointers and strides of all entered) into one with bf16 queries.
+// Changes a request with E4M3 queries, keys and values (pointers and strides of all entered) into one with bf16
+// queries.
 widened widen_queries(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& q_descale, const std::optional<Tensor>& k_descale, const device_scope& device);
 
 }  // namespace kgen_torch

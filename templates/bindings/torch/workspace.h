@@ -1,5 +1,5 @@
-// How much workspace a call wants: kgen_fwd_workspace, asked once for a run of calls that differ in pointers alone, such
-// as those of a model's layers. It weighs all paths, which costs as much of the host's time as kgen_fwd itself.
+// How much workspace a call wants: kgen_fwd_workspace, asked once for a run of calls that differ in pointers alone,
+// such as those of a model's layers. It weighs all paths, which costs as much of the host's time as kgen_fwd itself.
 #pragma once
 
 #include <cstddef>
