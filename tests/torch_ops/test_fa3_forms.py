@@ -1,6 +1,7 @@
 """What `_vllm_fa3_C.fwd` takes besides the engine's decoder: packed and dense keys, slots of a cache, new keys with
 rotary embedding, FP8 without pages, MLA."""
 
+import pytest
 import torch
 
 from engine import FP8, Step
@@ -158,16 +159,27 @@ def test_metadata_counts_keys_that_will_be_appended(emulator):
         assert counts[4:7].tolist() == ([1, 1, 1] if cu_new is None else [1, 0, 1])
 
 
-def test_queries_of_two_parts(emulator):
+@pytest.mark.parametrize("splits", [0, 1, 32])
+def test_queries_of_two_parts(emulator, splits):
+    """DeepSeek's decoding as vLLM calls it: latent and rotated keys in one cache."""
     emulator.device(90)
     torch.manual_seed(3)
-    used, page = [50, 17], 16
-    table = torch.full((2, 4), 1 << 20, dtype=torch.int32)
-    table[0], table[1, :2] = integers(3, 0, 5, 2), integers(1, 4)
-    k, v = random(6, page, 1, 64), random(6, page, 1, 512)
-    q, q_v, cu_q = random(3, 4, 64), random(3, 4, 512), starts([2, 1])
+    used, page = [350, 17], 16
+    order = torch.randperm(30).to(torch.int32)
+    table = torch.full((2, 24), 1 << 20, dtype=torch.int32)
+    table[0, :22], table[1, :2] = order[:22], order[22:24]
+    cache = random(30, page, 1, 576)
+    v, k = cache[..., :512], cache[..., 512:]
+    both, cu_q, seqused_k = random(3, 4, 576), starts([2, 1]), integers(*used)
+    q_v, q = both[..., :512], both[..., 512:]
     scale = (64 + 512) ** -0.5
-    out, lse = fwd(emulator, q=q, k=k, v=v, q_v=q_v, cu_seqlens_q=cu_q, seqused_k=integers(*used), max_seqlen_q=2, max_seqlen_k=64, page_table=table, softmax_scale=scale)
+    metadata = emulator.run(
+        torch.ops._vllm_fa3_C.get_scheduler_metadata,
+        [2, 2, 384, 4, 1, 64, 512, torch.bfloat16, seqused_k, cu_q, None, None, None, None, page, 0, True, -1, -1, False, splits, None, 0],
+    )
+    assert splits == 1 or metadata[4] > metadata[5] == 1
+    given = dict(max_seqlen_q=2, max_seqlen_k=384, page_table=table, softmax_scale=scale, scheduler_metadata=metadata, num_splits=splits)
+    out, lse = fwd(emulator, q=q, k=k, v=v, q_v=q_v, cu_seqlens_q=cu_q, seqused_k=seqused_k, **given)
     for b, count in enumerate(used):
         pages = table[b, : -(-count // page)].long()
         keys, values = (t[pages].reshape(-1, 1, t.shape[-1])[:count].double() for t in (k, v))

@@ -23,6 +23,10 @@ Tensor make_metadata(kgen_fwd_params& p, const device_scope& device) {
         p.dtype = KGEN_DTYPE_BF16, p.kv_dtype = KGEN_DTYPE_FP8_E4M3;  // as `fwd` will: widen.h
         code = kgen_fwd_metadata(&p, device.stream());
     }
+    if (code == KGEN_ERROR_NO_VARIANT && p.head_dim_v > p.head_dim) {
+        p.qv = p.seqused_k;  // DeepSeek's latent: `fwd` will have `q_v`, of which nothing is said here. Nobody reads it
+        code = kgen_fwd_metadata(&p, device.stream());
+    }
     if (code == KGEN_ERROR_NO_VARIANT) aten::fill(aten::part(made, COUNTS, p.batch), 1);
     else require_success(code, op);
     return made;
