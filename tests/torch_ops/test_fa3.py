@@ -115,6 +115,13 @@ def test_fp8_queries_and_cache(emulator, batch, splits):
     step.check(*fwd(emulator, step, metadata=metadata, num_splits=splits, descales=DESCALES), DESCALES)
 
 
+def test_fp8_queries_whose_rows_lie_apart(emulator):
+    step = Step(**BATCHES["mixed"], dtype=FP8)
+    step.q = torch.cat([step.q, step.q], dim=1)[:, :4]
+    assert not step.q.is_contiguous()
+    step.check(*fwd(emulator, step))
+
+
 def test_fp8_cache_and_queries_in_bf16(emulator):
     step = Step(**BATCHES["mixed"], cache_dtype=FP8)
     step.check(*fwd(emulator, step, descales=DESCALES), (1.0, *DESCALES[1:]))
@@ -128,9 +135,10 @@ def test_descales_of_a_cache_that_is_not_fp8_are_not_read(emulator):
     step.check(*emulator.run(FWD, arguments, [step.out])[:2])
 
 
-@pytest.mark.parametrize("dim", [64, 128])  # of 128 the library splits keys in pages alone
-def test_metadata_is_what_the_kernels_count(emulator, dim):
-    step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1, dim=dim)
+# Of 128 the library splits keys in pages alone; with E4M3 queries it splits none, but with bf16 and E4M3 keys.
+@pytest.mark.parametrize("dim, dtype", [(64, torch.bfloat16), (128, torch.bfloat16), (64, FP8)], ids=["64", "128", "fp8"])
+def test_metadata_is_what_the_kernels_count(emulator, dim, dtype):
+    step = Step(queries=[1, 1, 0, 1], keys=[1000, 130, 0, 1], heads=2, heads_k=1, dim=dim, dtype=dtype)
     counts = metadata_of(emulator, step, num_splits=32).tolist()
     assert counts[:4] == [0] * 4
     assert counts[4] > counts[5] >= 1 and counts[6:] == [0, 1], counts

@@ -105,10 +105,10 @@ def rotated(x, positions, cos, sin, interleaved):
     return torch.cat([joined.to(x.dtype), x[..., columns:]], dim=-1)
 
 
-def appending(emulator, new_rows, packed_rows, interleaved, rotary=True):
+def appending(emulator, new_rows, packed_rows, interleaved, rotary=True, width=None):
     """New keys into a paged cache: a batch whose queries are as many as its new keys."""
     cached = [20, 5]
-    step = Step(queries=new_rows, keys=[c + n for c, n in zip(cached, new_rows)])
+    step = Step(queries=new_rows, keys=[c + n for c, n in zip(cached, new_rows)], width=width)
     k_all, v_all = zip(*(step.rows_of(b) for b in range(2)))
     k_new, v_new = (torch.cat([t[b][cached[b] :] for b in range(2)]).contiguous() for t in (k_all, v_all))
     for b in range(2):  # nothing there yet
@@ -149,6 +149,11 @@ def test_new_keys_of_unequal_numbers_with_halves_rotated(emulator):
 
 def test_new_keys_that_are_not_rotated(emulator):
     appending(emulator, [4, 4], packed_rows=False, interleaved=True, rotary=False)
+
+
+def test_with_new_keys_sequences_may_fill_their_pages_whatever_was_the_longest(emulator):
+    appending(emulator, [4, 4], packed_rows=False, interleaved=True, width=128)
+    assert any(launch.startswith("combine") for launch in emulator.launches()), "2048 keys are worth splits; 20 are not"
 
 
 def test_metadata_counts_keys_that_will_be_appended(emulator):
