@@ -55,14 +55,14 @@ def test_eager_decoding_of_short_sequences_asks_for_lse_alone(emulator):
 
 
 def test_splits_that_nobody_asked_for_take_128_mib_at_most(emulator):
-    emulator.lib.kgen_emulator_multiprocessors(4096)  # so many that the library would have 128 splits
-    step = Step([1] * 256, [1] * 256, heads=32, heads_k=1)
+    emulator.lib.kgen_emulator_multiprocessors(20000)  # so many that the library would have 256 splits
+    step = Step([1] * 256, [1] * 256, heads=64, heads_k=1)
+    metadata = metadata_of(emulator, step, max_k=1 << 15)
     ALLOCATIONS()
-    out, lse = fwd(emulator, step, max_k=128 * 128)
+    out, lse = fwd(emulator, step, metadata=metadata, max_k=1 << 15)
     emulator.lib.kgen_emulator_multiprocessors(5)
-    most = max(int(size) for size in ALLOCATIONS().split())
-    of_split = 256 * 32 * (64 + 1) * 4
-    assert 2 * of_split < most <= 128 * 2**20 + 4 * 256 + 16, most
+    of_split = 256 * 64 * (64 + 1) * 4
+    assert int(ALLOCATIONS().split()[-1]) == 2**27 // of_split * of_split
     step.check(out, lse)
 
 
