@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from . import gpus
 from .errors import LibraryError
-from .library import Kernel, Library, library
+from .library import EVERY_NEWER_GPU, Kernel, Library, library
 
 #: The exit code of kgen for what a machine lacks.
 _MISSING = 3
@@ -62,7 +62,7 @@ def _group(kernel: Kernel) -> tuple[str, str, str, str]:
         return f"{capability // 10}.{capability % 10}"
 
     newest = "" if kernel.target_max == kernel.target else f" to {version(kernel.target_max)}"
-    if kernel.target_max >= 1000:
+    if kernel.target_max == EVERY_NEWER_GPU:
         newest = " and newer"
     features = ",".join([*kernel.features, *([f"score {kernel.score}"] if kernel.score else [])])
     has_dtype = kernel.head_dim > 0 or kernel.kind not in ("fwd_combine", "prepare_scheduler")

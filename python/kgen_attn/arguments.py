@@ -44,6 +44,8 @@ def padded(tensor: torch.Tensor) -> torch.Tensor:
 
 def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors as autocast wants them, where it is on: as torch casts the inputs of its own attention."""
+    if not _any_autocast():
+        return tensors
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
         return tensors
@@ -52,6 +54,8 @@ def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
+# Asking for the type of device first takes longer than all of this.
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:

@@ -31,7 +31,7 @@ _TENSORS = struct.Struct("=5Q")
 _TENSORS_AT = abi.FwdParams.q.offset
 _WORKSPACE_AT = abi.FwdParams.workspace.offset
 _FEATURES_AT = abi.FwdParams.features.offset
-#: Where the pointers of the tensors that may be absent are, in the order of `forward`'s parameters.
+#: Where the pointers of the tensors that may be absent are, in the order of `optional`.
 _OPTIONAL_AT = (
     abi.FwdParams.cu_seqlens_q.offset,
     abi.FwdParams.cu_seqlens_k.offset,
@@ -52,60 +52,32 @@ _plans: dict[tuple, Plan] = {}
 
 
 def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_q: TensorOrNone,
-    cu_seqlens_k: TensorOrNone,
-    seqused_q: TensorOrNone,
-    seqused_k: TensorOrNone,
-    page_table: TensorOrNone,
-    cache_batch_idx: TensorOrNone,
-    leftpad_k: TensorOrNone,
-    alibi_slopes: TensorOrNone,
-    sinks: TensorOrNone,
-    q_descale: TensorOrNone,
-    k_descale: TensorOrNone,
-    v_descale: TensorOrNone,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    softmax_scale: float,
-    causal: bool,
-    window_left: int,
-    window_right: int,
-    attention_chunk: int,
-    softcap: float,
-    num_splits: int,
-    with_lse: bool = True,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, optional: tuple, numbers: tuple, with_lse: bool = True
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """O and LSE of one call; LSE is None without `with_lse`.
 
+    `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
+    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale. `numbers` are max_seqlen_q, max_seqlen_k,
+    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
+    fields of the same names holds; a side of the window is -1 where it has no limit.
+
     Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE is
-    (batch, heads, seqlen_q) or (heads, total_q), fp32. Windows are -1 where there is no limit. What `kgen.h` says of the
-    fields of the same names holds.
+    (batch, heads, seqlen_q) or (heads, total_q), fp32.
     """
     strides = q.stride(), k.stride(), v.stride()
     if strides[0][-1] != 1 or strides[1][-1] != 1 or strides[2][-1] != 1:
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
         strides = q.stride(), k.stride(), v.stride()
-    # fmt: off
-    optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes,
-                sinks, q_descale, k_descale, v_descale)
-    numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
-               num_splits)
-    # fmt: on
     plain = True
     for tensor in optional:  # not by `==`, which tensors have as an operation
         if tensor is not None:
             plain = False
             break
-    key = (
-        (q.shape, k.shape, v.shape, strides, q.dtype, k.dtype, v.dtype),
-        (q.get_device(), k.get_device(), v.get_device()),
-        numbers,
-        None if plain else tuple(map(known, optional)),
-    )
+    # fmt: off
+    key = (q.shape, k.shape, v.shape, strides, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
+           numbers, None if plain else tuple(map(known, optional)))
+    # fmt: on
     plan = _plans.get(key)
     if plan is None:
         plan = _plan(q, k, v, optional, numbers)

@@ -16,6 +16,9 @@ VARIABLE = "KGEN_LIBRARY"
 
 BUNDLED = pathlib.Path(__file__).resolve().parent / "lib" / "libkgen.so"
 
+#: `target_max` of a kernel whose object carries PTX, which newer GPUs compile.
+EVERY_NEWER_GPU = 999
+
 #: Functions that take parameters and a stream, and those that give the bytes of workspace.
 _LAUNCHES = ("kgen_fwd", "kgen_bwd", "kgen_append_kv")
 _WORKSPACES = ("kgen_fwd_workspace", "kgen_bwd_workspace")

@@ -15,6 +15,12 @@ from .forward import forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
+#: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks stand.
+_OPTIONAL, _PARAMETERS, _SINKS_AT = 12, 25, 11
+
+#: FlashAttention's names of the tensors that the backward pass does not know, in the order of `forward`'s `optional`.
+_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale")
+
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
     "Tensor? page_table, Tensor? cache_batch_idx, Tensor? leftpad_k, Tensor? alibi_slopes, Tensor? sinks, "
@@ -39,8 +45,9 @@ _SCHEMAS = {
 }
 
 
-def _forward(*arguments):
-    return forward(*arguments[:-1])  # whether the gradient is deterministic is no matter of the forward pass
+def _forward(q, k, v, *others):
+    # Whether the gradient is deterministic, which comes last, is no matter of the forward pass.
+    return forward(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:-1])
 
 
 def _forward_fake(q, k, v, cu_seqlens_q, *_):
@@ -67,28 +74,15 @@ for _name, _schema in _SCHEMAS.items():
         _LIBRARY.impl(_name, _KERNELS[_name], _key)
     torch.library.register_fake(f"kgen_attn::{_name}", _FAKES[_name], lib=_LIBRARY)
 
-#: Parameters of `forward`: those of the gradient among them are named where they are used.
-_PARAMETERS = 25
-
-
 def _setup(ctx, inputs, output) -> None:
-    # fmt: off
-    (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes,
-     sinks, q_descale, k_descale, v_descale, max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right,
-     attention_chunk, softcap, num_splits, deterministic) = inputs
-    # fmt: on
+    q, k, v = inputs[:3]
+    optional, numbers = inputs[3 : 3 + _OPTIONAL], inputs[3 + _OPTIONAL :]
     out, lse = output
     ctx.mark_non_differentiable(lse)
     ctx.set_materialize_grads(False)
-    caches = {"block_table": page_table, "cache_batch_idx": cache_batch_idx, "cache_leftpad": leftpad_k}
-    given = {**caches, "q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    ctx.refused = [name for name, tensor in given.items() if tensor is not None]
-    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks
-    ctx.save_for_backward(q, k, v, out, lse, *optional)
-    # fmt: off
-    ctx.numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
-                   deterministic)
-    # fmt: on
+    ctx.refused = [name for name, tensor in zip(_WITHOUT_GRADIENT, optional[4:7] + optional[9:]) if tensor is not None]
+    ctx.save_for_backward(q, k, v, out, lse, *optional[:4], *optional[7:9])
+    ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
 
 
 def _gradient(ctx, dout, _dlse):
@@ -97,12 +91,12 @@ def _gradient(ctx, dout, _dlse):
     gradients = [None] * _PARAMETERS
     if dout is None:
         return tuple(gradients)
-    q, k, v, out, lse, *optional = ctx.saved_tensors
-    run = backward if is_eager(dout) and is_eager(q) else torch.ops.kgen_attn.backward
-    *gradients[:3], dsinks = run(dout, q, k, v, out, lse, *optional, *ctx.numbers)
-    sinks = optional[-1]
+    tensors = ctx.saved_tensors
+    run = backward if is_eager(dout) and is_eager(tensors[0]) else torch.ops.kgen_attn.backward
+    *gradients[:3], dsinks = run(dout, *tensors, *ctx.numbers)
+    sinks = tensors[-1]
     if sinks is not None and sinks.requires_grad:
-        gradients[11] = dsinks.to(sinks.dtype)
+        gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
     return tuple(gradients)
 
 
@@ -110,11 +104,18 @@ torch.library.register_autograd("kgen_attn::forward", _gradient, setup_context=_
 
 
 class _Eager(torch.autograd.Function):
-    """`forward` with the gradient of the operator."""
+    """`forward` with the gradient of the operator. (With a `setup_context` of its own, torch would look at the signature
+    in every call, which takes three times as long as the rest.)"""
 
-    forward = staticmethod(_forward)
-    setup_context = staticmethod(_setup)
-    backward = staticmethod(_gradient)
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _forward(*inputs)
+        _setup(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        return _gradient(ctx, dout, dlse)
 
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -129,8 +130,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
-    """O and LSE, differentiable in Q, K, V and the sinks. `optional` and `numbers` are the other parameters of
-    `forward`. LSE may be None where it is not needed."""
+    """O and LSE, differentiable in Q, K, V and the sinks, with the parameters of `forward`. LSE may be None where it is
+    not needed."""
     if not is_eager(q):
         return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic)
     sinks = optional[8]
@@ -138,4 +139,4 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
         q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)
     ):
         return _Eager.apply(q, k, v, *optional, *numbers, deterministic)
-    return forward(q, k, v, *optional, *numbers, needs_lse)
+    return forward(q, k, v, optional, numbers, needs_lse)

@@ -11,7 +11,7 @@ from kgen_attn import arguments, flash_attn_func, flash_attn_varlen_func, flash_
 
 def test_dropout_is_refused_everywhere(draw):
     q = draw(1, 4, 1, 32)
-    for name in kgen_attn.__all__:
+    for name in (name for name in kgen_attn.__all__ if name.startswith("flash_attn")):
         function = getattr(kgen_attn, name)
         if "dropout_p" not in getattr(inspect.signature(function), "parameters", {}):
             continue
