@@ -50,7 +50,8 @@ def command(request: Request, library: Library, folder: str) -> list[str]:
     else:
         capability = gpus.capability_of(request.device)
         target, device = f"sm{capability}" if capability else "native", []
-    return ["kgen", "wheel", *request.selection(target), *device, "--build-dir", folder, "--output", folder]
+    places = ["--generated", f"{folder}/generated", "--build-dir", folder, "--output", folder]
+    return ["kgen", "wheel", *request.selection(target), *device, *places]
 
 
 def error(request: Request, message: str, library: Library) -> MissingKernel:
@@ -97,7 +98,10 @@ def cache() -> pathlib.Path:
 @functools.lru_cache(maxsize=None)
 def _version(kgen: str) -> str:
     """Which kgen it is: another one makes other kernels."""
-    stat = os.stat(kgen)
+    try:
+        stat = os.stat(kgen)
+    except OSError as error:
+        raise LibraryError(f"`{kgen}` cannot be run: {error}") from error
     return f"{os.path.realpath(kgen)} {stat.st_size} {stat.st_mtime_ns}"
 
 

@@ -17,8 +17,9 @@ def test_dropout_is_refused_everywhere(draw):
             continue
         places = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind == p.POSITIONAL_OR_KEYWORD]
         with pytest.raises(NotImplementedError, match="`dropout_p` is 0.1"):
-            stacked = {"qkv": 3, "kv": 2}
-            function(*(torch.stack([q] * stacked[p.name], 2) if p.name in stacked else q for p in places), dropout_p=0.1)
+            stacked, tensor = {"qkv": 3, "kv": 2}, q[0] if "varlen" in name else q
+            given = (torch.stack([tensor] * stacked[p.name], -3) if p.name in stacked else tensor for p in places)
+            function(*given, dropout_p=0.1)
 
 
 def test_signatures_are_those_of_flash_attention():

@@ -79,3 +79,16 @@ pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
     let bytes = archive::write(entries, &format!("{information}/RECORD"))?;
     Ok(Wheel { file_name: format!("{NAME}-{version}-{tag}.whl"), version, platform, bytes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_libkgen_is_refused() {
+        for (bytes, expected) in [(&b""[..], "is empty"), (b"text", "is no ELF file")] {
+            let error = wheel(bytes, RunsOn::Gpu).expect_err("no library").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
