@@ -80,6 +80,21 @@ def test_calls(draw, device, cache, new, interleaved):
         assert_close(lse[b].cpu(), exact_lse, low_lse, "LSE")
 
 
+@pytest.mark.parametrize("window", [(-1, -1), (4, -1), (-1, 40)], ids=str)
+def test_positions_of_queries_rise_with_a_mask_alone(draw, device, window):
+    """A window that hides nothing is a window all the same, as in FlashAttention."""
+    q, k_new, v_new = draw(1, 5, 2, 32), draw(1, 5, 2, 32), draw(1, 5, 2, 32)
+    caches, (cos, sin) = [draw(1, 32, 2, 32) for _ in range(2)], table_of(torch.rand(64, 8) * 6)
+    lengths = torch.tensor([7], dtype=torch.int32, device=device)
+    rotary = dict(rotary_cos=cos.to(device), rotary_sin=sin.to(device))
+    out = flash_attn_with_kvcache(q, *caches, k_new, v_new, cache_seqlens=lengths, window_size=window, **rotary)
+    positions = torch.arange(7, 12)
+    query = rotated(q[0].cpu(), cos, sin, positions if window != (-1, -1) else positions[:1].expand(5), True)
+    keys, values = (cache[0, :12].cpu() for cache in caches)
+    exact, low = (attention(query, keys, values, window=window, dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
+    assert_close(out[0].cpu(), exact, low, "O")
+
+
 def test_a_length_for_all_and_none(draw, device):
     q, k, v = draw(2, 1, 2, 32), draw(2, 20, 2, 32), draw(2, 20, 2, 32)
     whole = flash_attn_with_kvcache(q, k, v)
