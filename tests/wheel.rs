@@ -43,7 +43,7 @@ fn contents(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut file = archive.by_index(index).expect("a file");
         let mut content = Vec::new();
         file.read_to_end(&mut content).expect("it can be read");
-        files.push((file.name().to_owned(), file.unix_mode().unwrap_or_default() & 0o777, content));
+        files.push((file.name().expect("a name").into_owned(), file.unix_mode().unwrap_or_default() & 0o777, content));
     }
     files
 }

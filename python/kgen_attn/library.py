@@ -113,7 +113,7 @@ class Emulator:
                 self._tensor(b"tensor", address, size, None, 1, writable)
 
     def report(self) -> str:
-        """What was wrong with the last launch: a race, an access out of bounds; empty if nothing was."""
+        """All that was wrong with the last launch, such as races and accesses out of bounds; it has then failed."""
         return (self._report() or b"").decode(errors="replace")
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from reference import assert_close, batch
 
-from kgen_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
+from kgen_attn import KgenError, abi, backward, flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, launch
+from kgen_attn.library import library
 
 MASKS = [
     dict(),
@@ -81,7 +82,8 @@ def test_views_are_read_where_they_lie(draw):
     transposed = draw(2, 2, 12, 32).transpose(1, 2)
     check(transposed, transposed, transposed, dict(causal=True))
     by_columns = draw(2, 12, 32, 2).transpose(2, 3)
-    check(by_columns, by_columns, by_columns, dict())
+    for place in range(3):
+        check(*(by_columns if other == place else transposed for other in range(3)), dict())
     one = draw(1, 12, 2, 32).expand(2, -1, -1, -1)
     check(one, one, one, dict())
 
@@ -119,9 +121,25 @@ def test_gradients_of_sinks_and_with_alibi(draw, device):
 def test_deterministic_gradients_are_the_same_bits(draw):
     q, k, v = (draw(2, 40, 2, 32, grad=True) for _ in range(3))
     dout = draw(2, 40, 2, 32)
-    run = lambda: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=True), (q, k, v), dout)
-    for first, second in zip(run(), run()):
+    run = lambda flag: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=flag), (q, k, v), dout)
+    for first, second in zip(run(True), run(True)):
         assert torch.equal(first, second)
+    # On the emulator all are: so look at what the library was told.
+    for flag in (False, True):
+        backward._plans.clear()
+        run(flag)
+        (plan,) = backward._plans.values()
+        told = abi.BwdParams.from_buffer_copy(plan.params).flags & abi.FLAG_DETERMINISTIC
+        assert bool(told) == flag
+
+
+@pytest.mark.skipif(library().emulator is None, reason="about the emulator")
+def test_what_the_emulator_finds_is_an_error(draw, monkeypatch):
+    """A launch that reads beyond what it was said to read."""
+    whole = launch.extent
+    monkeypatch.setattr(launch, "extent", lambda tensor: (whole(tensor)[0], whole(tensor)[1] // 2))
+    with pytest.raises(KgenError, match="out of bounds(.|\n)*\n.*outside every tensor"):
+        flash_attn_func(*(draw(1, 20, 1, 32) for _ in range(3)))
 
 
 def test_only_some_inputs_need_gradients(draw):
