@@ -28,15 +28,20 @@ def windows(
     left, right = (-1 if side is None or side < 0 else int(side) for side in window_size)
     if causal or right == 0:
         causal, right = True, -1
-    if left >= seqlen_k - 1:  # positions are below seqlen_k
+    if left >= 0 and left >= seqlen_k - 1:  # positions are below seqlen_k
         left = -1
-    if right >= seqlen_q - 1:  # the first row is at seqlen_k - seqlen_q
+    if right >= 0 and right >= seqlen_q - 1:  # the first row is at seqlen_k - seqlen_q
         right = -1
     return bool(causal), left, right
 
 
+def is_padded(head_dim: int) -> bool:
+    """Whether no kernel can have the head dim, so that tensors are padded."""
+    return head_dim % 8 != 0 or head_dim < _LEAST_HEAD_DIM
+
+
 def padded(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with zeros appended to its head dim, up to a multiple of 8 that kernels can have."""
+    """The tensor with zeros appended to its head dim, up to one that kernels can have."""
     head_dim = tensor.shape[-1]
     wanted = max(_LEAST_HEAD_DIM, (head_dim + 7) // 8 * 8)
     return tensor if head_dim == wanted else F.pad(tensor, (0, wanted - head_dim))

@@ -68,7 +68,7 @@ def flash_attn_func(
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
     if softmax_scale is None:
         softmax_scale = head_dim**-0.5
-    padded = head_dim % 8 != 0 or head_dim_v % 8 != 0 or head_dim < 16 or head_dim_v < 16
+    padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale)
@@ -136,7 +136,7 @@ def flash_attn_varlen_func(
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
     if softmax_scale is None:
         softmax_scale = head_dim**-0.5
-    padded = head_dim % 8 != 0 or head_dim_v % 8 != 0 or head_dim < 16 or head_dim_v < 16
+    padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     # fmt: off

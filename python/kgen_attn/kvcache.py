@@ -56,6 +56,8 @@ def flash_attn_with_kvcache(
         returns: (batch, seqlen_q, heads, head_dim), and with `return_softmax_lse` the log-sum-exp of each row,
             (batch, heads, seqlen_q) float32.
 
+    Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
+
     `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
     `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments, masks
     and errors are those of `flash_attn_func`.
@@ -79,8 +81,10 @@ def flash_attn_with_kvcache(
         raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
     if isinstance(cache_seqlens, int):
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
-    if head_dim % 8 != 0 or head_dim < 16:
-        raise NotImplementedError(f"`q` has head dim {head_dim}: caches have multiples of 8 from 16 on, and are not padded")
+    caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim)
+    if padded:  # copies of the caches, as in FlashAttention
+        q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
+        k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
     # Of the mask as it was asked for: a window that hides nothing still says that positions rise.
     rising = causal or any(side is not None and side >= 0 for side in window_size)
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
@@ -91,6 +95,9 @@ def flash_attn_with_kvcache(
                       cache_batch_idx, block_table, rotary_seqlens, k_descale, v_descale, rising, rotary_interleaved)
         # fmt: on
         q = rotated if rotary_cos is not None else q
+        if padded:
+            for cache, wide in zip(caches, (k_cache, v_cache)):
+                cache.copy_(wide[..., :head_dim])
         cache_seqlens = cache_seqlens + k.shape[1]
     if softmax_scale is None:
         softmax_scale = head_dim**-0.5
@@ -102,4 +109,5 @@ def flash_attn_with_kvcache(
     numbers = (0, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     # fmt: on
     out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
+    out = out[..., :head_dim] if padded else out
     return (out, lse) if return_softmax_lse else out

@@ -124,3 +124,15 @@ def test_a_cache_in_fp8(draw, device):
         assert torch.equal(caches[0][b, length].float().cpu(), stored.float()), "what is stored"
         exact, low = (attention(q[b].cpu(), keys, values, dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
         assert_close(out[b].cpu(), exact, low, "O")
+
+
+def test_a_padded_head_dim(draw, device):
+    q, k_new, v_new = draw(1, 1, 2, 36), draw(1, 1, 2, 36), draw(1, 1, 2, 36)
+    caches = [draw(1, 20, 2, 36) for _ in range(2)]
+    before = [cache.clone() for cache in caches]
+    out = flash_attn_with_kvcache(q, *caches, k_new, v_new, cache_seqlens=6, causal=True)
+    for cache, old, new in zip(caches, before, (k_new, v_new)):
+        old[:, 6] = new[:, 0]
+        assert torch.equal(cache, old)
+    exact, low = (attention(q[0].cpu(), *(c[0, :7].cpu() for c in caches), dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
+    assert_close(out[0].cpu(), exact, low, "O")
