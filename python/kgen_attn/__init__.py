@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .errors import KgenError, LibraryError, MissingKernel
 
 if TYPE_CHECKING:
+    from .huggingface import register
     from .interface import flash_attn_func, flash_attn_varlen_func
     from .kvcache import flash_attn_with_kvcache
     from .packed import (
@@ -32,6 +33,7 @@ __all__ = [
     "flash_attn_varlen_kvpacked_func",
     "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
+    "register",
 ]
 
 _MODULES = {
@@ -42,6 +44,7 @@ _MODULES = {
     "flash_attn_qkvpacked_func": "packed",
     "flash_attn_varlen_kvpacked_func": "packed",
     "flash_attn_varlen_qkvpacked_func": "packed",
+    "register": "huggingface",
 }
 
 
