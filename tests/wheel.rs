@@ -121,9 +121,12 @@ fn nothing_is_packed_where_something_failed() {
     let bench = Bench::new();
     let failed = wheel(&bench, &[]).env("MOCK_NVCC_ERROR", ONE).assert().code(1);
     failed.stderr(contains("did not build"));
+    assert!(!bench.path("wheels").exists(), "a wheel without a library");
+
+    let bench = Bench::new();
     let lacking = wheel(&bench, &[]).env("MOCK_NVCC_DISPATCHER", "kgen_fwd").assert().code(1);
     lacking.stderr(contains("does not define `kgen_fwd_workspace`"));
-    assert!(!bench.path("wheels").exists(), "a wheel without a library");
+    assert!(!bench.path("wheels").exists(), "a wheel of a library without functions");
 }
 
 #[test]

@@ -56,8 +56,8 @@ def append_kv(
     causal_positions: bool,
     interleaved: bool,
 ) -> torch.Tensor:
-    """Writes K and V, (batch, seqlen_new, key heads, D), into the caches after `cache_seqlens` rows of each sequence, and
-    gives Q, (batch, seqlen_q, heads, D), rotated; an empty tensor without `q`.
+    """Writes K and V, (batch, seqlen_new, key heads, D), into the caches after `cache_seqlens` rows of each sequence,
+    and gives Q, (batch, seqlen_q, heads, D), rotated; an empty tensor without `q`.
 
     The caches are (entries, rows, key heads, D), or (pages, page size, key heads, D) with `page_table`. K and Q are
     rotated with `rotary_cos` and `rotary_sin`, (rows, rotary dim / 2). With `causal_positions` the positions of Q rise

@@ -62,8 +62,8 @@ def forward(
     fields of the same names holds; a side of the window is -1 where it has no limit.
 
     Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
-    heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE is
-    (batch, heads, seqlen_q) or (heads, total_q), fp32.
+    heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
+    is (batch, heads, seqlen_q) or (heads, total_q), fp32.
     """
     strides = q.stride(), k.stride(), v.stride()
     if strides[0][-1] != 1 or strides[1][-1] != 1 or strides[2][-1] != 1:

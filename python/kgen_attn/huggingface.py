@@ -1,4 +1,4 @@
-"""kgen as an attention implementation of Hugging Face's transformers: `register()`, then `attn_implementation="kgen"`."""
+"""kgen as an attention implementation of transformers: `register()`, then `attn_implementation="kgen"`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def register(name: str = "kgen") -> None:
     """Makes `name` an attention implementation of transformers (4.53 or newer).
 
     Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
-    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches. Attention dropout is refused: set it to
-    0 in the model's configuration. So are chunked attention and biases. A mask that a model defines in another way, such
-    as a prefix that sees itself, does not reach an attention implementation of this kind.
+    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches. Attention dropout is refused: set it
+    to 0 in the model's configuration. So are chunked attention and biases. A mask that a model defines in another way,
+    such as a prefix that sees itself, does not reach an attention implementation of this kind.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import flash_attention_mask
@@ -52,8 +52,8 @@ def attention(
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls for each layer.
 
-    `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is (batch,
-    rows, heads, head dim). `attention_mask`, (batch, keys seen), is False for padding.
+    `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is
+    (batch, rows, heads, head dim). `attention_mask`, (batch, keys seen), is False for padding.
     """
     for name in _REFUSED:
         if others.get(name) is not None:

@@ -119,7 +119,8 @@ def flash_attn_varlen_func(
             written.
         returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
 
-    `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of `flash_attn_func`.
+    `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
+    `flash_attn_func`.
     """
     arguments.refuse_dropout(dropout_p)
     if block_table is not None and seqused_k is None:

@@ -59,8 +59,8 @@ def flash_attn_with_kvcache(
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
     `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
-    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments, masks
-    and errors are those of `flash_attn_func`.
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments,
+    masks and errors are those of `flash_attn_func`.
     """
     if (k is None) != (v is None):
         raise ValueError("`k` and `v` come together")

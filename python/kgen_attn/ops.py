@@ -1,8 +1,8 @@
-"""The operators `torch.ops.kgen_attn.*`, for torch.compile and other tracers, and the gradient that they share with the
-eager way.
+"""The operators `torch.ops.kgen_attn.*`, for torch.compile and other tracers, and the gradient that they share with
+the eager way.
 
-An eager call does not go through the operators: torch's dispatcher calls Python kernels at several times the cost of the
-call itself.
+An eager call does not go through the operators: torch's dispatcher calls Python kernels at several times the cost of
+the call itself.
 """
 
 from __future__ import annotations
