@@ -124,8 +124,8 @@ fn nothing_is_packed_where_something_failed() {
     assert!(!bench.path("wheels").exists(), "a wheel without a library");
 
     let bench = Bench::new();
-    let lacking = wheel(&bench, &[]).env("MOCK_NVCC_DISPATCHER", "kgen_fwd").assert().code(1);
-    lacking.stderr(contains("does not define `kgen_fwd_workspace`"));
+    let lacking = wheel(&bench, &[]).env("MOCK_NVCC_DISPATCHER", "kgen_abi_version kgen_fwd").assert().code(1);
+    lacking.stderr(contains("does not define `kgen_append_kv`"));
     assert!(!bench.path("wheels").exists(), "a wheel of a library without functions");
 }
 

@@ -21,7 +21,6 @@ from .launch import (
     check_integers,
     enter_strides,
     known,
-    library,
     rows_contiguous,
 )
 from .missing import Request
@@ -141,13 +140,4 @@ def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved
     for name, descale in descales.items():
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
-    if library().append_kv is None:
-        raise _without_dispatcher(dtype, k)
     return Plan(p, Request("append_kv", dtype, device=k.get_device()))
-
-
-def _without_dispatcher(dtype: str, k: torch.Tensor) -> MissingKernel:
-    from . import missing
-
-    message = "kgen_append_kv: the library has no kernels of this kind"
-    return missing.error(Request("append_kv", dtype, device=k.get_device()), message, library())

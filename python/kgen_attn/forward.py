@@ -22,7 +22,6 @@ from .launch import (
     check_integers,
     enter_strides,
     known,
-    library,
     rows_contiguous,
 )
 from .missing import Request

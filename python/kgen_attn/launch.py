@@ -45,7 +45,13 @@ class Plan:
         """Serves later calls with this library."""
         self.library = chosen
         of_pass = {"fwd": chosen.fwd_workspace, "bwd": chosen.bwd_workspace}.get(self.request.function)
-        self.workspace_bytes = of_pass(self.params) if of_pass else 0
+        if of_pass is None:
+            self.workspace_bytes = 0
+        elif self.request.device < 0:
+            self.workspace_bytes = of_pass(self.params)
+        else:
+            with torch.cuda.device(self.request.device):  # the library asks which one is current
+                self.workspace_bytes = of_pass(self.params)
 
     def workspace(self, buffer: bytearray, offset: int, like: torch.Tensor) -> TensorOrNone:
         """Memory for one call, entered at `offset` with its size after it. It may be released when the call has

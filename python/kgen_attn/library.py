@@ -56,8 +56,10 @@ class Library:
             self.lib = ctypes.CDLL(str(path))
         except OSError as error:
             raise LibraryError(f"cannot load `{path}`: {error}") from error
-        if not hasattr(self.lib, "kgen_abi_version") or not hasattr(self.lib, "kgen_variants"):
-            raise LibraryError(f"`{path}` is no libkgen: it lacks `kgen_variants`; build one with `kgen build`")
+        needed = ("kgen_abi_version", "kgen_last_error", "kgen_variants", *_LAUNCHES, *_WORKSPACES)
+        missing = next((name for name in needed if not hasattr(self.lib, name)), None)
+        if missing is not None:
+            raise LibraryError(f"`{path}` is no libkgen: it lacks `{missing}`; `kgen build` makes one")
         self.lib.kgen_abi_version.restype = ctypes.c_uint32
         version = self.lib.kgen_abi_version()
         if version != abi.ABI_VERSION:
@@ -66,9 +68,8 @@ class Library:
         self.lib.kgen_last_error.restype = ctypes.c_char_p
         # `bytes` as char*: a structure is passed without an object of its own.
         for name in _LAUNCHES:
-            function = getattr(self.lib, name, None)
-            if function is not None:
-                function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_int
+            function = getattr(self.lib, name)
+            function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_int
             setattr(self, name[len("kgen_") :], function)
         for name in _WORKSPACES:
             function = getattr(self.lib, name)

@@ -15,8 +15,16 @@ const NAME: &str = "kgen_attn";
 const LIBRARY: &str = "lib/libkgen.so";
 
 /// What every library with a dispatcher defines, and the package calls.
-const FUNCTIONS: [&str; 6] =
-    ["kgen_fwd", "kgen_fwd_workspace", "kgen_bwd", "kgen_bwd_workspace", "kgen_variants", "kgen_abi_version"];
+const FUNCTIONS: [&str; 8] = [
+    "kgen_abi_version",
+    "kgen_append_kv",
+    "kgen_bwd",
+    "kgen_bwd_workspace",
+    "kgen_fwd",
+    "kgen_fwd_workspace",
+    "kgen_last_error",
+    "kgen_variants",
+];
 
 /// What a library runs on, and so how its wheel's version ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,7 +88,8 @@ if [ "$name" = "$MOCK_NVCC_GARBAGE" ]; then
     printf %s "$MOCK_NVCC_TEXT" >"$output"
 else
     symbols=$name
-    [ "$name" != kgen_dispatch ] || symbols="$name ${MOCK_NVCC_DISPATCHER-kgen_fwd kgen_fwd_workspace kgen_bwd kgen_bwd_workspace kgen_variants kgen_abi_version}"
+    functions="kgen_abi_version kgen_append_kv kgen_bwd kgen_bwd_workspace kgen_fwd kgen_fwd_workspace kgen_last_error kgen_variants"
+    [ "$name" != kgen_dispatch ] || symbols="$name ${MOCK_NVCC_DISPATCHER-$functions}"
     {
         printf '.section .nv_fatbin,"a"\n.incbin "%s"\n.text\n' "$source"
         for symbol in $symbols; do printf '.globl %s\n%s:\n.byte 0xc3\n' "$symbol" "$symbol"; done
