@@ -124,4 +124,5 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
     p.dtype, p.softmax_scale = DTYPES[q.dtype], softmax_scale
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     named = (cu_seqlens_q, cu_seqlens_k, None, None, None, None, None, alibi_slopes, sinks)
-    return Plan(p, request_of("bwd", p, q, named))
+    given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
+    return Plan(p, request_of("bwd", p, q, named), [*given, *([abi.BwdParams.dsinks.offset] if sinks is not None else [])])

@@ -171,7 +171,8 @@ def _plan(q, k, v, optional, numbers) -> Plan:
     for name, descale in descales.items():
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
-    plan = Plan(p, request_of("fwd", p, q, optional))
+    given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
+    plan = Plan(p, request_of("fwd", p, q, optional), given)
     plan.out_shape, plan.lse_shape = out_shape, lse_shape
     plan.out_dtype = torch.bfloat16 if q.dtype in EIGHTS else q.dtype
     return plan

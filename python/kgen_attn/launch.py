@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 import torch
 
@@ -21,6 +21,9 @@ EIGHTS = tuple(dtype for dtype, number in DTYPES.items() if number in (2, 4))
 
 POINTER = struct.Struct("=Q")
 
+#: Stands in a plan for a pointer that is not NULL; no kernel sees it.
+_SOMEWHERE = 16
+
 #: Shapes that are remembered; far more than a model has.
 MOST_PLANS = 4096
 
@@ -32,12 +35,19 @@ _emulator_lock = threading.Lock()
 
 
 class Plan:
-    """What all calls of one shape share: the structure without its pointers, and the library that serves them."""
+    """What all calls of one shape share: the structure without its pointers, and the library that serves them.
+
+    `given` are the offsets of the pointers that each call enters besides those of Q, K, V and O: which tensors there
+    are decides the kernel, and how much workspace it takes.
+    """
 
     __slots__ = ("library", "params", "workspace_bytes", "out_shape", "lse_shape", "out_dtype", "request")
 
-    def __init__(self, params: ctypes.Structure, request: missing.Request) -> None:
-        self.params = bytes(params)
+    def __init__(self, params: ctypes.Structure, request: missing.Request, given: Iterable[int] = ()) -> None:
+        buffer = bytearray(params)
+        for offset in given:
+            POINTER.pack_into(buffer, offset, _SOMEWHERE)
+        self.params = bytes(buffer)
         self.request = request
         self.use(library())
 

@@ -65,6 +65,16 @@ def test_pages(draw, device, by):
     assert_close(out.cpu(), exact, low, "O")
 
 
+@pytest.mark.parametrize("lengths", [[33] * 4, [1] * 9], ids=str)
+def test_workspace_of_packed_sequences(draw, device, lengths):
+    """What it takes depends on whether sequences are packed."""
+    q, k, v = (draw(sum(lengths), 1, 32, grad=True) for _ in range(3))
+    cu = starts(lengths, device)
+    for deterministic in (False, True):
+        out = flash_attn_varlen_func(q, k, v, cu, cu, max(lengths), max(lengths), deterministic=deterministic)
+        out.sum().backward()
+
+
 def test_rows_outside_all_sequences_have_no_gradient(draw, device):
     q, k, v = (draw(12, 1, 32, grad=True) for _ in range(3))
     cu = starts([8], device)
