@@ -163,7 +163,6 @@ pub enum Command {
     BuildAll(build_all::Args),
     /// Put kernels as sources into another project, and keep them up to date there.
     Vendor(vendor::Args),
-    /// Build kernels into a Python package with FlashAttention's functions for PyTorch.
     /// Build kernels into a Python package with FlashAttention's functions.
     Wheel(wheel::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
