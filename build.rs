@@ -10,6 +10,7 @@ use std::{
 const JUDGES: [&str; 3] = ["src/check", "src/device", "src/family"];
 
 fn main() -> io::Result<()> {
+    println!("cargo:rerun-if-changed=python/kgen_attn");
     println!("cargo:rerun-if-changed=templates");
     println!("cargo:rerun-if-changed=variants.toml");
     let mut files = Vec::new();

@@ -1,73 +1,30 @@
 """The C interface of kgen (generated/include/kgen.h) for Python measurements: ctypes over torch tensors."""
 
 import ctypes
+import pathlib
+import sys
 
 import torch
 
-DTYPES = {torch.float16: 0, torch.bfloat16: 1, torch.float8_e4m3fn: 2, torch.float32: 3, torch.float8_e5m2: 4}
-FLAG_CAUSAL = 1
-FLAG_DETERMINISTIC = 2
-FLAG_WINDOW = 4
-FLAG_ROTARY_INTERLEAVED = 0x10
+# The structures of attention are those of the Python package, whose module needs nothing else of it.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+from kgen_attn import abi  # noqa: E402
+from kgen_attn.abi import (  # noqa: E402, F401
+    FLAG_CAUSAL,
+    FLAG_DETERMINISTIC,
+    FLAG_ROTARY_INTERLEAVED,
+    FLAG_WINDOW,
+    AppendKvParams,
+    AttentionFeatures,
+    BwdParams,
+    DeclaredScore,
+    FwdParams,
+)
+
+DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()}
 REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
 PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED", "MIXED", "PACKED"]
 FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
-
-
-class AttentionFeatures(ctypes.Structure):
-    """`kgen_attention_features`, field for field."""
-
-    _fields_ = [
-        *[(name, ctypes.c_int32) for name in ("window_left", "window_right", "attention_chunk")],
-        ("softcap", ctypes.c_float),
-        ("alibi_slopes", ctypes.c_void_p),
-        ("alibi_batch_stride", ctypes.c_int64),
-        ("sinks", ctypes.c_void_p),
-        ("sinks_dtype", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    ]
-
-
-class DeclaredScore(ctypes.Structure):
-    """`kgen_declared_score`, field for field."""
-
-    _fields_ = [
-        ("id", ctypes.c_uint64),
-        ("scalars", ctypes.c_float * 8),
-        ("integers", ctypes.c_int32 * 8),
-        ("tables", ctypes.c_void_p * 4),
-    ]
-
-
-class FwdParams(ctypes.Structure):
-    """`kgen_fwd_params`, field for field."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        *[(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")],
-        *[(f"{t}_{axis}_stride", ctypes.c_int64) for t in "qkvo" for axis in ("batch", "row", "head")],
-        ("lse_batch_stride", ctypes.c_int64),
-        ("lse_head_stride", ctypes.c_int64),
-        *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
-        *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "head_dim", "dtype")],
-        ("softmax_scale", ctypes.c_float),
-        *[(f"{t}_descale", ctypes.c_void_p) for t in "qkv"],
-        *[(f"{t}_descale_{axis}_stride", ctypes.c_int64) for t in "qkv" for axis in ("batch", "head")],
-        *[(name, ctypes.c_int32) for name in ("total_q", "total_k", "num_splits", "concurrent_blocks")],
-        ("split_counts", ctypes.c_void_p),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_bytes", ctypes.c_size_t),
-        ("features", AttentionFeatures),
-        ("score", DeclaredScore),
-        *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
-        ("page_table", ctypes.c_void_p),
-        ("page_table_stride", ctypes.c_int64),
-        *[(name, ctypes.c_int32) for name in ("page_size", "num_pages", "least_queries", "most_queries", "kv_dtype", "reserved_2")],
-        *[(name, ctypes.c_void_p) for name in ("cache_batch_idx", "leftpad_k", "qv")],
-        *[(f"qv_{axis}_stride", ctypes.c_int64) for axis in ("batch", "row", "head")],
-        ("work_counter", ctypes.c_void_p),
-    ]
 
 
 def quantised(x):
@@ -96,27 +53,6 @@ def fwd_params(q, k, v, o, lse, causal, scale=None, descales=None):
         for axis, stride in zip(("batch", "head"), descale.stride()):
             setattr(p, f"{name}_descale_{axis}_stride", stride)
     return p
-
-
-class BwdParams(ctypes.Structure):
-    """`kgen_bwd_params`, field for field."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        *[(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "workspace")],
-        ("workspace_bytes", ctypes.c_size_t),
-        *[(f"{t}_{axis}_stride", ctypes.c_int64) for t in ("q", "k", "v", "o", "dout", "dq", "dk", "dv") for axis in ("batch", "row", "head")],
-        ("lse_batch_stride", ctypes.c_int64),
-        ("lse_head_stride", ctypes.c_int64),
-        *[(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")],
-        *[(name, ctypes.c_int32) for name in ("batch", "num_heads", "num_heads_k", "seqlen_q", "seqlen_k", "total_q", "head_dim", "dtype")],
-        ("softmax_scale", ctypes.c_float),
-        ("features", AttentionFeatures),
-        ("dsinks", ctypes.c_void_p),
-        ("score", DeclaredScore),
-        *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
-    ]
 
 
 class Candidate(ctypes.Structure):
@@ -196,32 +132,6 @@ class ReduceParams(ctypes.Structure):
         ("workspace_bytes", ctypes.c_size_t),
         *[(name, ctypes.c_uint64) for name in ("rows", "columns")],
         *[(name, ctypes.c_int32) for name in ("dtype", "operation")],
-    ]
-
-
-class AppendKvParams(ctypes.Structure):
-    """`kgen_append_kv_params`, field for field."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        *[(name, ctypes.c_void_p) for name in ("k", "v", "k_cache", "v_cache", "q", "q_out", "rotary_cos", "rotary_sin")],
-        *[
-            (f"{t}_{axis}_stride", ctypes.c_int64)
-            for t, first in (("k", "batch"), ("v", "batch"), ("k_cache", "page"), ("v_cache", "page"), ("q", "batch"), ("q_out", "batch"))
-            for axis in (first, "row", "head")
-        ],
-        ("rotary_row_stride", ctypes.c_int64),
-        *[
-            (name, ctypes.c_void_p)
-            for name in ("cache_seqlens", "cu_seqlens_new", "cu_seqlens_q", "seqlens_rotary", "cache_batch_idx", "page_table")
-        ],
-        ("page_table_stride", ctypes.c_int64),
-        *[(name, ctypes.c_void_p) for name in ("slot_mapping", "positions", "k_descale", "v_descale")],
-        *[(f"{t}_descale_{axis}_stride", ctypes.c_int64) for t in "kv" for axis in ("batch", "head")],
-        *[(name, ctypes.c_int32) for name in ("batch", "seqlen_new", "total_new", "seqlen_q", "total_q", "num_heads", "num_heads_k")],
-        *[(name, ctypes.c_int32) for name in ("head_dim", "head_dim_v", "rotary_dim", "rotary_rows", "page_size", "num_pages")],
-        *[(name, ctypes.c_int32) for name in ("pages_per_sequence", "dtype", "cache_dtype")],
     ]
 
 

@@ -25,3 +25,4 @@ pub mod plan;
 pub mod render;
 pub mod text;
 pub mod toolchain;
+pub mod wheel;

@@ -127,6 +127,14 @@ pub(super) struct Tools {
 }
 
 impl BuildArgs {
+    /// The same build, of the selected kernels alone and with an output folder of its own below the build folder: the
+    /// library that others build there keeps its kernels.
+    pub fn apart(mut self, folder: &str) -> Self {
+        self.build_dir = self.build_dir.join(folder);
+        self.only = true;
+        self
+    }
+
     /// Finds both compilers, installing nvcc where there is none and it is allowed.
     pub fn tools(&self, cancel: &Cancel) -> Result<Tools, CliError> {
         let host = host_compiler(cancel)?;

@@ -3,6 +3,7 @@
 use super::{
     CliError, Format, Global,
     checking::Place,
+    emulated,
     escape::plain,
     select::SelectionArgs,
     table::{self, Column},
@@ -10,18 +11,16 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    device::{DeviceKind, EmulatorKit, GpuFacts, KitError, launchers_in},
+    device::{DeviceKind, GpuFacts, launchers_in},
     family::attention::fuzz::{
         self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, LibraryCall, Report, Row, Scope, ScopeDevice,
         draws_calls,
     },
     family::attention::{Kind, Point},
     grid::{Grid, HeadDim, Variant},
-    jobs,
-    toolchain::{Cancel, cache_dir, host_compiler},
+    toolchain::Cancel,
 };
 use console::style;
-use rayon::ThreadPoolBuilder;
 use std::{
     collections::BTreeSet,
     fmt::Write,
@@ -236,25 +235,7 @@ fn emulator_library(
     }
     let mut variants: Vec<Variant> = held.iter().copied().map(Variant::from).chain(others.iter().copied()).collect();
     variants.sort_unstable_by_key(Variant::name);
-    let plans = workshop.plan_all(&variants, None)?;
-    let dispatcher = workshop.renderer.dispatcher(&plans)?;
-    let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
-    let kernels: Vec<(String, String)> = plans.iter().map(kernel).collect::<Result<_, _>>()?;
-    let host = host_compiler(cancel)?;
-    let made = |error| match error {
-        KitError::Interrupted => CliError::INTERRUPTED,
-        other => CliError::Environment(other.to_string()),
-    };
-    let (include, emulator) = (workshop.templates.include_files(), workshop.templates.emulator_files());
-    let kit = EmulatorKit::new(&cache_dir()?, include, emulator, &host, cancel).map_err(made)?;
-    let progress = Progress::new(format, "compiling for the emulator");
-    progress.expect(kernels.len() + 1, 0);
-    let compiled = |name: &str| progress.finish(name, None, false);
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(jobs::useful(jobs, kernels.len() + 1))
-        .build()
-        .map_err(|e| CliError::Environment(e.to_string()))?;
-    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)?;
+    let library = emulated::library(workshop, &variants, jobs, format, cancel)?;
     Ok((library, Scope { held, wanted, others, device: ScopeDevice::Emulator }))
 }
 

@@ -9,6 +9,7 @@ mod checking;
 mod completions;
 mod config;
 mod doctor;
+mod emulated;
 mod error;
 mod escape;
 mod estimate;
@@ -28,6 +29,7 @@ mod target;
 mod toolchain;
 pub mod ui;
 mod vendor;
+mod wheel;
 mod worker;
 mod workshop;
 
@@ -161,6 +163,8 @@ pub enum Command {
     BuildAll(build_all::Args),
     /// Put kernels as sources into another project, and keep them up to date there.
     Vendor(vendor::Args),
+    /// Build kernels into a Python package with FlashAttention's functions.
+    Wheel(wheel::Args),
     /// Run kernels against a float64 reference, on a GPU or on the emulator.
     Check(check::Args),
     /// Time kernels on the GPU at hand.
@@ -195,6 +199,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Build(args) => build::run(&global, args),
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Vendor(args) => vendor::run(&global, args),
+        Command::Wheel(args) => wheel::run(&global, args),
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),

@@ -14,6 +14,7 @@
 # MOCK_NVCC_GARBAGE  NAME of the unit whose object is MOCK_NVCC_TEXT, with exit code 0; "libkgen": the library is
 # MOCK_NVCC_PTX      PTX that it keeps of every kernel
 # MOCK_NVCC_LINK     "error": the link fails
+# MOCK_NVCC_DISPATCHER functions that the dispatcher's object defines, instead of those of kgen.h that a wheel needs
 say() { [ -z "$MOCK_NVCC_LOG" ] || printf '%s\n' "$*" >>"$MOCK_NVCC_LOG"; }
 
 output= source= shared= objects=
@@ -86,7 +87,13 @@ esac >&2
 if [ "$name" = "$MOCK_NVCC_GARBAGE" ]; then
     printf %s "$MOCK_NVCC_TEXT" >"$output"
 else
-    printf '.section .nv_fatbin,"a"\n.incbin "%s"\n.text\n.globl %s\n%s:\n.byte 0xc3\n' "$source" "$name" "$name" | as -o "$output"
+    symbols=$name
+    functions="kgen_abi_version kgen_append_kv kgen_bwd kgen_bwd_workspace kgen_fwd kgen_fwd_workspace kgen_last_error kgen_variants"
+    [ "$name" != kgen_dispatch ] || symbols="$name ${MOCK_NVCC_DISPATCHER-$functions}"
+    {
+        printf '.section .nv_fatbin,"a"\n.incbin "%s"\n.text\n' "$source"
+        for symbol in $symbols; do printf '.globl %s\n%s:\n.byte 0xc3\n' "$symbol" "$symbol"; done
+    } | as -o "$output"
 fi
 [ -z "$MOCK_NVCC_PTX" ] || echo "$MOCK_NVCC_PTX" >"$name.ptx"
 say "end $name"

@@ -307,42 +307,26 @@ mod tests {
 
     #[test]
     fn python_has_the_structures_and_constants_of_the_c_header() {
-        type Layout = (Vec<(String, usize)>, usize);
-        type Numbers = std::collections::BTreeMap<String, usize>;
-        let benches = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches");
-        // The module needs torch for tensors, of which there are none here.
-        let program = "import ctypes, json, sys, types\n\
-            dtypes = {'float16': 'FP16', 'bfloat16': 'BF16', 'float8_e4m3fn': 'FP8_E4M3', 'float32': 'FP32', 'float8_e5m2': 'FP8_E5M2'}\n\
-            sys.modules['torch'] = types.SimpleNamespace(**dtypes)\n\
-            import kgen_ctypes as k\n\
-            layout = lambda s: [[(f[0], getattr(s, f[0]).offset) for f in s._fields_], ctypes.sizeof(s)]\n\
-            flags = {'CAUSAL': k.FLAG_CAUSAL, 'DETERMINISTIC': k.FLAG_DETERMINISTIC, 'WINDOW': k.FLAG_WINDOW, 'ROTARY_INTERLEAVED': k.FLAG_ROTARY_INTERLEAVED}\n\
-            reductions = {name.upper(): value for name, value in k.REDUCTIONS.items()}\n\
-            flags |= {'PATH_' + path: flag for path, flag in k.FLAG_PATHS.items()}\n\
-            paths = {path: number for number, path in enumerate(k.PATHS)}\n\
-            names = {'attention_features': k.AttentionFeatures, 'fwd_params': k.FwdParams, 'bwd_params': k.BwdParams, 'vector_add_params': k.VectorAddParams,\n\
-                'transpose_params': k.TransposeParams, 'reduce_params': k.ReduceParams, 'append_kv_params': k.AppendKvParams, 'candidate': k.Candidate, 'choice': k.Choice}\n\
-            print(json.dumps([{name: layout(s) for name, s in names.items()}, k.DTYPES, flags, reductions, paths]))";
-        let output = match Command::new("python3").args(["-c", program]).env("PYTHONPATH", benches).output() {
+        type Words<T> = std::collections::BTreeMap<String, T>;
+        /// Fields with their offsets, and the size; constants by the beginning of their names.
+        type Python = (Words<(Vec<(String, usize)>, usize)>, Words<Words<usize>>);
+        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = project.join("tests/support/abi_of_python.py");
+        let mut python = Command::new("python3");
+        python.arg(program).env("PYTHONPATH", project.join("benches")).env("PYTHONDONTWRITEBYTECODE", "1");
+        let output = match python.output() {
             Ok(output) => output,
             Err(error) => return eprintln!("skipped: `python3` cannot be run ({error})"),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (structures, dtypes, flags, reductions, paths): (
-            std::collections::BTreeMap<String, Layout>,
-            Numbers,
-            Numbers,
-            Numbers,
-            Numbers,
-        ) = serde_json::from_slice(&output.stdout).expect("what the program prints");
-        assert_eq!((structures.len(), dtypes.len(), flags.len(), reductions.len(), paths.len()), (9, 5, 10, 3, 6));
-        let numbers = |prefix: &str, numbers: Numbers| -> String {
-            let asserts =
-                numbers.iter().map(|(name, value)| format!("_Static_assert(KGEN_{prefix}_{name} == {value}, \"{name}\");\n"));
-            asserts.collect::<Vec<_>>().concat()
-        };
+        let (structures, constants): Python = serde_json::from_slice(&output.stdout).expect("what the program prints");
+        let counts: Vec<usize> = constants.values().map(Words::len).collect();
+        assert_eq!((structures.len(), counts), (11, vec![3, 5, 12, 10, 7, 6, 3]), "none is left out");
+        let named = constants.iter().flat_map(|(prefix, numbers)| numbers.iter().map(move |(name, value)| (prefix, name, value)));
+        let text: Vec<String> = named
+            .map(|(prefix, name, value)| format!("_Static_assert(KGEN_{prefix}{name} == {value}, \"{prefix}{name}\");\n"))
+            .collect();
         let layouts = structures.into_iter().map(|(name, (fields, size))| layout_of(&format!("kgen_{name}"), fields, size));
-        let constants = [numbers("DTYPE", dtypes), numbers("FLAG", flags), numbers("REDUCE", reductions), numbers("PATH", paths)];
-        compile(&constants.into_iter().chain(layouts).collect::<String>());
+        compile(&(text.concat() + &layouts.collect::<String>()));
     }
 }

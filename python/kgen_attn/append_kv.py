@@ -1,0 +1,143 @@
+"""`kgen_append_kv` on tensors: new rows of K and V into a cache, with rotary embedding, in one launch."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from . import abi
+from .errors import MissingKernel
+from .forward import check_lengths, check_rank, enter_descale
+from .launch import (
+    DTYPES,
+    HALVES,
+    MOST_PLANS,
+    POINTER,
+    Plan,
+    TensorOrNone,
+    check_beside,
+    check_device,
+    check_integers,
+    enter_strides,
+    known,
+    rows_contiguous,
+)
+from .missing import Request
+
+_P = abi.AppendKvParams
+#: Where pointers are, in the order of `tensors` below.
+_AT = tuple(
+    getattr(_P, name).offset
+    for name in (
+        *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
+        *("cache_batch_idx", "page_table", "seqlens_rotary", "k_descale", "v_descale"),
+    )
+)
+
+_plans: dict[tuple, Plan] = {}
+
+
+def append_kv(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    q: TensorOrNone,
+    cache_seqlens: torch.Tensor,
+    rotary_cos: TensorOrNone,
+    rotary_sin: TensorOrNone,
+    cache_batch_idx: TensorOrNone,
+    page_table: TensorOrNone,
+    seqlens_rotary: TensorOrNone,
+    k_descale: TensorOrNone,
+    v_descale: TensorOrNone,
+    causal_positions: bool,
+    interleaved: bool,
+) -> torch.Tensor:
+    """Writes K and V, (batch, seqlen_new, key heads, D), into the caches after `cache_seqlens` rows of each sequence,
+    and gives Q, (batch, seqlen_q, heads, D), rotated; an empty tensor without `q`.
+
+    The caches are (entries, rows, key heads, D), or (pages, page size, key heads, D) with `page_table`. K and Q are
+    rotated with `rotary_cos` and `rotary_sin`, (rows, rotary dim / 2). With `causal_positions` the positions of Q rise
+    with its rows, otherwise all rows are at the first.
+    """
+    k, v = rows_contiguous(k), rows_contiguous(v)
+    q = None if q is None else rows_contiguous(q)
+    q_out = k.new_empty((0,)) if q is None else torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    # fmt: off
+    tensors = (k, v, k_cache, v_cache, q, None if q is None else q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx,
+               page_table, seqlens_rotary, k_descale, v_descale)
+    # fmt: on
+    key = (*map(known, tensors), causal_positions, interleaved)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plan(tensors, causal_positions, interleaved)
+        if len(_plans) >= MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    try:
+        _launch(plan, tensors)
+    except MissingKernel as error:
+        plan.missing_kernel(error)
+        _launch(plan, tensors)
+    return q_out
+
+
+def _launch(plan: Plan, tensors: tuple[TensorOrNone, ...]) -> None:
+    buffer = bytearray(plan.params)
+    for offset, tensor in zip(_AT, tensors):
+        if tensor is not None:
+            POINTER.pack_into(buffer, offset, tensor.data_ptr())
+    k, v, k_cache, v_cache, q, q_out, *others = tensors
+    plan.launch(buffer, k, (k, v, q, *others), (k_cache, v_cache, q_out))
+
+
+def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved: bool) -> Plan:
+    """Checks what is given and writes the structure, without pointers."""
+    # fmt: off
+    (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table, seqlens_rotary,
+     k_descale, v_descale) = tensors
+    # fmt: on
+    check_device(k, "k")
+    named = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q}
+    integers = {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx, "block_table": page_table}
+    descales = {"k_descale": k_descale, "v_descale": v_descale}
+    check_integers(integers)
+    check_beside(k, {**named, **integers, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, **descales})
+    for name, tensor in named.items():
+        if tensor is not None:
+            check_rank(tensor, name, packed=False)
+    dtypes = {tensor.dtype for tensor in (k, v, q, rotary_cos, rotary_sin) if tensor is not None}
+    if len(dtypes) != 1 or k.dtype not in HALVES or k_cache.dtype != v_cache.dtype or k_cache.dtype not in DTYPES:
+        raise TypeError(
+            f"`k`, `v`, `q`, `rotary_cos` and `rotary_sin` must be of one 16-bit type; given {sorted(map(str, dtypes))}, "
+            f"and caches of {k_cache.dtype} and {v_cache.dtype}"
+        )
+    if k.shape[:-1] != v.shape[:-1] or k_cache.shape[:-1] != v_cache.shape[:-1] or k.shape[-2:] != k_cache.shape[-2:]:
+        shapes = ", ".join(f"`{name}` {tuple(tensor.shape)}" for name, tensor in named.items() if tensor is not None)
+        raise ValueError(f"{shapes}: K and V have the same rows and heads, and the heads and head dims of their caches")
+    p = _P(struct_size=ctypes.sizeof(_P))
+    p.flags = (abi.FLAG_CAUSAL if causal_positions else 0) | (abi.FLAG_ROTARY_INTERLEAVED if interleaved else 0)
+    p.batch, p.seqlen_new, p.num_heads_k, p.head_dim = k.shape
+    p.head_dim_v = v.shape[-1]
+    check_lengths(p.batch, {**integers, "seqlens_rotary": seqlens_rotary}, 0)
+    for name, tensor in named.items():
+        if tensor is not None:
+            enter_strides(p, name, tensor.stride()[:-1], ("page" if name.endswith("cache") else "batch", "row", "head"))
+    p.num_pages, p.page_size = k_cache.shape[:2]
+    if page_table is not None:
+        p.page_table_stride, p.pages_per_sequence = page_table.stride(0), page_table.shape[1]
+    if q is not None:
+        p.seqlen_q, p.num_heads = q.shape[1:3]
+        enter_strides(p, "q_out", q_out.stride()[:-1], ("batch", "row", "head"))
+    if rotary_cos is not None:
+        if rotary_cos.dim() != 2 or rotary_cos.shape != rotary_sin.shape or rotary_cos.stride() != rotary_sin.stride():
+            given = f"{tuple(rotary_cos.shape)} and {tuple(rotary_sin.shape)}"
+            raise ValueError(f"`rotary_cos` and `rotary_sin` are both (rows, rotary dim / 2), stored alike; given {given}")
+        p.rotary_rows, p.rotary_dim, p.rotary_row_stride = rotary_cos.shape[0], 2 * rotary_cos.shape[1], rotary_cos.stride(0)
+    p.dtype, p.cache_dtype = DTYPES[k.dtype], DTYPES[k_cache.dtype]
+    for name, descale in descales.items():
+        enter_descale(p, name, descale, (p.batch, p.num_heads_k))
+    dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
+    return Plan(p, Request("append_kv", dtype, device=k.get_device()))

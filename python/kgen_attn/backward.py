@@ -1,0 +1,128 @@
+"""`kgen_bwd` on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import torch
+
+from . import abi
+from .errors import MissingKernel
+from .forward import check_dtypes, enter_features, request_of
+from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_strides, known, rows_contiguous
+
+_TENSORS = struct.Struct("=9Q")
+_TENSORS_AT = abi.BwdParams.q.offset
+_WORKSPACE_AT = abi.BwdParams.workspace.offset
+_FEATURES_AT = abi.BwdParams.features.offset
+_OPTIONAL_AT = (
+    abi.BwdParams.cu_seqlens_q.offset,
+    abi.BwdParams.cu_seqlens_k.offset,
+    abi.BwdParams.seqused_q.offset,
+    abi.BwdParams.seqused_k.offset,
+    _FEATURES_AT + abi.AttentionFeatures.alibi_slopes.offset,
+    _FEATURES_AT + abi.AttentionFeatures.sinks.offset,
+)
+
+_plans: dict[tuple, Plan] = {}
+
+
+def backward(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    cu_seqlens_q: TensorOrNone,
+    cu_seqlens_k: TensorOrNone,
+    seqused_q: TensorOrNone,
+    seqused_k: TensorOrNone,
+    alibi_slopes: TensorOrNone,
+    sinks: TensorOrNone,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    softmax_scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    attention_chunk: int,
+    softcap: float,
+    deterministic: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dQ, dK and dV, contiguous, and the gradient of the sinks, (heads,) fp32 or, without sinks, empty.
+
+    The parameters are those of `forward`, which gave `out` and `lse`. Rows that no sequence uses have gradient 0.
+    """
+    q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout))
+    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks
+    # fmt: off
+    numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
+               deterministic)
+    key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), out.stride(), dout.stride(), lse.stride(), q.dtype,
+           q.get_device(), numbers, tuple(map(known, optional)))
+    # fmt: on
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plan(q, k, v, out, dout, lse, optional, numbers)
+        if len(_plans) >= MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    # Rows outside all sequences are left alone by the kernels.
+    new = torch.empty if cu_seqlens_q is None and seqused_q is None and seqused_k is None else torch.zeros
+    dq, dk, dv = (new(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
+    dsinks = torch.empty(0 if sinks is None else sinks.shape, dtype=torch.float32, device=q.device)
+    tensors = q, k, v, out, dout, lse, dq, dk, dv
+    try:
+        _launch(plan, tensors, optional, None if sinks is None else dsinks)
+    except MissingKernel as error:
+        plan.missing_kernel(error)
+        _launch(plan, tensors, optional, None if sinks is None else dsinks)
+    return dq, dk, dv, dsinks
+
+
+def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone) -> None:
+    buffer = bytearray(plan.params)
+    _TENSORS.pack_into(buffer, _TENSORS_AT, *(tensor.data_ptr() for tensor in tensors))
+    for offset, tensor in zip(_OPTIONAL_AT, optional):
+        if tensor is not None:
+            POINTER.pack_into(buffer, offset, tensor.data_ptr())
+    if dsinks is not None:
+        POINTER.pack_into(buffer, abi.BwdParams.dsinks.offset, dsinks.data_ptr())
+    workspace = plan.workspace(buffer, _WORKSPACE_AT, tensors[0])
+    plan.launch(buffer, tensors[0], (*tensors[:6], *optional), (*tensors[6:], dsinks, workspace))
+
+
+def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
+    """Writes the structure, without pointers. `forward` has checked what is given."""
+    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks = optional
+    max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic = numbers
+    check_dtypes(q, k, v)
+    if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype:
+        raise TypeError(f"no gradients for `q` of {q.dtype} and `k` of {k.dtype}: torch.float16 or torch.bfloat16 alone has them")
+    if dout.dtype != q.dtype:
+        raise TypeError(f"the gradient of the output is {dout.dtype}; it must be {q.dtype}")
+    p = abi.BwdParams(struct_size=ctypes.sizeof(abi.BwdParams))
+    p.flags = (
+        (abi.FLAG_CAUSAL if causal else 0)
+        | (abi.FLAG_WINDOW if window_left >= 0 or window_right >= 0 else 0)
+        | (abi.FLAG_DETERMINISTIC if deterministic else 0)
+    )
+    p.head_dim, p.head_dim_v, p.num_heads, p.num_heads_k = q.shape[-1], v.shape[-1], q.shape[-2], k.shape[-2]
+    gradients = {"dq": q, "dk": k, "dv": v}  # contiguous, of these shapes
+    for name, tensor in {"q": q, "k": k, "v": v, "o": out, "dout": dout, **gradients}.items():
+        strides = tensor.stride() if name not in gradients else torch.empty(tensor.shape, device="meta").stride()
+        enter_strides(p, name, strides[:-1], ("batch", "row", "head")[3 - (tensor.dim() - 1) :])
+    if cu_seqlens_q is None:
+        p.batch, p.seqlen_q = q.shape[:2]
+        p.lse_batch_stride, p.lse_head_stride = lse.stride()[:2]
+    else:
+        p.batch, p.seqlen_q, p.total_q = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
+        p.lse_head_stride = lse.stride(0)
+    p.seqlen_k = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
+    p.dtype, p.softmax_scale = DTYPES[q.dtype], softmax_scale
+    enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
+    named = (cu_seqlens_q, cu_seqlens_k, None, None, None, None, None, alibi_slopes, sinks)
+    given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
+    return Plan(p, request_of("bwd", p, q, named), [*given, *([abi.BwdParams.dsinks.offset] if sinks is not None else [])])

@@ -1,0 +1,247 @@
+"""`kgen_fwd` on tensors: one launch, or two where keys are split."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import torch
+
+from . import abi
+from .errors import MissingKernel
+from .launch import (
+    DTYPES,
+    EIGHTS,
+    HALVES,
+    MOST_PLANS,
+    POINTER,
+    Plan,
+    TensorOrNone,
+    check_beside,
+    check_device,
+    check_integers,
+    enter_strides,
+    known,
+    rows_contiguous,
+)
+from .missing import Request
+
+_TENSORS = struct.Struct("=5Q")
+_TENSORS_AT = abi.FwdParams.q.offset
+_WORKSPACE_AT = abi.FwdParams.workspace.offset
+_FEATURES_AT = abi.FwdParams.features.offset
+#: Where the pointers of the tensors that may be absent are, in the order of `optional`.
+_OPTIONAL_AT = (
+    abi.FwdParams.cu_seqlens_q.offset,
+    abi.FwdParams.cu_seqlens_k.offset,
+    abi.FwdParams.seqused_q.offset,
+    abi.FwdParams.seqused_k.offset,
+    abi.FwdParams.page_table.offset,
+    abi.FwdParams.cache_batch_idx.offset,
+    abi.FwdParams.leftpad_k.offset,
+    _FEATURES_AT + abi.AttentionFeatures.alibi_slopes.offset,
+    _FEATURES_AT + abi.AttentionFeatures.sinks.offset,
+    abi.FwdParams.q_descale.offset,
+    abi.FwdParams.k_descale.offset,
+    abi.FwdParams.v_descale.offset,
+)
+_NONE = (None,) * len(_OPTIONAL_AT)
+
+_plans: dict[tuple, Plan] = {}
+
+
+def forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, optional: tuple, numbers: tuple, with_lse: bool = True
+) -> tuple[torch.Tensor, TensorOrNone]:
+    """O and LSE of one call; LSE is None without `with_lse`.
+
+    `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
+    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale. `numbers` are max_seqlen_q, max_seqlen_k,
+    softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
+    fields of the same names holds; a side of the window is -1 where it has no limit.
+
+    Shapes: Q (batch, seqlen_q, heads, D), or (total_q, heads, D) with `cu_seqlens_q`; K and V (batch, seqlen_k, key
+    heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
+    is (batch, heads, seqlen_q) or (heads, total_q), fp32.
+    """
+    strides = q.stride(), k.stride(), v.stride()
+    if strides[0][-1] != 1 or strides[1][-1] != 1 or strides[2][-1] != 1:
+        q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
+        strides = q.stride(), k.stride(), v.stride()
+    plain = True
+    for tensor in optional:  # not by `==`, which tensors have as an operation
+        if tensor is not None:
+            plain = False
+            break
+    # fmt: off
+    key = (q.shape, k.shape, v.shape, strides, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
+           numbers, None if plain else tuple(map(known, optional)))
+    # fmt: on
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plan(q, k, v, optional, numbers)
+        if len(_plans) >= MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    out = q.new_empty(plan.out_shape, dtype=plan.out_dtype)
+    lse = q.new_empty(plan.lse_shape, dtype=torch.float32) if with_lse else None
+    try:
+        _launch(plan, q, k, v, out, lse, optional, plain)
+    except MissingKernel as error:
+        plan.missing_kernel(error)
+        _launch(plan, q, k, v, out, lse, optional, plain)
+    return out, lse
+
+
+def _launch(plan, q, k, v, out, lse, optional, plain) -> None:
+    buffer = bytearray(plan.params)
+    pointers = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr()
+    _TENSORS.pack_into(buffer, _TENSORS_AT, *pointers)
+    if not plain:
+        for offset, tensor in zip(_OPTIONAL_AT, optional):
+            if tensor is not None:
+                POINTER.pack_into(buffer, offset, tensor.data_ptr())
+    workspace = plan.workspace(buffer, _WORKSPACE_AT, q)
+    plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
+
+
+def _plan(q, k, v, optional, numbers) -> Plan:
+    """Checks what is given and writes the structure, without pointers."""
+    # fmt: off
+    (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
+     q_descale, k_descale, v_descale) = optional
+    (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
+     num_splits) = numbers
+    # fmt: on
+    check_device(q, "q")
+    check_dtypes(q, k, v)
+    integers = {
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+        "seqused_q": seqused_q,
+        "seqused_k": seqused_k,
+        "block_table": page_table,
+        "cache_batch_idx": cache_batch_idx,
+        "cache_leftpad": leftpad_k,
+    }
+    check_integers(integers)
+    descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales})
+    check_rank(q, "q", cu_seqlens_q is not None)
+    check_rank(k, "k", cu_seqlens_k is not None)
+    check_rank(v, "v", cu_seqlens_k is not None)
+    if k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1] or q.shape[-2] % max(1, k.shape[-2]) != 0:
+        shapes = ", ".join(f"`{name}` {tuple(t.shape)}" for name, t in zip("qkv", (q, k, v)))
+        raise ValueError(f"{shapes}: `k` and `v` have the same rows and heads, `q` the head dim of `k` and a multiple of its heads")
+
+    p = abi.FwdParams(struct_size=ctypes.sizeof(abi.FwdParams))
+    p.flags = (abi.FLAG_CAUSAL if causal else 0) | (abi.FLAG_WINDOW if window_left >= 0 or window_right >= 0 else 0)
+    p.head_dim, p.head_dim_v, p.num_heads, p.num_heads_k = q.shape[-1], v.shape[-1], q.shape[-2], k.shape[-2]
+    enter_strides(p, "q", q.stride()[:-1], ("batch", "row", "head")[3 - (q.dim() - 1) :])
+    for name, tensor in (("k", k), ("v", v)):
+        enter_strides(p, name, tensor.stride()[:-1], ("batch", "row", "head")[3 - (tensor.dim() - 1) :])
+    out_shape = (*q.shape[:-1], v.shape[-1])
+    if cu_seqlens_q is None:
+        p.batch, p.seqlen_q = q.shape[:2]
+        lse_shape = (q.shape[0], q.shape[2], q.shape[1])
+        p.lse_batch_stride, p.lse_head_stride = q.shape[2] * q.shape[1], q.shape[1]
+        p.o_batch_stride = q.shape[1] * q.shape[2] * v.shape[-1]
+    else:
+        p.batch, p.seqlen_q, p.total_q = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
+        lse_shape = (q.shape[1], q.shape[0])
+        p.lse_head_stride = q.shape[0]
+    p.o_row_stride, p.o_head_stride = p.num_heads * v.shape[-1], v.shape[-1]
+    if page_table is not None:
+        if cu_seqlens_k is not None or page_table.dim() != 2:
+            raise ValueError("`block_table` is (batch, pages of a sequence) and goes with lengths of the keys, not with `cu_seqlens_k`")
+        p.page_table_stride, p.num_pages, p.page_size = page_table.stride(0), k.shape[0], k.shape[1]
+        p.seqlen_k = max_seqlen_k if max_seqlen_k > 0 else page_table.shape[1] * k.shape[1]
+    elif cu_seqlens_k is not None:
+        p.seqlen_k, p.total_k = max_seqlen_k, k.shape[0]
+    else:
+        p.seqlen_k = k.shape[1]
+        if cache_batch_idx is None and k.shape[0] < p.batch:
+            raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {p.batch}")
+    check_lengths(p.batch, {**integers, "cu_seqlens_q": None, "cu_seqlens_k": None}, 0)
+    check_lengths(p.batch, {"cu_seqlens_k": cu_seqlens_k}, 1)
+    p.dtype = DTYPES[q.dtype]
+    if k.dtype != q.dtype:
+        p.kv_dtype = DTYPES[k.dtype]
+    p.softmax_scale, p.num_splits = softmax_scale, num_splits
+    for name, descale in descales.items():
+        enter_descale(p, name, descale, (p.batch, p.num_heads_k))
+    enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
+    given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
+    plan = Plan(p, request_of("fwd", p, q, optional), given)
+    plan.out_shape, plan.lse_shape = out_shape, lse_shape
+    plan.out_dtype = torch.bfloat16 if q.dtype in EIGHTS else q.dtype
+    return plan
+
+
+def check_dtypes(q, k, v) -> None:
+    """Raises `TypeError` for types that no kernel has."""
+    if q.dtype not in HALVES and q.dtype != torch.float8_e4m3fn:
+        raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn")
+    if k.dtype != v.dtype or (k.dtype != q.dtype and (k.dtype not in EIGHTS or q.dtype not in HALVES)):
+        raise TypeError(f"`q`, `k` and `v` are {q.dtype}, {k.dtype} and {v.dtype}; all have one type, or `k` and `v` are FP8")
+
+
+def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
+    """Raises `ValueError` for a tensor of another number of axes than it must have."""
+    axes = "(total rows, heads, head dim)" if packed else "(batch, rows, heads, head dim)"
+    if tensor.dim() != (3 if packed else 4):
+        raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is {axes}")
+
+
+def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> None:
+    """Raises `ValueError` where a tensor has another number of rows than `batch + more`."""
+    for name, tensor in tensors.items():
+        if tensor is not None and (tensor.dim() == 0 or tensor.shape[0] != batch + more):
+            raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; for {batch} sequences it has {batch + more} entries")
+
+
+def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: tuple[int, int]) -> None:
+    """Enters the strides of a factor by batch entry and key head."""
+    if descale is None:
+        return
+    if descale.dtype != torch.float32 or descale.shape != shape:
+        raise ValueError(f"`{name}` is {descale.dtype} of shape {tuple(descale.shape)}; it must be float32 of shape {shape}")
+    enter_strides(p, name, descale.stride(), ("batch", "head"))
+
+
+def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks) -> None:
+    """Enters masks and scores, without pointers."""
+    f = p.features
+    f.window_left, f.window_right = (window_left, window_right) if p.flags & abi.FLAG_WINDOW else (0, 0)
+    f.attention_chunk, f.softcap = attention_chunk, softcap
+    if alibi_slopes is not None:
+        shapes = ((p.num_heads,), (p.batch, p.num_heads))
+        if alibi_slopes.dtype != torch.float32 or tuple(alibi_slopes.shape) not in shapes or alibi_slopes.stride(-1) != 1:
+            given = f"{alibi_slopes.dtype} of shape {tuple(alibi_slopes.shape)}"
+            raise ValueError(f"`alibi_slopes` is {given}; it must be contiguous float32 of shape {shapes[0]} or {shapes[1]}")
+        f.alibi_batch_stride = alibi_slopes.stride(0) if alibi_slopes.dim() == 2 else 0
+    if sinks is not None:
+        if sinks.dtype not in (torch.float32, torch.bfloat16) or tuple(sinks.shape) != (p.num_heads,) or sinks.stride(-1) != 1:
+            given = f"{sinks.dtype} of shape {tuple(sinks.shape)}"
+            raise ValueError(f"`s_aux` is {given}; it must be contiguous float32 or bfloat16 of shape ({p.num_heads},)")
+        f.sinks_dtype = DTYPES[sinks.dtype]
+
+
+def request_of(function: str, p, q: torch.Tensor, optional=_NONE) -> Request:
+    """Which kernel serves the call."""
+    f = p.features
+    page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks = optional[4:9]
+    asked = {
+        "window": bool(p.flags & abi.FLAG_WINDOW),
+        "chunk": f.attention_chunk != 0,
+        "softcap": f.softcap != 0,
+        "alibi": alibi_slopes is not None,
+        "sinks": sinks is not None,
+        "paged": page_table is not None,
+        "kv_e4m3": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e4m3fn"],
+        "kv_e5m2": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e5m2"],
+        "cache": cache_batch_idx is not None or leftpad_k is not None,
+    }
+    dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
+    features = tuple(name for name, there in asked.items() if there)
+    return Request(function, dtype, p.head_dim, p.head_dim_v, bool(p.flags & abi.FLAG_CAUSAL), features, q.get_device())

@@ -1,0 +1,152 @@
+"""FlashAttention's functions for tensors of equal lengths, by kgen's kernels."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+
+from . import arguments, ops
+
+Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+Window = tuple[Optional[int], Optional[int]]
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    attention_chunk: int = 0,
+    num_splits: int = 0,
+    s_aux: Optional[torch.Tensor] = None,
+    q_descale: Optional[torch.Tensor] = None,
+    k_descale: Optional[torch.Tensor] = None,
+    v_descale: Optional[torch.Tensor] = None,
+) -> Result:
+    """softmax(softmax_scale · Q Kᵀ + mask) V.
+
+    Shapes:
+        q: (batch, seqlen_q, heads, head_dim), float16 or bfloat16; float8_e4m3fn without gradients.
+        k: (batch, seqlen_k, key heads, head_dim). `heads` is a multiple of `key heads`; query head h reads key head
+            h // (heads / key heads).
+        v: (batch, seqlen_k, key heads, head_dim_v).
+        returns: (batch, seqlen_q, heads, head_dim_v), of the type of `q`, or bfloat16 if that is FP8.
+
+    Arguments:
+        dropout_p: 0.0; kgen has no dropout.
+        softmax_scale: default 1 / sqrt(head_dim).
+        causal: row i sees key j if j <= i + seqlen_k - seqlen_q. A row that sees no key gives zeros.
+        window_size: (left, right): row i sees keys from i + seqlen_k - seqlen_q - left to that position + right; -1 is
+            no limit.
+        softcap: scores s become softcap · tanh(s / softcap); 0: they do not.
+        alibi_slopes: (heads,) or (batch, heads), float32: slope · |i + seqlen_k - seqlen_q - j| is taken off a score.
+        deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
+        return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and, where
+            FlashAttention has probabilities for tests of dropout, an empty tensor.
+        attention_chunk: a row sees keys of its own chunk of so many positions alone; 0: no chunks.
+        num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
+        s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
+        q_descale, k_descale, v_descale: (batch, key heads) float32, factors of FP8 tensors.
+
+    Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v` and `s_aux`.
+
+    Raises `MissingKernel` where the library has no kernel for the call, `KgenError` where it refuses one, and
+    `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
+    """
+    arguments.refuse_dropout(dropout_p)
+    q, k, v = arguments.cast(q, k, v)
+    causal, left, right = arguments.windows(causal, window_size, q.shape[1], k.shape[1])
+    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    if softmax_scale is None:
+        softmax_scale = head_dim**-0.5
+    padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    if padded:
+        q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
+    optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale)
+    numbers = (0, 0, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    if padded:
+        out = out[..., :head_dim_v]
+    return (out, lse, out.new_empty((0,))) if return_attn_probs else out
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: Optional[torch.Tensor],
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Optional[torch.Tensor] = None,
+    *,
+    seqused_q: Optional[torch.Tensor] = None,
+    seqused_k: Optional[torch.Tensor] = None,
+    attention_chunk: int = 0,
+    num_splits: int = 0,
+    s_aux: Optional[torch.Tensor] = None,
+    q_descale: Optional[torch.Tensor] = None,
+    k_descale: Optional[torch.Tensor] = None,
+    v_descale: Optional[torch.Tensor] = None,
+) -> Result:
+    """`flash_attn_func` for sequences packed along the row axis.
+
+    Shapes:
+        q: (total_q, heads, head_dim), sequence b from row cu_seqlens_q[b] to cu_seqlens_q[b + 1].
+        k, v: (total_k, key heads, head_dim or head_dim_v), likewise by `cu_seqlens_k`; with `block_table` (pages, page
+            size, key heads, ·).
+        cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32, starting at 0.
+        block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
+            `cu_seqlens_k`.
+        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used; rows of the result beyond are not
+            written.
+        returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
+
+    `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
+    `flash_attn_func`.
+    """
+    arguments.refuse_dropout(dropout_p)
+    if block_table is not None and seqused_k is None:
+        if cu_seqlens_k is None:
+            raise ValueError("`block_table` needs the lengths of the keys: `seqused_k` or `cu_seqlens_k`")
+        seqused_k = cu_seqlens_k[1:] - cu_seqlens_k[:-1]
+    if block_table is not None:
+        cu_seqlens_k = None
+    elif cu_seqlens_k is None:
+        raise ValueError("`cu_seqlens_k` is None; without it `k` and `v` are paged, which `block_table` says")
+    q, k, v = arguments.cast(q, k, v)
+    max_seqlen_q, max_seqlen_k = int(max_seqlen_q), int(max_seqlen_k)
+    causal, left, right = arguments.windows(causal, window_size, max_seqlen_q, max_seqlen_k)
+    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    if softmax_scale is None:
+        softmax_scale = head_dim**-0.5
+    padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    if padded:
+        q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
+    # fmt: off
+    optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
+                q_descale, k_descale, v_descale)
+    numbers = (max_seqlen_q, max_seqlen_k, float(softmax_scale), causal, left, right, attention_chunk,
+               max(0.0, float(softcap)), num_splits)
+    # fmt: on
+    out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    if padded:
+        out = out[..., :head_dim_v]
+    return (out, lse, out.new_empty((0,))) if return_attn_probs else out

@@ -1,0 +1,113 @@
+"""FlashAttention's function for decoding with a KV cache."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+
+from . import arguments, ops
+from .append_kv import append_kv as launch_append_kv
+from .interface import Window
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: Optional[torch.Tensor] = None,
+    v: Optional[torch.Tensor] = None,
+    rotary_cos: Optional[torch.Tensor] = None,
+    rotary_sin: Optional[torch.Tensor] = None,
+    cache_seqlens: Optional[Union[int, torch.Tensor]] = None,
+    cache_batch_idx: Optional[torch.Tensor] = None,
+    cache_leftpad: Optional[torch.Tensor] = None,
+    block_table: Optional[torch.Tensor] = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    *,
+    rotary_seqlens: Optional[torch.Tensor] = None,
+    attention_chunk: int = 0,
+    s_aux: Optional[torch.Tensor] = None,
+    k_descale: Optional[torch.Tensor] = None,
+    v_descale: Optional[torch.Tensor] = None,
+) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Attention to a KV cache, after new keys and values have been written into it, if any are given. No gradients.
+
+    Shapes:
+        q: (batch, seqlen_q, heads, head_dim).
+        k_cache, v_cache: (entries, rows, key heads, head_dim), or (pages, page size, key heads, head_dim) with
+            `block_table`. Of the type of `q`, or FP8 with factors `k_descale` and `v_descale`, (batch, key heads)
+            float32. Changed in place by `k` and `v`.
+        k, v: (batch, seqlen_new, key heads, head_dim): written from row `cache_seqlens` of each sequence on. What the
+            cache has no room for is not written.
+        rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their position,
+            `cache_seqlens` for the first; queries likewise with a causal mask or a window, else all by the first.
+        cache_seqlens: int or (batch,) int32: rows in the cache before this call. None: all of them.
+        cache_batch_idx: (batch,) int32: the entry of the cache that each sequence has.
+        cache_leftpad: (batch,) int32: rows of an entry before its first key, which `cache_seqlens` counts.
+        block_table: (batch, pages of a sequence) int32.
+        returns: (batch, seqlen_q, heads, head_dim), and with `return_softmax_lse` the log-sum-exp of each row,
+            (batch, heads, seqlen_q) float32.
+
+    Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
+
+    `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments,
+    masks and errors are those of `flash_attn_func`.
+    """
+    if (k is None) != (v is None):
+        raise ValueError("`k` and `v` come together")
+    if (rotary_cos is None) != (rotary_sin is None):
+        raise ValueError("`rotary_cos` and `rotary_sin` come together")
+    if rotary_cos is not None and k is None:
+        raise ValueError("`rotary_cos` goes with new keys, `k` and `v`")
+    if cache_leftpad is not None and block_table is not None:
+        raise NotImplementedError("`cache_leftpad` with `block_table`: pages have no rows before the first key")
+    if cache_batch_idx is not None and block_table is not None:
+        raise NotImplementedError("`cache_batch_idx` with `block_table`: the table says where a sequence lies")
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (q, k_cache, v_cache, k, v)):
+        q, k_cache, v_cache = q.detach(), k_cache.detach(), v_cache.detach()
+        k, v = (None, None) if k is None else (k.detach(), v.detach())
+    rows = k_cache.shape[1] if block_table is None else block_table.shape[1] * k_cache.shape[1]
+    batch, seqlen_q, head_dim = q.shape[0], q.shape[1], q.shape[-1]
+    if cache_seqlens is None and k is not None:
+        raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
+    if isinstance(cache_seqlens, int):
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim)
+    if padded:  # copies of the caches, as in FlashAttention
+        q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
+        k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
+    # Of the mask as it was asked for: a window that hides nothing still says that positions rise.
+    rising = causal or any(side is not None and side >= 0 for side in window_size)
+    causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
+    if k is not None:
+        run = launch_append_kv if ops.is_eager(q) else torch.ops.kgen_attn.append_kv
+        # fmt: off
+        rotated = run(k, v, k_cache, v_cache, q if rotary_cos is not None else None, cache_seqlens, rotary_cos, rotary_sin,
+                      cache_batch_idx, block_table, rotary_seqlens, k_descale, v_descale, rising, rotary_interleaved)
+        # fmt: on
+        q = rotated if rotary_cos is not None else q
+        if padded:
+            for cache, wide in zip(caches, (k_cache, v_cache)):
+                cache.copy_(wide[..., :head_dim])
+        cache_seqlens = cache_seqlens + k.shape[1]
+    if softmax_scale is None:
+        softmax_scale = head_dim**-0.5
+    if block_table is not None and cache_seqlens is None:
+        raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
+    # fmt: off
+    optional = (None, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
+                arguments.sinks(s_aux), None, k_descale, v_descale)
+    numbers = (0, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    # fmt: on
+    out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
+    out = out[..., :head_dim] if padded else out
+    return (out, lse) if return_softmax_lse else out

@@ -1,0 +1,171 @@
+"""What every launch shares: the device and stream it runs on, its workspace, and what becomes of an error."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from typing import Iterable, Optional, Sequence
+
+import torch
+
+from . import abi, missing
+from .errors import KgenError, MissingKernel
+from .library import Library, library
+
+TensorOrNone = Optional[torch.Tensor]
+
+DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items() if hasattr(torch, name)}
+HALVES = (torch.float16, torch.bfloat16)
+EIGHTS = tuple(dtype for dtype, number in DTYPES.items() if number in (2, 4))
+
+POINTER = struct.Struct("=Q")
+
+#: Stands in a plan for a pointer that is not NULL; no kernel sees it.
+_SOMEWHERE = 16
+
+#: Shapes that are remembered; far more than a model has.
+MOST_PLANS = 4096
+
+# The public way builds a Stream object, which takes ten times as long.
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+# The emulator's list of tensors is one for the process.
+_emulator_lock = threading.Lock()
+
+
+class Plan:
+    """What all calls of one shape share: the structure without its pointers, and the library that serves them.
+
+    `given` are the offsets of the pointers that each call enters besides those of Q, K, V and O: which tensors there
+    are decides the kernel, and how much workspace it takes.
+    """
+
+    __slots__ = ("library", "params", "workspace_bytes", "out_shape", "lse_shape", "out_dtype", "request")
+
+    def __init__(self, params: ctypes.Structure, request: missing.Request, given: Iterable[int] = ()) -> None:
+        buffer = bytearray(params)
+        for offset in given:
+            POINTER.pack_into(buffer, offset, _SOMEWHERE)
+        self.params = bytes(buffer)
+        self.request = request
+        self.use(library())
+
+    def use(self, chosen: Library) -> None:
+        """Serves later calls with this library."""
+        self.library = chosen
+        of_pass = {"fwd": chosen.fwd_workspace, "bwd": chosen.bwd_workspace}.get(self.request.function)
+        if of_pass is None:
+            self.workspace_bytes = 0
+        elif self.request.device < 0:
+            self.workspace_bytes = of_pass(self.params)
+        else:
+            with torch.cuda.device(self.request.device):  # the library asks which one is current
+                self.workspace_bytes = of_pass(self.params)
+
+    def workspace(self, buffer: bytearray, offset: int, like: torch.Tensor) -> TensorOrNone:
+        """Memory for one call, entered at `offset` with its size after it. It may be released when the call has
+        returned: torch gives it to later work of the same stream alone."""
+        size = self.workspace_bytes
+        if size == 0:
+            return None
+        memory = torch.empty(size, dtype=torch.uint8, device=like.device)
+        _WORKSPACE.pack_into(buffer, offset, memory.data_ptr(), size)
+        return memory
+
+    def launch(self, buffer: bytearray, like: torch.Tensor, read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> None:
+        """Launches on the current stream of the device of `like`.
+
+        `read` and `written` are the tensors that the structure points to: what the emulator is told of.
+        """
+        chosen = self.library
+        if chosen.emulator is not None:
+            code = self._emulate(buffer, read, written)
+        else:
+            index = like.get_device()
+            launch = getattr(chosen, self.request.function)
+            if index < 0:
+                code = launch(bytes(buffer), None)
+            elif index == torch.cuda.current_device():
+                code = launch(bytes(buffer), _raw_stream(index))
+            else:
+                with torch.cuda.device(index):
+                    code = launch(bytes(buffer), _raw_stream(index))
+        if code != abi.SUCCESS:
+            raise self._failed(code)
+
+    def missing_kernel(self, error: MissingKernel) -> None:
+        """Serves later calls with a library made for this request, where `KGEN_JIT` asks for that; else raises."""
+        self.use(missing.made(self.request, error, self.library))
+
+    def _failed(self, code: int) -> KgenError:
+        message = self.library.last_error()
+        if self.library.emulator is not None and (report := self.library.emulator.report()):
+            message = f"{message}\n{report}"
+        if code != abi.ERROR_NO_VARIANT:
+            return KgenError(message, code)
+        return missing.error(self.request, message, self.library)
+
+    def _emulate(self, buffer: bytearray, read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> int:
+        emulator = self.library.emulator
+        with _emulator_lock:
+            emulator.declare([extent(t) for t in read if t is not None], [extent(t) for t in written if t is not None])
+            return getattr(self.library, self.request.function)(bytes(buffer), None)
+
+
+_WORKSPACE = struct.Struct("=QQ")
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Address and bytes from a tensor's first element to its last."""
+    if tensor.numel() == 0:
+        return tensor.data_ptr(), 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
+def known(tensor: TensorOrNone) -> object:
+    """What a plan depends on in a tensor that may be absent."""
+    return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+
+
+def rows_contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied where its last axis is not contiguous."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def enter_strides(params: ctypes.Structure, name: str, strides: Sequence[int], axes: Sequence[str]) -> None:
+    """Enters `name_axis_stride` for each axis."""
+    for axis, stride in zip(axes, strides):
+        setattr(params, f"{name}_{axis}_stride", stride)
+
+
+def check_device(tensor: torch.Tensor, name: str) -> None:
+    """Raises `ValueError` where the library cannot read the tensor's memory."""
+    loaded = library()
+    kind = tensor.device.type
+    if kind == loaded.device_type:
+        return
+    if loaded.emulator is not None:
+        raise ValueError(f"`{name}` is on `{tensor.device}`; `{loaded.path}` is built for kgen's emulator, which takes CPU tensors")
+    if torch.cuda.is_available():
+        raise ValueError(f"`{name}` is on `{tensor.device}`; the kernels run on a GPU: move the tensors with `.cuda()`")
+    raise ValueError(f"`{name}` is on `{tensor.device}`, and no GPU can be used here: {missing.why_no_gpu()}")
+
+
+def check_beside(first: torch.Tensor, tensors: dict[str, TensorOrNone]) -> None:
+    """Raises `ValueError` where one of the tensors is on another device than `first`."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device != first.device:
+            raise ValueError(f"`{name}` is on `{tensor.device}`, `q` on `{first.device}`")
+
+
+def check_integers(tensors: dict[str, TensorOrNone], dtype: torch.dtype = torch.int32) -> None:
+    """Raises where one of the tensors is not contiguous along its last axis, or of another type."""
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if tensor.dtype != dtype:
+            raise TypeError(f"`{name}` is {tensor.dtype}; it must be {dtype}")
+        if tensor.dim() > 0 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            raise ValueError(f"`{name}` has stride {tensor.stride(-1)} along its last axis; make it contiguous")

@@ -1,0 +1,111 @@
+"""Kernels that the library lacks: the command that makes one, and `KGEN_JIT`, which runs it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from . import gpus
+from .errors import LibraryError, MissingKernel
+from .library import Library
+
+#: 1: kernels that the library lacks are generated, compiled and kept when they are first asked for.
+VARIABLE = "KGEN_JIT"
+
+_DTYPE_WORDS = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call, as far as it decides which kernel serves it. `function` is fwd, bwd or append_kv."""
+
+    function: str
+    dtype: str
+    head_dim: int = 0
+    head_dim_v: int = 0
+    causal: bool = False
+    features: tuple[str, ...] = ()
+    device: int = -1
+
+    def selection(self, target: str) -> list[str]:
+        """The flags of kgen that select the kernel."""
+        flags = ["--kind", self.function, "--dtype", _DTYPE_WORDS.get(self.dtype, self.dtype), "--target", target]
+        if self.function == "append_kv":
+            return flags
+        pair = str(self.head_dim) if self.head_dim == self.head_dim_v else f"{self.head_dim}_{self.head_dim_v}"
+        mask = "--causal" if self.causal else "--full"
+        return [*flags, "--head-dim", pair, mask, "--features", ",".join(self.features) or "none"]
+
+
+def command(request: Request, library: Library, folder: str) -> list[str]:
+    """The command line that makes a library with a kernel for the request, in `folder`/wheel/lib/libkgen.so."""
+    if library.emulator is not None:
+        target, device = f"sm{library.emulator.capability}", ["--device", "emulator"]
+    else:
+        capability = gpus.capability_of(request.device)
+        target, device = f"sm{capability}" if capability else "native", []
+    places = ["--generated", f"{folder}/generated", "--build-dir", folder, "--output", folder]
+    return ["kgen", "wheel", *request.selection(target), *device, *places]
+
+
+def error(request: Request, message: str, library: Library) -> MissingKernel:
+    """The error for a request that `library` has no kernel for; `message` is the library's."""
+    line = shlex.join(command(request, library, "kgen-wheel"))
+    remedy = f"`{line}` makes a library that has it, which KGEN_LIBRARY=kgen-wheel/wheel/lib/libkgen.so selects; or set {VARIABLE}=1"
+    return MissingKernel(f"{message}\n{remedy}", 3, line)
+
+
+def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
+    """The library that `KGEN_JIT` has made for the request; raises `wanted` where that is not asked for."""
+    if os.environ.get(VARIABLE, "0") in ("", "0"):
+        raise wanted
+    try:
+        return _made(request, library)
+    except LibraryError as failed:
+        raise MissingKernel(f"{wanted}\n{VARIABLE}=1 could not make it: {failed}", wanted.code, wanted.command) from failed
+
+
+@functools.lru_cache(maxsize=None)
+def _made(request: Request, library: Library) -> Library:
+    kgen = os.environ.get("KGEN") or shutil.which("kgen")
+    if kgen is None:
+        raise LibraryError("`kgen` is not in PATH; install it, or name it with `KGEN`")
+    line = command(request, library, "")
+    # kgen's own cache knows what has been compiled: the folder is only where this request's library lies.
+    key = hashlib.sha256(repr((line, _version(kgen))).encode()).hexdigest()[:24]
+    folder = cache() / key
+    path = folder / "wheel" / "lib" / "libkgen.so"
+    if not path.is_file():
+        line = [kgen, *command(request, library, str(folder))[1:], "--quiet"]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LibraryError(f"`{shlex.join(line)}` ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return Library(path)
+
+
+def cache() -> pathlib.Path:
+    """Where libraries of single kernels are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "kgen" / "python"
+
+
+@functools.lru_cache(maxsize=None)
+def _version(kgen: str) -> str:
+    """Which kgen it is: another one makes other kernels."""
+    try:
+        stat = os.stat(kgen)
+    except OSError as error:
+        raise LibraryError(f"`{kgen}` cannot be run: {error}") from error
+    return f"{os.path.realpath(kgen)} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def why_no_gpu() -> str:
+    """Why there is no GPU, as a clause."""
+    found = gpus.found()
+    return found if isinstance(found, str) else "this torch is built without CUDA"

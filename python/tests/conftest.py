@@ -1,0 +1,39 @@
+"""Where the tests run: on a GPU, or on the emulator with CPU tensors, as the library says."""
+
+import os
+
+import pytest
+import torch
+
+from kgen_attn.library import library
+
+if library().device_type == "cuda" and not torch.cuda.is_available():
+    pytest.exit(f"`{library().path}` is for GPUs, and there is none: KGEN_LIBRARY names one of `kgen wheel --device emulator`", 2)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(int(os.environ.get("KGEN_SEED", "1")))
+
+
+@pytest.fixture(autouse=True)
+def _poison():
+    """Memory that torch gives out holds NaN: what a kernel leaves unwritten shows."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def device():
+    return library().device_type
+
+
+@pytest.fixture
+def draw(device):
+    """Draws tensors of the library's device; half-precision values, so that references see the same numbers."""
+
+    def draw(*shape, dtype=torch.bfloat16, grad=False):
+        return torch.randn(*shape).to(dtype).to(device).requires_grad_(grad)
+
+    return draw

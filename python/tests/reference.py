@@ -1,0 +1,59 @@
+"""Attention in float64, and the same in a low precision, by which its error is measured."""
+
+import math
+
+import torch
+
+
+def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, slopes=None, sinks=None, dtype=torch.float64):
+    """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`.
+
+    Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity.
+    """
+    rows, heads, keys, key_heads = q.shape[0], q.shape[1], k.shape[0], k.shape[1]
+    q, k, v = (t.to(dtype) for t in (q, k, v))
+    k, v = (t.repeat_interleave(heads // key_heads, dim=1) for t in (k, v))
+    scores = torch.einsum("ihd,jhd->hij", q, k) * (scale if scale is not None else q.shape[-1] ** -0.5)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    position = torch.arange(rows)[:, None] + keys - rows
+    key = torch.arange(keys)[None, :]
+    if slopes is not None:
+        scores = scores - slopes.to(dtype)[:, None, None] * (position - key).abs()
+    seen = torch.ones(rows, keys, dtype=torch.bool)
+    left, right = window[0], 0 if causal else window[1]
+    if left >= 0:
+        seen &= key >= position - left
+    if right >= 0:
+        seen &= key <= position + right
+    scores = scores.masked_fill(~seen, -math.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.to(dtype)[:, None, None].expand(heads, rows, 1)], dim=-1)
+    lse = torch.logsumexp(scores, dim=-1) if scores.shape[-1] else torch.full((heads, rows), -math.inf, dtype=dtype)
+    weights = torch.exp(scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None])[..., :keys]
+    return torch.einsum("hij,jhd->ihd", weights, v), lse
+
+
+def batch(q, k, v, **options):
+    """`attention` of each entry of a batch; slopes may be by entry too."""
+    slopes = options.pop("slopes", None)
+    rows = [
+        attention(q[b], k[b], v[b], slopes=slopes if slopes is None or slopes.dim() == 1 else slopes[b], **options)
+        for b in range(q.shape[0])
+    ]
+    return torch.stack([o for o, _ in rows]), torch.stack([lse for _, lse in rows])
+
+
+def assert_close(found, exact, low, what):
+    """FlashAttention's rule: the error is at most twice that of the same computation in the low precision, plus two
+    roundings of the largest value. NaN never passes."""
+    assert found.shape == exact.shape, f"{what}: shape {tuple(found.shape)}, not {tuple(exact.shape)}"
+    assert not torch.isnan(found).any(), f"{what}: NaN"
+    if exact.numel() == 0:
+        return
+    infinite = torch.isinf(exact)
+    assert torch.equal(torch.isinf(found), infinite), f"{what}: infinite elsewhere"
+    difference = lambda x: (x.double() - exact.double()).masked_fill(infinite, 0.0).abs().max().item()
+    epsilon = 2 * torch.finfo(found.dtype).eps * exact.double().masked_fill(infinite, 0.0).abs().max().item()
+    error, allowed = difference(found), 2 * difference(low) + epsilon + 1e-6
+    assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g}"

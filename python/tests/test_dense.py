@@ -1,0 +1,175 @@
+"""Sequences of equal lengths, forward and backward."""
+
+import pytest
+import torch
+from reference import assert_close, batch
+
+from kgen_attn import KgenError, abi, backward, flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, launch
+from kgen_attn.library import library
+
+MASKS = [
+    dict(),
+    dict(causal=True),
+    dict(window_size=(5, 3)),
+    dict(causal=True, window_size=(7, -1)),
+    dict(window_size=(-1, 0)),
+    dict(softcap=2.0),
+    dict(causal=True, softcap=2.0, window_size=(9, 0)),
+]
+
+
+def references(q, k, v, options, slopes=None, sinks=None):
+    """What the options mean, exactly and in the type of `q`."""
+    options = dict(options)
+    words = {"causal": options.pop("causal", False), "window": options.pop("window_size", (-1, -1))}
+    words |= {"scale": options.pop("softmax_scale", None), "softcap": options.pop("softcap", 0.0), "slopes": slopes, "sinks": sinks}
+    assert not options
+    inputs = [t.detach().cpu() for t in (q, k, v)]
+    return [batch(*inputs, dtype=dtype, **words) for dtype in (torch.float64, q.dtype)]
+
+
+def check(q, k, v, options, **more):
+    out, lse, _ = flash_attn_func(q, k, v, return_attn_probs=True, **options, **more)
+    (exact, exact_lse), (low, low_lse) = references(q, k, v, options, more.get("alibi_slopes"), more.get("s_aux"))
+    assert_close(out.detach().cpu(), exact, low, "O")
+    assert_close(lse.detach().cpu(), exact_lse, low_lse, "LSE")
+    alone = flash_attn_func(q, k, v, **options, **more)
+    assert torch.equal(alone, out), "the same without LSE"
+    return out
+
+
+@pytest.mark.parametrize("options", MASKS, ids=str)
+@pytest.mark.parametrize("lengths", [(33, 33), (1, 40), (70, 20)], ids=str)
+def test_masks_and_lengths(draw, options, lengths):
+    q, k, v = draw(2, lengths[0], 2, 32), draw(2, lengths[1], 1, 32), draw(2, lengths[1], 1, 32)
+    check(q, k, v, options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_types_and_scale(draw, dtype):
+    check(draw(1, 20, 2, 32, dtype=dtype), draw(1, 30, 2, 32, dtype=dtype), draw(1, 30, 2, 32, dtype=dtype), dict(softmax_scale=0.3))
+
+
+@pytest.mark.parametrize("by_entry", [False, True])
+def test_alibi_and_sinks(draw, device, by_entry):
+    q, k, v = draw(2, 12, 4, 32), draw(2, 20, 2, 32), draw(2, 20, 2, 32)
+    slopes = torch.rand(*((2, 4) if by_entry else (4,)), device=device)
+    check(q, k, v, dict(causal=True), alibi_slopes=slopes)
+    check(q, k, v, dict(), s_aux=torch.randn(4, device=device))
+
+
+@pytest.mark.parametrize("shape", [(40, 32), (36, 36), (33, 30)], ids=str)
+def test_head_dims(draw, shape):
+    """Unequal ones, and such as are padded."""
+    head_dim, head_dim_v = shape
+    q, k, v = draw(1, 9, 2, head_dim, grad=True), draw(1, 17, 1, head_dim, grad=True), draw(1, 17, 1, head_dim_v, grad=True)
+    out = check(q, k, v, dict(causal=True))
+    assert out.shape == (1, 9, 2, head_dim_v)
+    gradients(q, k, v, dict(causal=True))
+
+
+def test_empty_sequences(draw):
+    q, k = draw(2, 5, 1, 32), draw(2, 0, 1, 32)
+    out, lse, _ = flash_attn_func(q, k, k, return_attn_probs=True)
+    assert out.abs().max() == 0 and torch.isneginf(lse).all()
+    assert flash_attn_func(draw(2, 0, 1, 32), draw(2, 4, 1, 32), draw(2, 4, 1, 32)).shape == (2, 0, 1, 32)
+    assert flash_attn_func(draw(0, 3, 1, 32), draw(0, 4, 1, 32), draw(0, 4, 1, 32)).shape == (0, 3, 1, 32)
+
+
+def test_views_are_read_where_they_lie(draw):
+    packed = draw(2, 12, 3, 2, 32)
+    check(*packed.unbind(2), dict())
+    transposed = draw(2, 2, 12, 32).transpose(1, 2)
+    check(transposed, transposed, transposed, dict(causal=True))
+    by_columns = draw(2, 12, 32, 2).transpose(2, 3)
+    for place in range(3):
+        check(*(by_columns if other == place else transposed for other in range(3)), dict())
+    one = draw(1, 12, 2, 32).expand(2, -1, -1, -1)
+    check(one, one, one, dict())
+
+
+def gradients(q, k, v, options, **more):
+    """Gradients against those of the reference, for a gradient of O that is drawn."""
+    inputs = [q, k, v] + ([more["s_aux"]] if "s_aux" in more else [])
+    out = flash_attn_func(q, k, v, **options, **more)
+    dout = torch.randn(out.shape).to(out.dtype).to(out.device)
+    found = torch.autograd.grad(out, inputs, dout)
+    expected = []
+    for dtype in (torch.float64, q.dtype):
+        leaves = [t.detach().cpu().to(dtype).requires_grad_() for t in inputs]
+        words = {"causal": options.get("causal", False), "window": options.get("window_size", (-1, -1))}
+        words |= {"softcap": options.get("softcap", 0.0), "slopes": more.get("alibi_slopes")}
+        o, _ = batch(*leaves[:3], dtype=dtype, sinks=leaves[3] if len(leaves) > 3 else None, **words)
+        expected.append(torch.autograd.grad(o, leaves, dout.cpu().to(dtype)))
+    for name, *three in zip(("dQ", "dK", "dV", "dsinks"), found, *expected):
+        assert_close(three[0].cpu(), three[1], three[2], name)
+    return found
+
+
+@pytest.mark.parametrize("options", MASKS, ids=str)
+def test_gradients(draw, options):
+    q, k, v = draw(2, 20, 4, 32, grad=True), draw(2, 33, 2, 32, grad=True), draw(2, 33, 2, 32, grad=True)
+    gradients(q, k, v, options, deterministic=True)
+
+
+def test_gradients_of_sinks_and_with_alibi(draw, device):
+    q, k, v = draw(1, 20, 2, 32, grad=True), draw(1, 20, 2, 32, grad=True), draw(1, 20, 2, 32, grad=True)
+    gradients(q, k, v, dict(), s_aux=torch.randn(2, device=device).requires_grad_())
+    gradients(q, k, v, dict(causal=True), alibi_slopes=torch.rand(2, device=device))
+
+
+def test_deterministic_gradients_are_the_same_bits(draw):
+    q, k, v = (draw(2, 40, 2, 32, grad=True) for _ in range(3))
+    dout = draw(2, 40, 2, 32)
+    run = lambda flag: torch.autograd.grad(flash_attn_func(q, k, v, deterministic=flag), (q, k, v), dout)
+    for first, second in zip(run(True), run(True)):
+        assert torch.equal(first, second)
+    # On the emulator all are: so look at what the library was told.
+    for flag in (False, True):
+        backward._plans.clear()
+        run(flag)
+        (plan,) = backward._plans.values()
+        told = abi.BwdParams.from_buffer_copy(plan.params).flags & abi.FLAG_DETERMINISTIC
+        assert bool(told) == flag
+
+
+@pytest.mark.skipif(library().emulator is None, reason="about the emulator")
+def test_what_the_emulator_finds_is_an_error(draw, monkeypatch):
+    """A launch that reads beyond what it was said to read."""
+    whole = launch.extent
+    monkeypatch.setattr(launch, "extent", lambda tensor: (whole(tensor)[0], whole(tensor)[1] // 2))
+    with pytest.raises(KgenError, match="out of bounds(.|\n)*\n.*outside every tensor"):
+        flash_attn_func(*(draw(1, 20, 1, 32) for _ in range(3)))
+
+
+def test_only_some_inputs_need_gradients(draw):
+    q, k, v = draw(1, 8, 1, 32), draw(1, 8, 1, 32, grad=True), draw(1, 8, 1, 32)
+    flash_attn_func(q, k, v).sum().backward()
+    assert k.grad is not None and q.grad is None
+    with torch.no_grad():
+        assert flash_attn_func(q, k, v).grad_fn is None
+
+
+def test_packed_forms_are_the_same(draw):
+    qkv = draw(2, 12, 3, 2, 32, grad=True)
+    out = flash_attn_qkvpacked_func(qkv, causal=True)
+    assert torch.equal(out, flash_attn_func(*qkv.unbind(2), causal=True))
+    q, kv = draw(2, 12, 2, 32), draw(2, 12, 2, 1, 32)
+    assert torch.equal(flash_attn_kvpacked_func(q, kv), flash_attn_func(q, *kv.unbind(2)))
+    dout = draw(2, 12, 2, 32)
+    (whole,) = torch.autograd.grad(out, qkv, dout)
+    parts = [t.detach().requires_grad_() for t in qkv.unbind(2)]
+    apart = torch.autograd.grad(flash_attn_func(*parts, causal=True, deterministic=True), parts, dout)
+    assert_close(whole.cpu(), torch.stack(apart, 2).cpu().double(), torch.stack(apart, 2).cpu(), "dQKV")
+
+
+def test_autocast(draw, device):
+    q, k, v = (torch.randn(1, 8, 2, 32, device=device) for _ in range(3))
+    with torch.autocast(device, torch.bfloat16):
+        out = flash_attn_func(q, k, v)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, flash_attn_func(*(t.bfloat16() for t in (q, k, v))))
+
+
+def test_memory_is_poisoned():
+    assert torch.empty(3).isnan().all(), "else these tests would not see what is left unwritten"

@@ -1,0 +1,66 @@
+"""The package as it is installed: what it prints, how it is found, what it does without a GPU, torch or library."""
+
+import json
+import os
+import subprocess
+import sys
+
+from kgen_attn.library import library
+
+
+def run(code, *arguments, **environment):
+    """A fresh process; torch cannot be imported where KGEN_TEST_NO_TORCH says so."""
+    line = [sys.executable, *(["-c", code] if code else ["-m", "kgen_attn"]), *arguments]
+    return subprocess.run(line, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+
+
+NO_TORCH = "import sys; sys.modules['torch'] = None\n"
+
+
+def test_contents_are_printed_for_people_and_programs():
+    done = run(None)
+    assert done.returncode == 0, done.stderr
+    assert str(library().path) in done.stdout and f"{len(library().kernels)} kernels" in done.stdout
+    document = json.loads(run(None, "--format", "json").stdout)
+    assert len(document["kernels"]) == len(library().kernels)
+    first = document["kernels"][0]
+    assert first["name"] == library().kernels[0].name and first["features"] == list(library().kernels[0].features)
+    assert document["emulated"] == (library().emulator is not None)
+
+
+def test_contents_need_no_torch():
+    program = NO_TORCH + "import runpy; sys.argv = ['kgen_attn']; runpy.run_module('kgen_attn', run_name='__main__')"
+    done = run(program)
+    assert done.returncode == 0 and "kernels" in done.stdout, done.stderr
+
+
+def test_functions_without_torch_say_what_is_missing():
+    done = run(NO_TORCH + "from kgen_attn import flash_attn_func")
+    assert "ImportError" in done.stderr and "needs PyTorch" in done.stderr, done.stderr
+
+
+def test_a_library_that_is_none_is_refused_by_name(tmp_path):
+    missing = run(None, KGEN_LIBRARY=str(tmp_path / "none.so"))
+    assert missing.returncode == 3 and "which is not a file" in missing.stderr and "Traceback" not in missing.stderr
+    (tmp_path / "text.so").write_text("text")
+    garbage = run(None, KGEN_LIBRARY=str(tmp_path / "text.so"))
+    assert garbage.returncode == 3 and "cannot load" in garbage.stderr and "Traceback" not in garbage.stderr
+
+
+def test_a_library_for_gpus_refuses_cpu_tensors_with_a_sentence(tmp_path):
+    source = tmp_path / "stub.c"
+    names = "kgen_fwd kgen_bwd kgen_append_kv kgen_fwd_workspace kgen_bwd_workspace kgen_last_error"
+    functions = "".join(f"long {name}(void) {{ return 0; }}\n" for name in names.split())
+    source.write_text(functions + "unsigned kgen_abi_version(void) { return 6; }\nvoid* kgen_variants(unsigned long* n) { *n = 0; return 0; }\n")
+    stub = tmp_path / "libkgen.so"
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(stub)], check=True)
+    call = "import torch; from kgen_attn import flash_attn_func; q = torch.zeros(1, 4, 1, 32, dtype=torch.float16); flash_attn_func(q, q, q)"
+    done = run(call, KGEN_LIBRARY=str(stub), CUDA_VISIBLE_DEVICES="")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ValueError: `q` is on `cpu`, and no GPU can be used here: "), done.stderr
+
+
+def test_types_are_announced():
+    import kgen_attn
+
+    assert os.path.isfile(os.path.join(os.path.dirname(kgen_attn.__file__), "py.typed"))

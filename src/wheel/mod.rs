@@ -1,0 +1,102 @@
+//! A built library and the Python package around it, as a wheel that `pip install` takes: the package's files, which
+//! are built into kgen, names and tags, metadata, record and archive. Knows nothing of kernels, compilers or terminals.
+
+mod archive;
+mod metadata;
+mod package;
+mod platform;
+
+use crate::files::library_flaw;
+
+/// Name of the distribution and of the package in it.
+const NAME: &str = "kgen_attn";
+
+/// Where the library lies in the package.
+const LIBRARY: &str = "lib/libkgen.so";
+
+/// What every library with a dispatcher defines, and the package calls.
+const FUNCTIONS: [&str; 8] = [
+    "kgen_abi_version",
+    "kgen_append_kv",
+    "kgen_bwd",
+    "kgen_bwd_workspace",
+    "kgen_fwd",
+    "kgen_fwd_workspace",
+    "kgen_last_error",
+    "kgen_variants",
+];
+
+/// What a library runs on, and so how its wheel's version ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsOn {
+    /// GPUs.
+    Gpu,
+    /// The emulator, on the host: for tests of what calls the library.
+    Emulator,
+}
+
+/// A wheel.
+#[derive(Debug)]
+pub struct Wheel {
+    /// Its file name, which pip reads.
+    pub file_name: String,
+    /// Version of the distribution.
+    pub version: String,
+    /// Which systems it installs on, for example `manylinux_2_28_x86_64`.
+    pub platform: String,
+    /// The file. The same library gives the same bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Why there is no wheel.
+#[derive(Debug, thiserror::Error)]
+pub enum WheelError {
+    /// It is no library that the package can load.
+    #[error("the library {0}")]
+    Library(String),
+    /// No tag says where the library runs.
+    #[error("no wheel can hold the library: {0}")]
+    Platform(String),
+    /// The archive could not be written.
+    #[error("cannot write the archive: {0}")]
+    Archive(#[from] zip::result::ZipError),
+}
+
+/// Packs `library`, the content of a libkgen.so.
+///
+/// # Errors
+/// [`WheelError::Library`] where it lacks what the package calls, [`WheelError::Platform`] where it needs libraries
+/// that a wheel may not rely on.
+pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
+    if let Some(flaw) = library_flaw(library, &FUNCTIONS) {
+        return Err(WheelError::Library(flaw));
+    }
+    let platform = platform::tag(library).map_err(WheelError::Platform)?;
+    let version = match runs_on {
+        RunsOn::Gpu => env!("CARGO_PKG_VERSION").to_owned(),
+        RunsOn::Emulator => concat!(env!("CARGO_PKG_VERSION"), "+emulator").to_owned(),
+    };
+    let tag = format!("py3-none-{platform}");
+    let information = format!("{NAME}-{version}.dist-info");
+    let mut entries: Vec<archive::Entry> =
+        package::files().into_iter().map(|(path, text)| archive::Entry::text(format!("{NAME}/{path}"), text)).collect();
+    entries.push(archive::Entry::library(format!("{NAME}/{LIBRARY}"), library));
+    for (name, text) in metadata::files(&version, &tag) {
+        entries.push(archive::Entry::text(format!("{information}/{name}"), text));
+    }
+    let bytes = archive::write(entries, &format!("{information}/RECORD"))?;
+    Ok(Wheel { file_name: format!("{NAME}-{version}-{tag}.whl"), version, platform, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_libkgen_is_refused() {
+        for (bytes, expected) in [(&b""[..], "is empty"), (b"text", "is no ELF file")] {
+            let error = wheel(bytes, RunsOn::Gpu).expect_err("no library").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
