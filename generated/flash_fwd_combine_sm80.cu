@@ -138,7 +138,7 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     kgen_fwd_params params;
     if (const int code = copy_fwd_params(given, self, params)) return code;
     if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
-    if (const int code = check_split_params(params, self)) return code;
+    if (const int code = check_split_numbers(params, self)) return code;
     if (const int code = refuse_query_limits(params, self)) return code;
     if (params.head_dim < 8 || params.head_dim > 256 || params.head_dim % 8 != 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d must be a multiple of 8 from 8 to 256", self, params.head_dim);

@@ -577,7 +577,6 @@ extern "C" int flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90(const kgen_f
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
     if (!is_whole(p)) {
-        if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(self.name);
         if (const int code = check_split_workspace(p, self.name)) return code;
     }
     if (const int code = check_granules(p, self.name)) return code;

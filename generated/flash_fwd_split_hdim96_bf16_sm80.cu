@@ -532,7 +532,7 @@ extern "C" int flash_fwd_split_hdim96_bf16_sm80(const kgen_fwd_params* given, cu
     constexpr fwd_identity self = {"flash_fwd_split_hdim96_bf16_sm80", HEAD_DIM, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS};
     kgen_fwd_params params;
     if (const int code = check_fwd_params(given, self, params)) return code;
-    if (const int code = check_split_params(params, self.name)) return code;
+    if (const int code = check_split_numbers(params, self.name)) return code;
     const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
     const uint64_t blocks = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch, params.num_splits);
     if (blocks == 0) return KGEN_SUCCESS;

@@ -17,7 +17,7 @@
 #include "kgen/path_cost.cuh"
 #include "kgen/split_plan.cuh"
 
-// Every kernel of this library, sorted by name. CMake's KGEN_KERNELS omits some: KGEN_TABLE then names a file with the
+// Every kernel of this library, sorted by name. CMake's options may omit some: KGEN_TABLE then names a file with the
 // others.
 #ifdef KGEN_TABLE
 #include KGEN_TABLE

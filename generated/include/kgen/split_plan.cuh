@@ -55,7 +55,7 @@ inline int check_split_numbers(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Checks what the split-KV kernels require beyond the shapes.
+// Checks what a request must have whose partial results need a workspace, beyond the shapes.
 inline int check_split_params(const kgen_fwd_params& p, const char* name) {
     if (const int code = check_split_numbers(p, name)) return code;
     if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
@@ -66,6 +66,7 @@ inline int check_split_params(const kgen_fwd_params& p, const char* name) {
 KGEN_HOST_DEVICE bool is_whole(const kgen_fwd_params& p) { return p.num_splits == 1 && p.workspace == nullptr; }
 
 inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
+    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
     const uint64_t bytes = split_workspace_bytes(p);
     if (p.workspace == nullptr || p.workspace_bytes < bytes) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace has %zu bytes; %d splits need %llu", name,

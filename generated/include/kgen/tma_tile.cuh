@@ -22,36 +22,42 @@ struct tile_maps {
     static constexpr KGEN_HOST_DEVICE int index(int width) { return width == 64 ? 0 : width == 32 ? has_64 : has_64 + has_32; }
 };
 
+// The rows of a box, and the heads it takes them from.
+struct tile_box {
+    uint32_t rows, heads;
+};
+
 // The tensor as boxes of one panel width (in pairs of bytes), each with that panel's swizzle.
-inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, uint32_t rows, uint32_t width) {
+inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, tile_box box, uint32_t width) {
     const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
     const int64_t bytes = element_bytes;
     const uint32_t columns = width * 2 / element_bytes;
     return {t.base, element_bytes, 4, {t.columns, t.rows, t.heads, t.batches}, {bytes, t.row_stride * bytes, t.head_stride * bytes, t.batch_stride * bytes},
-            {columns, rows, 1, 1}, swizzle};
+            {columns, box.rows, box.heads, 1}, swizzle};
 }
 
 // True if TMA can load tiles of the tensor; otherwise `why` receives the reason.
 template <class Tile>
-bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes) {
-    return tma_takes(panels_of(tensor, Tile::element_bytes, Tile::rows, Tile::panel_columns(0)), why, why_bytes);
+bool tma_takes(const attention_tensor& tensor, char* why, size_t why_bytes, tile_box box = {Tile::rows, 1}) {
+    return tma_takes(panels_of(tensor, Tile::element_bytes, box, Tile::panel_columns(0)), why, why_bytes);
 }
 
-// Makes the maps of a tensor accepted by tma_takes(). `name` is the launcher, `called` its name for the tensor.
+// Makes the maps of a tensor accepted by tma_takes(). `name` is the launcher, `called` its name for the tensor. All
+// rows of a box fit into `Tile`.
 template <class Tile>
-int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
+int make_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called, tile_box box = {Tile::rows, 1}) {
     for (int width = 64; width >= 16; width /= 2) {
         if ((width == 64 && !maps.has_64) || (width == 32 && !maps.has_32) || (width == 16 && !maps.has_16)) continue;
-        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::element_bytes, Tile::rows, width), name, called)) return code;
+        if (const int code = make_tensor_map(maps.of_width[maps.index(width)], panels_of(tensor, Tile::element_bytes, box, static_cast<uint32_t>(width)), name, called)) return code;
     }
     return KGEN_SUCCESS;
 }
 
 // The same for kernels without another path: reports why TMA cannot read the tensor.
 template <class Tile>
-int require_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called) {
+int require_tile_maps(tile_maps<Tile>& maps, const attention_tensor& tensor, const char* name, const char* called, tile_box box = {Tile::rows, 1}) {
     char why[160];
-    if (tma_takes<Tile>(tensor, why, sizeof why)) return make_tile_maps(maps, tensor, name, called);
+    if (tma_takes<Tile>(tensor, why, sizeof why, box)) return make_tile_maps(maps, tensor, name, called, box);
     return fail(KGEN_ERROR_UNSUPPORTED, "%s: %s: %s", name, called, why);
 }
 
