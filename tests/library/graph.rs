@@ -1,4 +1,4 @@
-//! One CUDA graph serves changing lengths: what is launched, and in what workspace, hangs on shapes alone.
+//! One CUDA graph serves changing lengths: what is launched, and in what workspace, depends on shapes alone.
 
 use super::{Library, ROOT, run, variant};
 use kgen::{

@@ -37,7 +37,7 @@ int main(void) {
         p.k_row_stride = 576, p.v_row_stride = as_far ? 576 : 512;
         p.k_batch_stride = p.v_batch_stride = 64 * 576;
         p.workspace = NULL, p.workspace_bytes = 0;
-        /* The workspace does not hang on where tensors lie. */
+        /* The workspace does not depend on where tensors lie. */
         p.q = p.k = p.v = p.o = NULL;
         p.qv = two_parts ? qv : NULL;
         if (!inside) p.v = v;

@@ -96,7 +96,7 @@ fn answers(asked: &[Ask]) -> Vec<Answer> {
     let text = String::from_utf8(output.stdout).expect("ASCII");
     let answers = text.lines().map(|line| {
         let [code, message, bytes, same, given] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        assert_eq!(same, "same", "the workspace does not hang on addresses: {line}");
+        assert_eq!(same, "same", "the workspace does not depend on addresses: {line}");
         Answer { message: format!("{code} {message}"), bytes: bytes.parse().expect("bytes"), given: given.to_owned() }
     });
     let answers: Vec<Answer> = answers.collect();

@@ -1,4 +1,4 @@
-"""What a CUDA graph keeps of a call hangs on shapes alone: launches, and the memory that is asked for."""
+"""What a CUDA graph keeps of a call depends on shapes alone: launches, and the memory that is asked for."""
 
 import ctypes
 import os
