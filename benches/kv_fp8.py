@@ -94,8 +94,8 @@ def main():
             if name == "e5m2" and work.dim != 128:
                 continue
             caches[name] = cache = Cache(work, name)
-            makers[name] = lambda copy, library=library, cache=cache: kgen_call(library, work, copy, o, lse, workspace, cache.fields)[0]
-            candidates, best = library.explain(kgen_call(library, work, cache.copies[-1], o, lse, workspace, cache.fields)[1])
+            makers[name] = lambda copy, library=library, cache=cache: kgen_call(library, work, copy, o, lse, workspace, fields=cache.fields)[0]
+            candidates, best = library.explain(kgen_call(library, work, cache.copies[-1], o, lse, workspace, fields=cache.fields)[1])
             chosen[name] = candidates[best].variant.decode()
         if fa3:
             caches["FA3 fp8"] = caches["e4m3"]

@@ -230,6 +230,7 @@ def main():
     parser.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--ways", action="store_true", help="every path, with and without the work counter")
+    parser.add_argument("--splits", default="", help="numbers of splits to force besides where there is one query each, with commas")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=6)
     parser.add_argument("--out")
@@ -254,6 +255,9 @@ def main():
             for path in sorted({PATHS[way.path] for way in held if way.variant and not way.excluded}):
                 for word, given in (("", None), (" counter", counter)):
                     makers[f"{path}{word}"] = lambda cache, path=path, given=given: kgen_call(library, work, cache, o, lse, workspace, path, given)[0]
+        for splits in filter(None, args.splits.split(",")) if max(work.queries) == 1 else ():
+            fields = {"num_splits": int(splits)}
+            makers[f"{splits} splits"] = lambda cache, fields=fields: kgen_call(library, work, cache, o, lse, workspace, "SPLIT", None, fields)[0]
         if fa3:
             makers["FA3 eager"] = lambda cache: fa3.call(work, cache, o, 0)
             if max(work.queries) == 1:

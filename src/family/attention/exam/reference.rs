@@ -167,7 +167,8 @@ fn attend_rows(
     let product = longest_row(q64, dim) * longest_row(k64, dim);
     let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
     let v_magnitude = v64.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
-    let mut yardstick = Yardstick { score_bound, v_magnitude, ..Yardstick::default() };
+    let truncations = dim.div_ceil(16) as f64;
+    let mut yardstick = Yardstick { score_bound, truncations, v_magnitude, ..Yardstick::default() };
     let mut declared_error = 0.0_f64;
     let (mut scores, mut naive_scores) = (vec![0.0_f64; keys], vec![0.0_f32; keys]);
     let truncated_keys: Vec<Row> = if sums == Sums::Truncated { k.chunks_exact(dim).map(Row::new).collect() } else { Vec::new() };

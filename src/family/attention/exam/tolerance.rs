@@ -12,8 +12,9 @@
 //! * 2⁻²⁰ · max(1, |LSE|): the maximum is scaled by a rounded log₂ e, and `ex2.approx` and `lg2.approx` err by up to
 //!   2⁻²² each (PTX ISA), which the naive computation with its exact `exp` and `ln` does not: 8 units in the last
 //!   place;
-//! * 2⁻²¹ · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, relative to the largest term of a dot
-//!   product and not to its sum; the product of norms bounds the terms (Cauchy-Schwarz);
+//! * 2⁻²³ · max(4, ⌈D/16⌉) · scale · max‖q‖ · max‖k‖: tensor cores truncate where fp32 rounds, by up to a unit in the
+//!   last place at each product of 16 columns, relative to the largest term of a dot product and not to its sum; the
+//!   product of norms bounds the terms (Cauchy-Schwarz). Seen on an H200: 18 units for the 576 columns of MLA;
 //! * where scores are capped, the largest capped score times 2⁻¹⁰·⁹: `tanh.approx` errs by so much (PTX ISA), and LSE
 //!   by no more than the worst score. (Naive O has scores rounded to 16 bits, and needs no such term.)
 //! * where scores fall with the distance, 2⁻²⁴ · slope · 256: kernels take the difference of two products, each of the
@@ -47,6 +48,8 @@ pub struct Yardstick {
     pub lse_magnitude: f64,
     /// Bound on the magnitude of the terms of a scaled score.
     pub score_bound: f64,
+    /// How often a tensor core truncates the sum of a score: once for each product of 16 columns.
+    pub truncations: f64,
     /// What approximate instructions may change a score by.
     pub score_error: f64,
     /// |V|.
@@ -73,6 +76,7 @@ impl Yardstick {
             naive_lse_error: self.naive_lse_error.max(other.naive_lse_error),
             lse_magnitude: self.lse_magnitude.max(other.lse_magnitude),
             score_bound: self.score_bound.max(other.score_bound),
+            truncations: self.truncations.max(other.truncations),
             score_error: self.score_error.max(other.score_error),
             v_magnitude: self.v_magnitude.max(other.v_magnitude),
         }
@@ -88,12 +92,15 @@ impl Yardstick {
 
     /// The rule of this module, for an O of type `number`.
     pub fn tolerance(&self, number: Number) -> Tolerance {
-        let (ulps_8, ulps_4) = (2.0_f64.powi(-20), 2.0_f64.powi(-21));
+        let ulp = f64::from(f32::EPSILON);
         Tolerance {
             o: 2.0 * self.naive_o_error
                 + 2.0 * number.unit_roundoff() * self.o_magnitude
                 + f64::from(f32::MIN_POSITIVE) * self.v_magnitude,
-            lse: 2.0 * self.naive_lse_error + ulps_8 * self.lse_magnitude.max(1.0) + ulps_4 * self.score_bound + self.score_error,
+            lse: 2.0 * self.naive_lse_error
+                + 8.0 * ulp * self.lse_magnitude.max(1.0)
+                + self.truncations.max(4.0) * ulp * self.score_bound
+                + self.score_error,
         }
     }
 }
