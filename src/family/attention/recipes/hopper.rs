@@ -61,8 +61,9 @@ const DEFAULTS: &[DefaultTiles] = &[
 /// keys. FlashAttention-3 has this tile too; not measured here.
 const WIDE_KEYS: Tile = tile(128, 128, Turns::Products);
 
-/// Tiles of kernels that read pages, the best of twenty at head dims 64 and 128 on an H100
-/// (`docs/results/2026-11-22-paged-h100.md`): tall ones, for a warp takes as long to look up the pages of each tile.
+/// Tiles of kernels that read pages, the best of eight at head dims 64 and 128 on an H200
+/// (`docs/results/2026-11-23-paged-h200.md`).
+const PAGED_112: Tile = Tile { stages: 3, ..tile(192, 112, Turns::Products) };
 const PAGED_96: Tile = tile(192, 96, Turns::Products);
 const PAGED_80: Tile = tile(192, 80, Turns::Products);
 const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
@@ -90,9 +91,10 @@ impl Recipe for HopperForward {
         // scores.
         let scores = FeatureParts::of(variant).scores;
         let tile = match variant.head_dim.wider() {
-            ..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
+            ..=64 if !scores => PAGED_112,
+            65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
             81..=96 if !scores => PAGED_96,
-            97..=128 if !scores => PAGED_80,
+            97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
             ..=64 => PAGED_WITH_SCORES,
             _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
             _ => tile,

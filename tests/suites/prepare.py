@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Makes a folder in which other projects' tests run on kgen, unmodified.
+
+    python3 tests/suites/prepare.py OUT --flash-attention CHECKOUT      # of github.com/Dao-AILab/flash-attention
+    python3 tests/suites/prepare.py OUT --vllm SOURCES                  # vLLM's unpacked source archive
+
+FlashAttention's test files import a package `flash_attn`. OUT gets one that has kgen_attn's functions, and of the
+checkout's what its tests need besides: padding and rotary embedding. vLLM's file imports vLLM, which is to be installed
+with kgen's ops in place of its own (docs/vllm.md). The sampling plugin goes along. Nothing of this is committed.
+"""
+
+import argparse
+import ast
+import pathlib
+import shutil
+
+FUNCTIONS = (
+    "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache",
+)
+HELPERS = ("bert_padding.py", "layers/rotary.py", "ops/triton/rotary.py")
+
+
+def function_text(file, name):
+    text = file.read_text()
+    found = next(node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return ast.get_source_segment(text, found)
+
+
+def flash_attention(checkout, out):
+    package = out / "flash_attn"
+    for helper in HELPERS:
+        target = package / helper
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (target.parent / "__init__.py").touch()
+        shutil.copy(checkout / "flash_attn" / helper, target)
+    (package / "ops" / "__init__.py").touch()
+    imports = f"from kgen_attn import {', '.join(FUNCTIONS)}\n"
+    (package / "__init__.py").write_text(imports)
+    block_size = function_text(checkout / "flash_attn" / "flash_attn_interface.py", "_get_block_size_n")
+    (package / "flash_attn_interface.py").write_text(f"{imports}\nUSE_TRITON_ROCM = False\n\n\n{block_size}\n")
+    shutil.copy(checkout / "tests" / "test_flash_attn.py", out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--flash-attention", type=pathlib.Path, metavar="CHECKOUT")
+    parser.add_argument("--vllm", type=pathlib.Path, metavar="SOURCES")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.flash_attention:
+        flash_attention(args.flash_attention, args.out)
+    if args.vllm:
+        shutil.copy(args.vllm / "tests" / "kernels" / "attention" / "test_flash_attn.py", args.out / "test_vllm_flash_attn.py")
+    shutil.copy(pathlib.Path(__file__).with_name("sample.py"), args.out)
+
+
+if __name__ == "__main__":
+    main()
