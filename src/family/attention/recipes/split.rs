@@ -48,6 +48,10 @@ const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
 /// enough where it may not.
 const OTHER_REGISTERS: u32 = 52;
 
+/// Keys of a slice that never lies in two pages: splits begin at multiples of 16 (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
+/// Of longer slices the page of each row is looked up.
+const SLICE_OF_A_PAGE: u32 = 16;
+
 /// With K and V in FP8 a slice has so many times the keys: as many bytes on their way.
 const KEYS_OF_BYTES: u32 = 2;
 
@@ -72,6 +76,9 @@ impl Recipe for SplitForward {
         let mut tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
         if KvFormat::of(variant.features).is_some() {
             tile.n *= KEYS_OF_BYTES;
+        } else if variant.features.has(Feature::Paged) && tile.n > SLICE_OF_A_PAGE * tile.warps {
+            // As many keys are on their way.
+            tile = Tile { n: SLICE_OF_A_PAGE * tile.warps, stages: 4, ..tile };
         }
         let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim.wider() <= WIDEST_KEPT_WITH_FEATURES;
         Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
