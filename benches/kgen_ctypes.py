@@ -24,6 +24,7 @@ from kgen_attn.abi import (  # noqa: E402, F401
 DTYPES = {getattr(torch, name): number for name, number in abi.DTYPES.items()}
 REDUCTIONS = {"sum": 0, "max": 1, "logsumexp": 2}
 PATHS = ["DENSE", "SHORT", "SPLIT", "SCHEDULED", "MIXED", "PACKED"]
+FLAG_MERGE_BY_LAUNCH, FLAG_MERGE_BY_LAST_BLOCK = 0x4000, 0x8000
 FLAG_PATHS = {path: 0x100 << number for number, path in enumerate(PATHS)}
 
 
@@ -65,6 +66,7 @@ class Candidate(ctypes.Structure):
         ("excluded", ctypes.c_char_p),
         ("workspace_bytes", ctypes.c_size_t),
         *[(f"{part}_ns", ctypes.c_double) for part in ("predicted", "launch", "tile", "chain", "step", "memory", "combine", "scheduler")],
+        *[(name, ctypes.c_int32) for name in ("by_last_block", "reserved")],
     ]
 
 

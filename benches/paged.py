@@ -9,8 +9,9 @@ Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. The cache is t
 tensor. Decoding times graphs of calls that go round copies of the cache together larger than the L2, as the layers of a
 model do. FA3 runs as vLLM runs it (`eager`: its own number of splits; `graph`: 32 splits with scheduler metadata made
 once); the faster one counts. Every O is compared with float32 first. A ratio is FA3's time / kgen's, above 1 where kgen
-is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter. --ways times each path
-with and without the counter too, as far as the library holds its kernels:
+is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter and counters of row tiles.
+--ways times each path with and without the work counter too, and paths that split with partial results merged by
+fwd_combine (`launch`) and by the last block of each row tile (`last block`), as far as the library holds their kernels:
 
     kgen build --features packgqa,paged --target sm90 --dtype bf16 --head-dim 64,128 --causal --build-dir build-paged
 """
@@ -23,11 +24,13 @@ import statistics
 
 import torch
 
-from kgen_ctypes import FLAG_CAUSAL, FLAG_PATHS, PATHS, FwdParams, Library
+from kgen_ctypes import FLAG_CAUSAL, FLAG_MERGE_BY_LAST_BLOCK, FLAG_MERGE_BY_LAUNCH, FLAG_PATHS, PATHS, FwdParams, Library
 
 PAGE = 16
 L2_BYTES = 50 << 20
 MOST_BYTES = 24 << 30
+ARRIVALS = 1 << 16
+MERGING = {"launch": FLAG_MERGE_BY_LAUNCH, "last block": FLAG_MERGE_BY_LAST_BLOCK}
 
 # name, query lengths, key lengths, query heads, key heads, head dim
 EVEN = lambda batch, keys, heads, heads_k, dim, queries=1: ([queries] * batch, [keys] * batch, heads, heads_k, dim)
@@ -250,15 +253,21 @@ def main():
         lse = torch.empty(work.heads, tokens, device="cuda")
         workspace = torch.empty(0, dtype=torch.uint8, device="cuda")
         counter = torch.zeros(2, dtype=torch.int32, device="cuda")
-        makers = {"kgen": lambda cache: kgen_call(library, work, cache, o, lse, workspace, None, counter)[0]}
+        arrivals = torch.zeros(ARRIVALS, dtype=torch.int32, device="cuda")
+        counted = {"arrivals": arrivals.data_ptr(), "arrivals_count": ARRIVALS}
+        makers = {"kgen": lambda cache: kgen_call(library, work, cache, o, lse, workspace, None, counter, counted)[0]}
         if args.ways:
             held, _ = library.explain(kgen_call(library, work, work.caches[0], o, lse, workspace)[1])
             for path in sorted({PATHS[way.path] for way in held if way.variant and not way.excluded}):
                 for word, given in (("", None), (" counter", counter)):
                     makers[f"{path}{word}"] = lambda cache, path=path, given=given: kgen_call(library, work, cache, o, lse, workspace, path, given)[0]
+                for word, flag in MERGING.items() if path in ("SPLIT", "SCHEDULED", "MIXED") else ():
+                    fields = {**counted, "flags": FLAG_CAUSAL | FLAG_PATHS[path] | flag}
+                    makers[f"{path} {word}"] = lambda cache, fields=fields: kgen_call(library, work, cache, o, lse, workspace, None, None, fields)[0]
         for splits in filter(None, args.splits.split(",")) if max(work.queries) == 1 else ():
-            fields = {"num_splits": int(splits)}
-            makers[f"{splits} splits"] = lambda cache, fields=fields: kgen_call(library, work, cache, o, lse, workspace, "SPLIT", None, fields)[0]
+            for word, flag in MERGING.items():
+                fields = {**counted, "num_splits": int(splits), "flags": FLAG_CAUSAL | FLAG_PATHS["SPLIT"] | flag}
+                makers[f"{splits} splits {word}"] = lambda cache, fields=fields: kgen_call(library, work, cache, o, lse, workspace, None, None, fields)[0]
         if fa3:
             makers["FA3 eager"] = lambda cache: fa3.call(work, cache, o, 0)
             if max(work.queries) == 1:
@@ -292,6 +301,7 @@ def main():
         if args.out:
             with open(args.out, "w") as file:
                 json.dump({"device": torch.cuda.get_device_name(), "copy_gbs": copy, "rows": rows}, file, indent=1)
+        assert not arrivals.any(), "counters are left"
         del work, graphs, kept, makers
         torch.cuda.empty_cache()
 

@@ -203,7 +203,7 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
             tail("kgen_fwd", 5),
             tail(launcher, 5),
             tail("kgen_fwd_workspace", 0),
-            flags("kgen_fwd", "0x3f05"),
+            flags("kgen_fwd", "0xff05"),
             flags(launcher, "0x5")
         ]
     );
@@ -340,11 +340,23 @@ fn few_queries_over_long_contexts_are_split_where_that_gains_and_a_workspace_is_
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "one asked for: 0 bytes, not split, equal",
+        "four, merged: 49920 bytes, split, equal",
+        "four, merged: 49920 bytes, split, equal",
         "unequal: 74880 bytes, split, equal",
         "four asked for: 49920 bytes, split, equal",
         "a byte too little: 49920 bytes, not split, equal",
         "counts given: 49920 bytes, split, equal",
         "one asked for: 0 bytes, not split, equal",
+        "four, merged: 49920 bytes, split, equal",
+        "four, merged: 49920 bytes, split, equal",
+        // 10 splits, 3 counts, and a counter for each of 6 tiles.
+        "scheduled, merged: 124836 bytes, split, equal",
+        "scheduled, merged: 124836 bytes, split, equal",
+        // Three sequences of one query each, as far as `seqlen_q` says.
+        "longer: 24960 bytes, 0, right",
+        "longer: 24960 bytes, 0, right",
+        "3 kgen_fwd: no path that flags 0x400 name can be taken; path 2: nothing counts the blocks of its row tiles: \
+         arrivals_count is too small",
         "short: 0 bytes",
         "no split variant: 0 bytes",
     ];

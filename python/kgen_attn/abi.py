@@ -94,6 +94,8 @@ class FwdParams(ctypes.Structure):
         *[(name, ctypes.c_void_p) for name in ("cache_batch_idx", "leftpad_k", "qv")],
         *_strides(("qv",)),
         ("work_counter", ctypes.c_void_p),
+        ("arrivals", ctypes.c_void_p),
+        ("arrivals_count", ctypes.c_int64),
     ]
 
 

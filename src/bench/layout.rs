@@ -177,6 +177,8 @@ impl Trial for Layout<'_> {
             dtype,
             kv_dtype: 0,
             causal,
+            merging: 0,
+            arrivals: 0,
             softmax_scale,
             features,
             qv_strides: None,

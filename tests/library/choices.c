@@ -1,6 +1,6 @@
 /* What kgen_explain_choice says of each line of its input: compute capability, multiprocessors, batch, heads, key heads, longest
  * queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in all, bytes of
- * workspace, and the sides of a window. Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what kgen_fwd itself says: the
+ * workspace, the sides of a window, and counters of row tiles. Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what kgen_fwd itself says: the
  * launchers of this library fail with their names. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,24 +18,25 @@ int main(void) {
     memset(&p, 0, sizeof p);
     p.struct_size = sizeof p;
     uint64_t room;
-    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64 " %" SCNd32 " %" SCNd32,
+    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64,
                  &capability, &multiprocessors, &p.batch, &p.num_heads, &p.num_heads_k, &p.seqlen_q, &p.seqlen_k, &p.head_dim, &p.dtype, &p.flags,
                  &p.num_splits, &unequal_q, &unequal_k, &p.total_q, &p.total_k, &room, &p.features.window_left,
-                 &p.features.window_right) == 18) {
+                 &p.features.window_right, &p.arrivals_count) == 19) {
         kgen_emulator_device(capability);
         kgen_emulator_multiprocessors(multiprocessors);
         p.cu_seqlens_q = unequal_q ? somewhere : NULL;
         p.cu_seqlens_k = unequal_k ? somewhere : NULL;
         p.workspace = room > 0 ? somewhere : NULL;
         p.workspace_bytes = (size_t)room;
+        p.arrivals = p.arrivals_count > 0 ? (uint32_t*)somewhere : NULL;
         kgen_candidate list[KGEN_MOST_CANDIDATES];
         kgen_choice choice = {sizeof choice, sizeof list[0], list, KGEN_MOST_CANDIDATES, 0, 0, 0};
         const int code = kgen_explain_choice(&p, &choice);
         for (int i = 0; i < choice.count; ++i) {
             const kgen_candidate* c = list + i;
-            printf("candidate|%d|%d|%s|%s|%zu|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g\n", (int)c->path, (int)c->num_splits,
+            printf("candidate|%d|%d|%s|%s|%zu|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d\n", (int)c->path, (int)c->num_splits,
                    c->variant == NULL ? "-" : c->variant, c->excluded == NULL ? "-" : c->excluded, c->workspace_bytes, c->predicted_ns, c->launch_ns,
-                   c->tile_ns, c->chain_ns, c->step_ns, c->memory_ns, c->combine_ns, c->scheduler_ns);
+                   c->tile_ns, c->chain_ns, c->step_ns, c->memory_ns, c->combine_ns, c->scheduler_ns, (int)c->by_last_block);
         }
         printf("chosen|%d|%d|%s\n", code, (int)choice.chosen, code == KGEN_SUCCESS ? "-" : kgen_last_error());
         printf("workspace|%zu\n", kgen_fwd_workspace(&p));

@@ -104,6 +104,7 @@ fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_d
         kv_element_bytes: 2,
         causal: false,
         most_seen: None,
+        arrivals: 0,
     };
     Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED }
 }
@@ -118,6 +119,7 @@ struct Told {
     bytes: u64,
     /// Predicted, launch, tile, chain, step, memory, combine, scheduler.
     times: Vec<f64>,
+    by_last_block: bool,
 }
 
 /// What the program says of a request.
@@ -153,8 +155,8 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
             let right = others - left;
             let [unequal_q, unequal_k] = [r.queries, r.keys].map(|side| u8::from(side.unequal));
             format!(
-                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right}\n",
-                r.batch, r.heads, r.heads_k, r.queries.longest, r.keys.longest, r.head_dim, r.queries.total, r.keys.total,
+                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right} {}\n",
+                r.batch, r.heads, r.heads_k, r.queries.longest, r.keys.longest, r.head_dim, r.queries.total, r.keys.total, r.arrivals,
             )
         })
         .collect();
@@ -179,7 +181,8 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
                 variant: fields[3].to_owned(),
                 excluded: (fields[4] != "-").then(|| fields[4].to_owned()),
                 bytes: fields[5].parse().expect("a number"),
-                times: fields[6..].iter().map(|time| time.parse().expect("a time")).collect(),
+                times: fields[6..14].iter().map(|time| time.parse().expect("a time")).collect(),
+                by_last_block: number(14) == 1,
             }),
             "chosen" => chosen = (number(1) as i32, usize::try_from(number(2)).ok(), fields[3].to_owned()),
             "workspace" => workspace = fields[1].parse().expect("a number"),
@@ -267,6 +270,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         kv_element_bytes: 2,
         causal: rng.random(),
         most_seen: None,
+        arrivals: [0, 0, power(rng, 1 << 12).into(), 1 << 40].choose(rng).copied().expect("not empty"),
     };
     let most_seen = (request.head_dim == HeadDim::equal(WINDOWED) && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
     let request = Request { most_seen, ..request };
@@ -278,7 +282,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
 fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let asks: Vec<Ask> = (0..3000).map(|_| draw(&mut rng)).collect();
-    let mut taken = [0; 6];
+    let (mut taken, mut by_last_block) = ([0; 6], 0);
     for (ask, answer) in asks.iter().zip(answers(&asks)) {
         let expected = model(ask);
         let able: Vec<&Told> = answer.candidates.iter().filter(|told| told.excluded.is_none()).collect();
@@ -290,6 +294,8 @@ fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
             for (told, part) in told.times.iter().zip(parts) {
                 assert!((told - part).abs() <= 1e-12 * part, "{ask:?} {model:?} {told}");
             }
+            assert_eq!(told.by_last_block, model.by_last_block, "{ask:?} {model:?}");
+            by_last_block += usize::from(told.by_last_block);
         }
         let best = chosen(&expected).expect("there is a path");
         assert_eq!(answer.chosen(), able[best], "{ask:?}");
@@ -297,6 +303,7 @@ fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
         taken[answer.chosen().path as usize] += 1;
     }
     let all_taken = taken[..3].iter().all(|count| *count > 100) && taken[3] > 0 && taken[PACKED as usize] > 0;
+    assert!(by_last_block > 100, "{by_last_block} times the last block is faster");
     assert!(all_taken, "every path is the fastest now and then: {taken:?}");
 }
 

@@ -18,6 +18,7 @@ enum { BATCH = 3, HEADS = 8, HEADS_K = 2, SEQLEN_Q = 2, SEQLEN_K = 1500, DIM = 6
 static uint16_t q[ROWS * DIM], k[BATCH * SEQLEN_K * HEADS_K * DIM], v[BATCH * SEQLEN_K * HEADS_K * DIM], o[ROWS * DIM], plain_o[ROWS * DIM];
 static float lse[ROWS], plain_lse[ROWS];
 static int32_t seqused_k[BATCH] = {1500, 37, 700}, counts[BATCH];
+static uint32_t arrivals[ROWS];
 
 static float decode(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;
@@ -43,6 +44,7 @@ static void declare(void* workspace, size_t bytes) {
     kgen_emulator_tensor("lse", lse, sizeof lse, NULL, 4, 1);
     kgen_emulator_tensor("seqused_k", seqused_k, sizeof seqused_k, NULL, 4, 0);
     kgen_emulator_tensor("split_counts", counts, sizeof counts, NULL, 4, 0);
+    kgen_emulator_tensor("arrivals", arrivals, sizeof arrivals, NULL, 4, 1);
     if (workspace != NULL) kgen_emulator_tensor("workspace", workspace, bytes, NULL, 4, 1);
 }
 
@@ -74,6 +76,49 @@ static void run(const char* what, kgen_fwd_params p, int workspace_is_short) {
     const int right = o_error <= 0.02 && lse_error <= 1e-5;
     printf("%s: %zu bytes, %s, %s\n", what, bytes, used ? "split" : "not split", right ? "equal" : "different");
     free(workspace);
+}
+
+/* The same where the last block of each row tile is to merge, twice over: nobody clears the counters in between. */
+static void run_merged(const char* what, kgen_fwd_params p, uint32_t path, int counted) {
+    p.flags |= path | KGEN_FLAG_MERGE_BY_LAST_BLOCK;
+    p.arrivals = counted ? arrivals : NULL;
+    p.arrivals_count = counted ? ROWS : 0;
+    run(what, p, 0);
+    run(what, p, 0);
+    for (int i = 0; i < ROWS; ++i) {
+        if (arrivals[i] != 0) printf("counter %d is %u\n", i, (unsigned)arrivals[i]);
+    }
+}
+
+/* Sequences have more queries than seqlen_q says: the others are not computed, and their parts have no place. */
+static void run_longer(kgen_fwd_params p) {
+    static const int32_t starts[BATCH + 1] = {0, 3, 4, 6};
+    static uint16_t expected[ROWS * DIM];
+    kgen_emulator_reset(1);
+    declare(NULL, 0);
+    kgen_emulator_tensor("cu_seqlens_q", (void*)starts, sizeof starts, NULL, 4, 0);
+    p.cu_seqlens_q = starts, p.seqlen_q = 3, p.total_q = p.lse_head_stride = 6, p.flags |= KGEN_FLAG_PATH_DENSE;
+    if (kgen_fwd(&p, NULL) != KGEN_SUCCESS) printf("%s\n", kgen_last_error());
+    memcpy(expected, o, sizeof o);
+    for (int by_last_block = 0; by_last_block < 2; ++by_last_block) {
+        p.flags = KGEN_FLAG_CAUSAL | KGEN_FLAG_PATH_SPLIT | (by_last_block ? KGEN_FLAG_MERGE_BY_LAST_BLOCK : KGEN_FLAG_MERGE_BY_LAUNCH);
+        p.seqlen_q = 1, p.num_splits = 4, p.arrivals = arrivals, p.arrivals_count = ROWS, p.workspace = NULL;
+        const size_t bytes = kgen_fwd_workspace(&p);
+        void* workspace = malloc(bytes);
+        memset(workspace, 0xff, bytes);
+        memset(o, 0xff, sizeof o);
+        p.workspace = workspace, p.workspace_bytes = bytes;
+        declare(workspace, bytes);
+        kgen_emulator_tensor("cu_seqlens_q", (void*)starts, sizeof starts, NULL, 4, 0);
+        const int code = kgen_fwd(&p, NULL);
+        int right = 1;
+        for (int i = 0; i < 6 * HEADS * DIM; ++i) {
+            const int row = i / (HEADS * DIM);
+            if (row == 0 || row == 3 || row == 4 ? !(fabs(decode(o[i]) - decode(expected[i])) <= 0.02) : o[i] != 0xffff) right = 0;
+        }
+        printf("longer: %zu bytes, %d, %s%s\n", bytes, code, right ? "right" : "wrong", code == KGEN_SUCCESS ? "" : kgen_emulator_report());
+        free(workspace);
+    }
 }
 
 int main(void) {
@@ -113,6 +158,19 @@ int main(void) {
         }
         asked.num_splits = 1;
         run("one asked for", asked, 0);
+        asked.num_splits = 4;
+        run_merged("four, merged", asked, KGEN_FLAG_PATH_SPLIT, 1);
+        asked.split_counts = NULL, asked.num_splits = 0;
+        if (unequal) run_merged("scheduled, merged", asked, KGEN_FLAG_PATH_SCHEDULED, 0);
+    }
+    run_longer(p);
+    {
+        kgen_fwd_params asked = p;
+        asked.seqused_k = NULL, asked.num_splits = 4, asked.workspace = o, asked.workspace_bytes = SIZE_MAX;
+        asked.flags |= KGEN_FLAG_PATH_SPLIT | KGEN_FLAG_MERGE_BY_LAST_BLOCK;
+        asked.arrivals = arrivals, asked.arrivals_count = 5;
+        const int code = kgen_fwd(&asked, NULL);
+        printf("%d %s\n", code, kgen_last_error());
     }
     p.seqused_k = NULL;
     p.batch = 1, p.seqlen_k = 100;

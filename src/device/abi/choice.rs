@@ -11,7 +11,7 @@ pub(in crate::device) type Explain = unsafe extern "C" fn(*const c_void, *mut Ch
 /// More candidates than any version has.
 const CAPACITY: u16 = 64;
 
-/// `kgen_candidate`, version 3.
+/// `kgen_candidate`, version 6.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::device) struct Candidate {
@@ -28,6 +28,8 @@ pub(in crate::device) struct Candidate {
     memory_ns: f64,
     combine_ns: f64,
     scheduler_ns: f64,
+    by_last_block: i32,
+    reserved: i32,
 }
 
 /// `kgen_choice`, version 3.
@@ -78,6 +80,8 @@ impl Paths {
             memory_ns: 0.0,
             combine_ns: 0.0,
             scheduler_ns: 0.0,
+            by_last_block: 0,
+            reserved: 0,
         };
         let mut candidates = [empty; CAPACITY as usize];
         let mut choice = Choice {
@@ -104,7 +108,7 @@ pub(super) fn layouts() -> [Layout; 2] {
     use super::tests::each;
     use std::mem::offset_of;
     let candidate = each!(Candidate: path, num_splits, variant, excluded, workspace_bytes, predicted_ns, launch_ns, tile_ns,
-        chain_ns, step_ns, memory_ns, combine_ns, scheduler_ns);
+        chain_ns, step_ns, memory_ns, combine_ns, scheduler_ns, by_last_block, reserved);
     let choice = each!(Choice: struct_size, candidate_size, candidates, capacity, count, chosen, multiprocessors);
     [("kgen_candidate", candidate, size_of::<Candidate>()), ("kgen_choice", choice, size_of::<Choice>())]
 }

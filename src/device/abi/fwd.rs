@@ -38,6 +38,10 @@ pub struct FwdParams {
     pub kv_dtype: i32,
     /// Causal mask.
     pub causal: bool,
+    /// `KGEN_FLAG_MERGE_*`: how partial results are to be merged; 0: as the library likes.
+    pub merging: u32,
+    /// Words of `arrivals`.
+    pub arrivals: i64,
     /// Factor on Q Kᵀ.
     pub softmax_scale: f32,
     /// Masks and scores besides.
@@ -68,7 +72,7 @@ impl FwdParams {
         let pages = self.pages.unwrap_or_default();
         Structure {
             struct_size: size_of::<Structure>() as u32,
-            flags: if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags(),
+            flags: if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags() | self.merging,
             q: address("q"),
             k: address("k"),
             v: address("v"),
@@ -112,6 +116,8 @@ impl FwdParams {
             qv: address("qv"),
             qv_strides: self.qv_strides.map_or([0; 3], |s| [s.batch, s.row, s.head]),
             work_counter: address("work_counter"),
+            arrivals: address("arrivals"),
+            arrivals_count: self.arrivals,
         }
     }
 }
@@ -165,6 +171,8 @@ pub(in crate::device) struct Structure {
     qv: *const c_void,
     qv_strides: [i64; 3],
     work_counter: *mut c_void,
+    arrivals: *mut c_void,
+    arrivals_count: i64,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -190,7 +198,7 @@ impl Structure {
             (self.page_size, self.num_pages, self.query_limits) = (GARBAGE, GARBAGE, [GARBAGE; 2]);
             (self.kv_dtype, self.reserved_2, self.qv_strides) = (GARBAGE, GARBAGE, [GARBAGE.into(); 3]);
             [self.cache_batch_idx, self.leftpad_k, self.qv] = [nowhere.cast_const(); 3];
-            self.work_counter = nowhere;
+            (self.work_counter, self.arrivals, self.arrivals_count) = (nowhere, nowhere, GARBAGE.into());
         }
         self
     }
@@ -204,7 +212,7 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     let mut fields = each!(Structure: struct_size, flags, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, batch,
         num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
         workspace, workspace_bytes, head_dim_v, reserved, page_table, page_table_stride, page_size, num_pages, kv_dtype,
-        reserved_2, cache_batch_idx, leftpad_k, qv, work_counter);
+        reserved_2, cache_batch_idx, leftpad_k, qv, work_counter, arrivals, arrivals_count);
     let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
     };

@@ -35,11 +35,11 @@ void enter_pages(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
 // its memory without them: vLLM's profiling run calls no attention. FlashAttention-3 took up to 84 MB in its place.
 constexpr size_t MOST_UNASKED = size_t{128} << 20;
 
-// The most splits whose partial results fit, at least 1: fp32, a row of O and its LSE for each query, head and split.
-int32_t splits_within(const kgen_fwd_params& p, size_t bytes) {
-    const size_t rows = p.cu_seqlens_q != nullptr ? static_cast<size_t>(p.total_q) : static_cast<size_t>(p.batch) * static_cast<size_t>(p.seqlen_q);
-    const size_t of_split = rows * static_cast<size_t>(p.num_heads) * (static_cast<size_t>(p.head_dim_v) + 1) * sizeof(float);
-    return of_split < bytes ? static_cast<int32_t>(bytes / of_split) : 1;
+// The most splits whose partial results fit, at least 1, by what two of them take.
+int32_t splits_within(kgen_fwd_params p, size_t bytes, int32_t device) {
+    p.num_splits = 2;
+    const size_t of_split = workspace_of(p, device) / 2;
+    return of_split > 0 && of_split < bytes ? static_cast<int32_t>(bytes / of_split) : 1;
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Ten
 int attend(kgen_fwd_params& p, const device_scope& device) {
     size_t bytes = workspace_of(p, device.index());
     if (bytes > MOST_UNASKED && p.num_splits == 0) {
-        p.num_splits = splits_within(p, MOST_UNASKED);
+        p.num_splits = splits_within(p, MOST_UNASKED, device.index());
         bytes = workspace_of(p, device.index());
     }
     if (bytes == 0) return kgen_fwd(&p, device.stream());

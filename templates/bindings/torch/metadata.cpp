@@ -9,9 +9,12 @@ namespace {
 
 constexpr int64_t COUNTS = 4;  // index of the first sequence's count
 
+// Index of the first counter of row tiles.
+int64_t first_arrival(int64_t batch) { return COUNTS + (batch + 3) / 4 * 4; }
+
 }  // namespace
 
-int64_t metadata_length(int64_t batch) { return COUNTS + (batch + 3) / 4 * 4; }
+int64_t metadata_length(int64_t batch) { return first_arrival(batch) + (batch > 0 ? 3 * ((batch + 3) / 4 * 4) - COUNTS : 0); }
 
 Tensor make_metadata(kgen_fwd_params& p, const device_scope& device) {
     constexpr const char* op = "_vllm_fa3_C.get_scheduler_metadata";
@@ -42,6 +45,8 @@ void enter_metadata(kgen_fwd_params& p, const view& q, const std::optional<Tenso
     int32_t* words = given.data_as<int32_t>();
     p.work_counter = reinterpret_cast<uint32_t*>(words);
     p.split_counts = words + COUNTS;
+    p.arrivals = reinterpret_cast<uint32_t*>(words + first_arrival(p.batch));
+    p.arrivals_count = metadata_length(p.batch) - first_arrival(p.batch);
 }
 
 }  // namespace kgen_torch

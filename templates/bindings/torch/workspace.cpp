@@ -18,7 +18,7 @@ kgen_fwd_params numbers_of(const kgen_fwd_params& given) {
     reduce(p.cu_seqlens_q), reduce(p.cu_seqlens_k), reduce(p.seqused_q), reduce(p.seqused_k);
     reduce(p.q_descale), reduce(p.k_descale), reduce(p.v_descale);
     reduce(p.split_counts), reduce(p.workspace), reduce(p.features.alibi_slopes), reduce(p.features.sinks);
-    reduce(p.page_table), reduce(p.cache_batch_idx), reduce(p.leftpad_k), reduce(p.qv), reduce(p.work_counter);
+    reduce(p.page_table), reduce(p.cache_batch_idx), reduce(p.leftpad_k), reduce(p.qv), reduce(p.work_counter), reduce(p.arrivals);
     return p;
 }
 

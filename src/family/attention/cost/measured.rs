@@ -55,6 +55,7 @@ fn request(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], he
         kv_element_bytes: 2,
         causal,
         most_seen: None,
+        arrivals: 0,
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Kernels {
 pub struct PathTimes {
     /// The kernel that computes attention.
     pub attention: Times,
-    /// `fwd_combine`.
+    /// `fwd_combine`, or the blocks that end last.
     pub combine: f64,
     /// `prepare_scheduler`.
     pub scheduler: f64,
@@ -78,6 +78,8 @@ pub struct Candidate {
     pub times: PathTimes,
     /// What all of them take (ns): the mean of the guesses.
     pub predicted_ns: f64,
+    /// Partial results are merged by the last block of each row tile.
+    pub by_last_block: bool,
 }
 
 impl Candidate {
@@ -85,7 +87,22 @@ impl Candidate {
         let times = predict(request);
         let other = request.with_one_long_sequence().map(|other| predict(&other).total());
         let predicted_ns = other.map_or(times.total(), |other| f64::midpoint(times.total(), other));
-        Self { path, splits, times, predicted_ns }
+        Self { path, splits, times, predicted_ns, by_last_block: false }
+    }
+}
+
+impl Candidate {
+    /// The faster way to merge partial results; `predict(request, by_last_block)`.
+    fn merged(
+        path: Path,
+        splits: u32,
+        request: &Request,
+        can_count: bool,
+        predict: &dyn Fn(&Request, bool) -> PathTimes,
+    ) -> Self {
+        let launched = Self::new(path, splits, request, &|guess| predict(guess, false));
+        let counted = Self { by_last_block: true, ..Self::new(path, splits, request, &|guess| predict(guess, true)) };
+        if can_count && counted.predicted_ns < launched.predicted_ns { counted } else { launched }
     }
 }
 
@@ -119,16 +136,23 @@ fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<
         PathTimes { attention, combine: UNSPLIT_NS, scheduler: 0.0 }
     }));
     let Some(combine) = held.combine else { return candidates };
-    let times = |guess: &Request, splits: f64, most_splits: u32, scheduler: Option<Held>| {
+    let counted = request.arrivals >= request.tiles_to_count(&split.cost);
+    let times = |guess: &Request, by_last_block: bool, splits: f64, most_splits: u32, scheduler: Option<Held>| {
         let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some(), most_splits: most_splits.into() };
         PathTimes {
             attention: Times::of(guess, &split.cost, split.resident, device, sharing),
-            combine: guess.combine_ns(&combine.cost, combine.resident, device, splits),
+            combine: if by_last_block {
+                guess.last_block_ns(&split.cost, split.resident, device, splits)
+            } else {
+                guess.combine_ns(&combine.cost, combine.resident, device, splits)
+            },
             scheduler: scheduler.map_or(0.0, |scheduler| guess.scheduler_ns(&scheduler.cost, device)),
         }
     };
     for splits in request.split_counts(&split.cost, split.resident, device) {
-        candidates.push(Candidate::new(Path::Split, splits, request, &|guess| times(guess, splits.into(), splits, None)));
+        candidates.push(Candidate::merged(Path::Split, splits, request, counted, &|guess, by_last_block| {
+            times(guess, by_last_block, splits.into(), splits, None)
+        }));
     }
     if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
         let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
@@ -136,8 +160,9 @@ fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<
         if most == 1 {
             return candidates;
         }
-        candidates.push(Candidate::new(Path::Scheduled, most, request, &|guess| {
-            times(guess, guess.balanced_splits(blocks, most), most, held.scheduler)
+        // The scheduler clears counters.
+        candidates.push(Candidate::merged(Path::Scheduled, most, request, true, &|guess, by_last_block| {
+            times(guess, by_last_block, guess.balanced_splits(blocks, most), most, held.scheduler)
         }));
     }
     candidates

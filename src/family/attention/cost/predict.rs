@@ -72,6 +72,8 @@ pub struct Request {
     pub causal: bool,
     /// Keys that one query sees at most, by a window or chunks.
     pub most_seen: Option<u32>,
+    /// The row tiles whose blocks the caller's counters can count.
+    pub arrivals: u64,
 }
 
 impl Request {
@@ -173,6 +175,30 @@ impl Request {
         f64::from(kernel.launch_ns) + busy.max(bytes / device.l2_bytes_per_ns)
     }
 
+    /// Row tiles of a kernel that splits, as its launch has them: those of the longest sequence in each.
+    pub(super) fn tiles_to_count(&self, kernel: &KernelCost) -> u64 {
+        let rows = u64::from(self.queries.longest) * u64::from(self.heads / self.heads_k);
+        rows.div_ceil(kernel.rows.into()) * u64::from(self.heads_k) * u64::from(self.batch)
+    }
+
+    /// The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile,
+    /// and a warp reads 32 pieces of 4 columns 8 times before it adds them.
+    pub(super) fn last_block_ns(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost, splits: f64) -> f64 {
+        let tile_rows = f64::from(kernel.rows);
+        let rows_of_sequence = self.mean_queries() * self.group();
+        let tiles = f64::from(self.batch) * f64::from(self.heads_k) * self.tiles_of_sequence(rows_of_sequence, tile_rows);
+        let warps = if kernel.rows > 32 { 8.0 } else { 4.0 };
+        let rows = (tile_rows.min(rows_of_sequence) / warps).ceil();
+        let head_dim_v = f64::from(self.head_dim.v);
+        let lanes = f64::from(self.head_dim.v.div_ceil(4).next_power_of_two().clamp(4, 32)); // that share a split's row
+        let rounds = (splits * lanes / (32.0 * 8.0)).ceil() * (head_dim_v / 128.0).ceil();
+        let counted = (tiles * splits / (device.multiprocessors * f64::from(resident))).ceil() * COUNTING;
+        let busy = (counted + rows * (LOG_SUM_EXPS + rounds * ROUND_OF_PARTS)) / device.cycles_per_ns;
+        let rows_with_keys = f64::from(self.batch) * (self.mean_queries() - self.rows_without_keys()) * f64::from(self.heads);
+        let bytes = rows_with_keys * splits * (head_dim_v + 1.0) * 4.0;
+        busy.max(bytes / device.l2_bytes_per_ns)
+    }
+
     /// The choice of split counts on the device.
     pub(super) fn scheduler_ns(&self, kernel: &KernelCost, device: &DeviceCost) -> f64 {
         let rounds = (f64::from(self.batch) / f64::from(kernel.rows)).ceil();
@@ -204,6 +230,12 @@ const NOT_BESIDE: f64 = 0.2;
 /// A tile whose rows see no key takes this part of what another takes besides its steps: nothing is waited for. So does
 /// a block of `fwd_combine` for a row that a shorter sequence does not have.
 const WITHOUT_KEYS: f64 = 0.3;
+
+/// What is assumed of a merge by last blocks (cycles): a block counting itself, behind a fence and between two barriers;
+/// the log-sum-exps of a row; a round of loads of partial O.
+const COUNTING: f64 = 1500.0;
+const LOG_SUM_EXPS: f64 = 900.0;
+const ROUND_OF_PARTS: f64 = 450.0;
 
 /// Where places do not end together, the part of an average tile that the last ones take longer.
 const DRAIN: f64 = 0.375;

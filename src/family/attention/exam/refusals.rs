@@ -423,15 +423,7 @@ const SPLITTING: &[Change] = &[
         Refused(ERROR_INVALID_VALUE, "num_splits 257 must lie in 1 .. 256"),
     ),
     ("a negative total_q", |c| fwd(c).total_rows[0] = -1, Refused(ERROR_INVALID_VALUE, "total_q -1 must not be negative")),
-    ("queries of nobody, not counted", uncounted, Refused(ERROR_INVALID_VALUE, "total_q is 0")),
 ];
-
-fn uncounted(call: &mut Call) {
-    for name in ["cu_seqlens_q", "seqused_q"] {
-        call.inputs.push((name, Image::of_integers(&[0, 1])));
-    }
-    fwd(call).total_rows = [0; 2];
-}
 
 /// What those two do that have partial results.
 const PARTIAL: &[Change] = &[
@@ -455,7 +447,14 @@ const SPLIT: &[Change] = &[
     ),
     ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
     ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
+    ("a counter too few", |c| counters(c, 1), Refused(ERROR_INVALID_VALUE, "arrivals_count is 1; 2 row tiles are counted")),
+    ("a negative number of counters", |c| counters(c, -1), Refused(ERROR_INVALID_VALUE, "arrivals_count is -1")),
 ];
+
+fn counters(call: &mut Call, words: i64) {
+    call.outputs.push(("arrivals", Image::of_integers(&[0, 0])));
+    fwd(call).arrivals = words;
+}
 
 fn many_rows_of_nobody(call: &mut Call) {
     blocks(call, 0, 1 << 10, 1 << 20);

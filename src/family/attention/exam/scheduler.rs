@@ -21,6 +21,9 @@ const TILE_ROWS: u64 = 16;
 /// Those of the emulated device, where the launcher asks for them.
 const MULTIPROCESSORS: usize = 7;
 
+/// Counters of row tiles to be cleared: more than the block has threads.
+const ARRIVALS: u16 = 300;
+
 #[derive(Debug)]
 struct ScheduleCase {
     problem: Problem,
@@ -123,9 +126,14 @@ impl Case for ScheduleCase {
         for sequence in 0..problem.sequences.len() {
             counts.mark(sequence as i64);
         }
+        let mut arrivals = Image::poisoned(Element::Bits32, ARRIVALS as usize, 0);
+        for word in 0..ARRIVALS.into() {
+            arrivals.mark(word);
+        }
+        let outputs = vec![("split_counts", counts), ("arrivals", arrivals)];
         let call = Call {
             inputs: lengths(problem).collect(),
-            outputs: if problem.sequences.is_empty() { vec![] } else { vec![("split_counts", counts)] },
+            outputs: if problem.sequences.is_empty() { vec![] } else { outputs },
             scratch: false,
             multiprocessors: blocks.is_none().then_some(MULTIPROCESSORS),
             params: Params::Fwd(FwdParams {
@@ -145,6 +153,8 @@ impl Case for ScheduleCase {
                 kv_dtype: 0,
                 dtype: crate::device::DTYPE_BF16,
                 causal: false,
+                merging: 0,
+                arrivals: ARRIVALS.into(),
                 softmax_scale: 1.0,
                 features: problem.asked.params(problem.heads),
                 qv_strides: None,
@@ -160,7 +170,12 @@ impl Case for ScheduleCase {
                 let got = image.bits(sequence as i64).cast_signed();
                 counts.see([sequence, 0, 0, 0], f64::from(got), expected as f64, true);
             }
-            Comparison::of(&[counts], &[("split counts", image)])
+            let Some(arrivals) = outputs.get("arrivals") else { unreachable!("every call has counters") };
+            let mut cleared = Tally::new("counter", 0.0);
+            for word in 0..ARRIVALS.into() {
+                cleared.see([word as usize, 0, 0, 0], f64::from(arrivals.bits(word)), 0.0, true);
+            }
+            Comparison::of(&[counts, cleared], &[("split counts", image), ("counters", arrivals)])
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }

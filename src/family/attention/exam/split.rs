@@ -38,9 +38,12 @@ impl Workspace {
     /// Of a problem.
     pub(super) fn new(problem: &Problem, head_dim_v: usize, splits: usize) -> Self {
         let plan = problem.rows(Side::Query);
-        let packed = problem.is_packed(Side::Query);
-        let first = (0..problem.sequences.len()).map(|b| if packed { plan.first[b] } else { b * plan.rows }).collect();
-        Self { splits, total_rows: plan.rows * plan.entries, first, heads: problem.heads, head_dim_v }
+        let entries = problem.sequences.len();
+        let by_entry = entries * plan.bound;
+        // As the packed queries lie, where these are fewer and `total_q` says so, as calls do that have parts.
+        let as_queries = problem.is_packed(Side::Query) && plan.rows > 0 && plan.rows < by_entry;
+        let first = (0..entries).map(|b| if as_queries { plan.first[b] } else { b * plan.bound }).collect();
+        Self { splits, total_rows: if as_queries { plan.rows } else { by_entry }, first, heads: problem.heads, head_dim_v }
     }
 
     /// Poisoned memory of its size.
@@ -87,7 +90,9 @@ struct SplitCase {
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     let boxed = listed(variant, level).into_iter().flat_map(|(parts, wholes)| {
-        let parts = parts.into_iter().map(move |listed| Box::new(case(variant, listed)) as Box<dyn Case>);
+        let merged = parts.clone().into_iter().chain(merged_besides()).filter(is_merged);
+        let merged = merged.map(move |listed| Box::new(MergedCase(parts_case(variant, listed))) as Box<dyn Case>);
+        let parts = parts.into_iter().map(move |listed| Box::new(case(variant, listed)) as Box<dyn Case>).chain(merged);
         let whole = move |(problem, _, counts)| Box::new(whole_case(variant, problem, counts)) as Box<dyn Case>;
         parts.chain(wholes.into_iter().map(whole))
     });
@@ -107,6 +112,77 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
     let smoke = smoke().into_iter().chain(featured::splits(features)).collect();
     let besides = || thorough().into_iter().chain(featured::every_window(features)).collect();
     [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
+}
+
+/// What a call with counters computes otherwise than one whose parts are read.
+fn is_merged((problem, splits, _): &Listed) -> bool {
+    *splits > 1 && !matches!(problem.layout, Layout::UnalignedPart(0..3, _))
+}
+
+/// More splits than a warp reads at once, and layouts of O alone, which the blocks that merge write.
+fn merged_besides() -> impl Iterator<Item = Listed> {
+    let unaligned = [Part::Start, Part::Head, Part::Row, Part::Batch]
+        .map(|part| (Problem::new(&[(2, 40); 2], 2, 2).layout(Layout::UnalignedPart(3, part)), 2, None));
+    let many = (Problem::new(&[(1, 1150)], 4, 2), 70, None);
+    [many].into_iter().chain(unaligned)
+}
+
+/// One problem whose parts the last block of each row tile merges: O and LSE come from the kernel itself.
+#[derive(Debug)]
+struct MergedCase(SplitCase);
+
+impl Case for MergedCase {
+    fn refusal(&self) -> Option<String> {
+        self.0.refusal()
+    }
+
+    fn asked_workspace(&self) -> Option<usize> {
+        self.0.asked_workspace()
+    }
+
+    fn name(&self) -> String {
+        format!("{} merged", self.0.name())
+    }
+
+    fn draw(&self, seed: u64) -> Drawn {
+        let SplitCase { ref problem, splits, ref counts, number, head_dim, causal, .. } = self.0;
+        let tensors = Tensors::draw(problem, head_dim, number, seed);
+        let mut call = tensors.call(problem, head_dim, number, causal);
+        let words = counters_for(problem);
+        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        (params.num_splits, params.arrivals) = (splits as i32, words as i64);
+        if let Some(counts) = counts {
+            let counts: Vec<i32> = counts.iter().map(|&count| count as i32).collect();
+            call.inputs.push(("split_counts", Image::of_integers(&counts)));
+        }
+        let bytes = Workspace::new(problem, head_dim.v, splits).bytes();
+        call.outputs.push(("workspace", Image::scratch(bytes)));
+        call.outputs.push(("arrivals", Image::of_integers(&vec![0; words])));
+        let problem = problem.clone();
+        let judge = move |outputs: &Outputs| {
+            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            let mut comparison = forward::compare(&problem, head_dim.v, number, &reference, outputs);
+            let beyond = outputs.get("workspace").and_then(Image::first_damage);
+            let beyond = beyond.map(|word| format!("memory outside of the workspace was written, first at its word {word}"));
+            comparison.complaint = comparison.complaint.or(beyond).or_else(|| what_counters_say(outputs));
+            comparison
+        };
+        Drawn { call, judge: Box::new(judge), may_differ: &[] }
+    }
+}
+
+/// Counters that are enough for any tile: one for each row and head.
+pub(super) fn counters_for(problem: &Problem) -> usize {
+    (problem.sequences.len() * problem.rows(Side::Query).bound * problem.heads).max(1)
+}
+
+/// What is wrong about the counters after a call, if anything is: they must be zero for the next one.
+pub(super) fn what_counters_say(outputs: &Outputs) -> Option<String> {
+    let counters = outputs.get("arrivals")?;
+    let left = (0..counters.span_bytes() as i64 / 4).find(|&word| counters.bits(word) != 0);
+    let left =
+        left.map(|word| format!("counters left: word {word} is {}, and the next call would count wrongly", counters.bits(word)));
+    left.or_else(|| counters.first_damage().map(|word| format!("word {word} beside the counters was written")))
 }
 
 /// One problem without a workspace: O and LSE come from the kernel itself.
@@ -159,7 +235,11 @@ impl Case for WholeCase {
 }
 
 /// One problem.
-pub(super) fn case(variant: Point, (problem, splits, counts): Listed) -> impl Case + use<> {
+pub(super) fn case(variant: Point, listed: Listed) -> impl Case + use<> {
+    parts_case(variant, listed)
+}
+
+fn parts_case(variant: Point, (problem, splits, counts): Listed) -> SplitCase {
     let Point { head_dim, dtype, causal, .. } = variant;
     SplitCase {
         problem: problem.for_kernel(variant),

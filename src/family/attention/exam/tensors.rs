@@ -223,6 +223,8 @@ impl Tensors {
                 dtype: number.code(),
                 kv_dtype: problem.asked.kv.map_or(0, |format| format.number().code()),
                 causal,
+                merging: 0,
+                arrivals: 0,
                 softmax_scale: problem.softmax_scale(head_dim.qk),
                 features: problem.asked.params(problem.heads),
                 qv_strides: self.qv.as_ref().map(|_| place_of(problem, QUERY_OF_VALUES, head_dim).strides),

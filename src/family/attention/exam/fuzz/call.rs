@@ -1,7 +1,7 @@
 //! One call, made and judged: its tensors, the answer that `kgen.h` promises, and every byte around the outputs.
 
 use super::{
-    case::{Entry, FuzzCase, Workspace},
+    case::{Entry, FuzzCase, Merging, Workspace},
     sample,
     scope::Scope,
 };
@@ -18,6 +18,7 @@ use crate::{
                 place::Side,
                 problem::{Lengths, Problem},
                 reference::SampledReference,
+                split::{counters_for, what_counters_say},
                 tensors::{Source, Tensors},
             },
         },
@@ -247,13 +248,25 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     let mut call = tensors.call(&problem, head_dim, arithmetic.number, causal);
     let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
     params.num_splits = case.splits as i32;
+    params.merging = case.merging.flags();
+    let counters = match case.merging {
+        Merging::Free => 0,
+        Merging::OneCounter => 1,
+        Merging::Counted | Merging::Launch | Merging::LastBlock => counters_for(&problem),
+    };
+    params.arrivals = counters as i64;
     if !case.totals {
         params.total_rows = [0, 0];
+    }
+    if counters > 0 {
+        call.outputs.push(("arrivals", Image::of_integers(&vec![0; counters])));
     }
     let samples = sample::draw(&problem, head_dim, arithmetic, case.seed);
     let judge = move |outputs: &Outputs| {
         let reference = SampledReference::compute(&problem, &tensors, head_dim, arithmetic, causal, samples.clone());
-        compare(&problem, &tensors, head_dim.v, arithmetic.number, causal, &reference, outputs)
+        let mut comparison = compare(&problem, &tensors, head_dim.v, arithmetic.number, causal, &reference, outputs);
+        comparison.complaint = comparison.complaint.or_else(|| what_counters_say(outputs));
+        comparison
     };
     Drawn { call, judge: Box::new(judge), may_differ: &[] }
 }

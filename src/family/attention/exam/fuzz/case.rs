@@ -77,6 +77,44 @@ impl Workspace {
     }
 }
 
+/// Who merges partial results, where keys are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merging {
+    /// Whom the library likes; it is given no counters.
+    Free,
+    /// Whom it likes, with counters for every row tile.
+    Counted,
+    /// The same, with one counter.
+    OneCounter,
+    /// `fwd_combine`, by `KGEN_FLAG_MERGE_BY_LAUNCH`, with counters that nobody needs.
+    Launch,
+    /// The last block of each row tile, by `KGEN_FLAG_MERGE_BY_LAST_BLOCK`, with counters.
+    LastBlock,
+}
+
+impl Merging {
+    const ALL: [Self; 5] = [Self::Free, Self::Counted, Self::OneCounter, Self::Launch, Self::LastBlock];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Free => "",
+            Self::Counted => "arrivals",
+            Self::OneCounter => "one-arrival",
+            Self::Launch => "merge-by-launch",
+            Self::LastBlock => "merge-by-last-block",
+        }
+    }
+
+    /// `KGEN_FLAG_MERGE_*`.
+    pub fn flags(self) -> u32 {
+        match self {
+            Self::Free | Self::Counted | Self::OneCounter => 0,
+            Self::Launch => 0x4000,
+            Self::LastBlock => 0x8000,
+        }
+    }
+}
+
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FuzzCase {
@@ -94,6 +132,8 @@ pub struct FuzzCase {
     pub workspace: Workspace,
     /// `num_splits`; 0: the library chooses. Forward only.
     pub splits: u32,
+    /// Who merges partial results. Forward only.
+    pub merging: Merging,
     /// Tells the rows of packed tensors (`total_q`, `total_k`).
     pub totals: bool,
     /// Asks for the same bits from the same inputs. Backward only.
@@ -151,6 +191,7 @@ impl FuzzCase {
             (*dtype == Dtype::Fp8 && problem.asked.kv.is_some(), "queries in fp8 have K and V of their own type".to_owned()),
             (*splits > MOST_SPLITS, format!("{splits} splits are more than {MOST_SPLITS}")),
             (*entry == Entry::Bwd && *splits > 0, "`bwd` has no splits".to_owned()),
+            (*entry == Entry::Bwd && self.merging != Merging::Free, "`bwd` merges nothing".to_owned()),
             (*entry == Entry::Bwd && !problem.lse, "`bwd` needs the log-sum-exp".to_owned()),
             (*entry == Entry::Bwd && problem.asked.pages.is_some(), "`bwd` takes no pages".to_owned()),
             (*entry == Entry::Bwd && problem.asked.qv, "`bwd` has no `qv`".to_owned()),
@@ -181,6 +222,7 @@ impl fmt::Display for FuzzCase {
         }
         let flags = [
             (self.workspace != Workspace::Asked, self.workspace.word()),
+            (self.merging != Merging::Free, self.merging.word()),
             (self.totals, "totals"),
             (self.deterministic, "deterministic"),
         ];
@@ -247,6 +289,7 @@ impl FromStr for FuzzCase {
             problem,
             workspace: words.optional(Workspace::ALL, |workspace| workspace.word().to_owned()).unwrap_or(Workspace::Asked),
             splits: words.number("splits")?.unwrap_or(0),
+            merging: words.optional(Merging::ALL, |merging| merging.word().to_owned()).unwrap_or(Merging::Free),
             totals: words.flag("totals"),
             deterministic: words.flag("deterministic"),
             again: words.order()?,

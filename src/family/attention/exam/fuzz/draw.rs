@@ -3,7 +3,7 @@
 
 use super::{
     asked,
-    case::{ALL_INPUTS, Entry, FuzzCase, PARTS, Workspace},
+    case::{ALL_INPUTS, Entry, FuzzCase, Merging, PARTS, Workspace},
     drawn::{self, DrawnCall},
     library_call::LibraryCall,
     scope::{Point, Scope, ScopeDevice},
@@ -165,6 +165,10 @@ impl Drawer {
             Entry::Bwd => weighted(rng, &[(30, Workspace::Asked), (1, Workspace::None), (1, Workspace::Short)]),
         };
         let splits = weighted(rng, &[(6, 0), (1, 1), (1, 2), (1, 3), (1, 7), (1, 33)]);
+        let merging = weighted(
+            rng,
+            &[(4, Merging::Free), (3, Merging::Counted), (1, Merging::OneCounter), (1, Merging::Launch), (3, Merging::LastBlock)],
+        );
         let case = FuzzCase {
             entry,
             head_dim,
@@ -173,6 +177,7 @@ impl Drawer {
             problem,
             workspace,
             splits: if entry == Entry::Fwd { splits } else { 0 },
+            merging: if entry == Entry::Fwd { merging } else { Merging::Free },
             totals: rng.random(),
             deterministic: entry == Entry::Bwd && once_in(rng, 3),
             again: again(rng, on_gpu),

@@ -2,7 +2,7 @@
 //! else.
 
 use super::{
-    case::{Entry, FuzzCase, Workspace},
+    case::{Entry, FuzzCase, Merging, Workspace},
     library_call::LibraryCall,
 };
 use crate::{
@@ -139,6 +139,7 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     fewer_features(offer);
     offer(&|c| c.problem.fp8 = c.problem.fp8.map(|_| Descales::Absent));
     offer(&|c| c.splits = 0);
+    offer(&|c| c.merging = Merging::Free);
     if case.entry == Entry::Fwd {
         offer(&|c| c.workspace = Workspace::None);
     } else {
