@@ -20,6 +20,7 @@ from .launch import (
     check_beside,
     check_device,
     check_integers,
+    contiguous,
     enter_strides,
     known,
     rows_contiguous,
@@ -45,9 +46,16 @@ _OPTIONAL_AT = (
     abi.FwdParams.k_descale.offset,
     abi.FwdParams.v_descale.offset,
 )
-_NONE = (None,) * len(_OPTIONAL_AT)
+#: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
+NONE = (None,) * len(_OPTIONAL_AT)
 
-_plans: dict[tuple, Plan] = {}
+class ForwardPlan(Plan):
+    """A plan with what O and LSE are: shapes and strides, both contiguous."""
+
+    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device")
+
+
+_plans: dict[tuple, ForwardPlan] = {}
 
 
 def forward(
@@ -64,40 +72,59 @@ def forward(
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
     is (batch, heads, seqlen_q) or (heads, total_q), fp32.
     """
-    strides = q.stride(), k.stride(), v.stride()
-    if strides[0][-1] != 1 or strides[1][-1] != 1 or strides[2][-1] != 1:
+    layout = layout_of(q, k, v)
+    if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
-        strides = q.stride(), k.stride(), v.stride()
-    plain = True
-    for tensor in optional:  # not by `==`, which tensors have as an operation
-        if tensor is not None:
-            plain = False
-            break
+        layout = layout_of(q, k, v)
+    return run(planned(layout, q, k, v, optional, numbers), q, k, v, optional, with_lse)
+
+
+def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
+    """What a plan depends on in Q, K and V; the strides come last."""
     # fmt: off
-    key = (q.shape, k.shape, v.shape, strides, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
-           numbers, None if plain else tuple(map(known, optional)))
+    return (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
+            q.stride(), k.stride(), v.stride())
     # fmt: on
+
+
+def rows_are_contiguous(layout: tuple) -> bool:
+    """Whether the last axes of Q, K and V are, of which `layout_of` has told."""
+    return layout[-3][-1] == 1 and layout[-2][-1] == 1 and layout[-1][-1] == 1
+
+
+def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple) -> ForwardPlan:
+    """The plan of a call with such a layout: that of an earlier one, or a new one."""
+    key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)))
     plan = _plans.get(key)
     if plan is None:
         plan = _plan(q, k, v, optional, numbers)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
-    out = q.new_empty(plan.out_shape, dtype=plan.out_dtype)
-    lse = q.new_empty(plan.lse_shape, dtype=torch.float32) if with_lse else None
+    return plan
+
+
+def run(plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool) -> tuple[torch.Tensor, TensorOrNone]:
+    """One call by its plan."""
+    # `new_empty` takes two or three times as long as these.
+    if plan.out_is_like_q:
+        out = torch.empty_like(q)
+    else:
+        out = torch.empty_strided(*plan.out, dtype=plan.out_dtype, device=plan.device)
+    lse = torch.empty_strided(*plan.lse, dtype=torch.float32, device=plan.device) if with_lse else None
     try:
-        _launch(plan, q, k, v, out, lse, optional, plain)
+        _launch(plan, q, k, v, out, lse, optional)
     except MissingKernel as error:
         plan.missing_kernel(error)
-        _launch(plan, q, k, v, out, lse, optional, plain)
+        _launch(plan, q, k, v, out, lse, optional)
     return out, lse
 
 
-def _launch(plan, q, k, v, out, lse, optional, plain) -> None:
+def _launch(plan, q, k, v, out, lse, optional) -> None:
     buffer = bytearray(plan.params)
     pointers = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr()
     _TENSORS.pack_into(buffer, _TENSORS_AT, *pointers)
-    if not plain:
+    if optional is not NONE:
         for offset, tensor in zip(_OPTIONAL_AT, optional):
             if tensor is not None:
                 POINTER.pack_into(buffer, offset, tensor.data_ptr())
@@ -105,7 +132,7 @@ def _launch(plan, q, k, v, out, lse, optional, plain) -> None:
     plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
 
 
-def _plan(q, k, v, optional, numbers) -> Plan:
+def _plan(q, k, v, optional, numbers) -> ForwardPlan:
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
@@ -172,9 +199,10 @@ def _plan(q, k, v, optional, numbers) -> Plan:
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
-    plan = Plan(p, request_of("fwd", p, q, optional), given)
-    plan.out_shape, plan.lse_shape = out_shape, lse_shape
-    plan.out_dtype = torch.bfloat16 if q.dtype in EIGHTS else q.dtype
+    plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
+    plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
+    plan.out_dtype, plan.device = torch.bfloat16 if q.dtype in EIGHTS else q.dtype, q.device
+    plan.out_is_like_q = q.is_contiguous() and out_shape == q.shape and plan.out_dtype == q.dtype
     return plan
 
 
@@ -227,7 +255,7 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
         f.sinks_dtype = DTYPES[sinks.dtype]
 
 
-def request_of(function: str, p, q: torch.Tensor, optional=_NONE) -> Request:
+def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
     """Which kernel serves the call."""
     f = p.features
     page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks = optional[4:9]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from .append_kv import append_kv
+from .arguments import any_autocast
 from .backward import backward
 from .forward import forward
 
@@ -127,6 +128,17 @@ def is_eager(tensor: torch.Tensor) -> bool:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether nothing stands between a call and the kernel: no tracing, no gradients, no autocast."""
+    return is_eager(q) and not any_autocast() and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+
+
+
+def nothing(like: torch.Tensor) -> torch.Tensor:
+    """An empty tensor."""
+    return torch.empty_strided((0,), (1,), dtype=like.dtype, device=like.device)
 
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
