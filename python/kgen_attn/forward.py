@@ -59,9 +59,15 @@ _plans: dict[tuple, ForwardPlan] = {}
 
 
 def forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, optional: tuple, numbers: tuple, with_lse: bool = True
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    optional: tuple,
+    numbers: tuple,
+    with_lse: bool = True,
+    out: TensorOrNone = None,
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """O and LSE of one call; LSE is None without `with_lse`.
+    """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
     leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale. `numbers` are max_seqlen_q, max_seqlen_k,
@@ -76,7 +82,7 @@ def forward(
     if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
         layout = layout_of(q, k, v)
-    return run(planned(layout, q, k, v, optional, numbers), q, k, v, optional, with_lse)
+    return run(planned(layout, q, k, v, optional, numbers, out), q, k, v, optional, with_lse, out)
 
 
 def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
@@ -92,22 +98,26 @@ def rows_are_contiguous(layout: tuple) -> bool:
     return layout[-3][-1] == 1 and layout[-2][-1] == 1 and layout[-1][-1] == 1
 
 
-def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple) -> ForwardPlan:
+def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: TensorOrNone = None) -> ForwardPlan:
     """The plan of a call with such a layout: that of an earlier one, or a new one."""
-    key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)))
+    key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)), known(out))
     plan = _plans.get(key)
     if plan is None:
-        plan = _plan(q, k, v, optional, numbers)
+        plan = _plan(q, k, v, optional, numbers, out)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
     return plan
 
 
-def run(plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool) -> tuple[torch.Tensor, TensorOrNone]:
+def run(
+    plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None
+) -> tuple[torch.Tensor, TensorOrNone]:
     """One call by its plan."""
     # `new_empty` takes two or three times as long as these.
-    if plan.out_is_like_q:
+    if out is not None:
+        pass
+    elif plan.out_is_like_q:
         out = torch.empty_like(q)
     else:
         out = torch.empty_strided(*plan.out, dtype=plan.out_dtype, device=plan.device)
@@ -132,7 +142,7 @@ def _launch(plan, q, k, v, out, lse, optional) -> None:
     plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
 
 
-def _plan(q, k, v, optional, numbers) -> ForwardPlan:
+def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
@@ -178,6 +188,10 @@ def _plan(q, k, v, optional, numbers) -> ForwardPlan:
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
     p.o_row_stride, p.o_head_stride = p.num_heads * v.shape[-1], v.shape[-1]
+    if out is not None:
+        check_out(out, q, out_shape)
+        p.o_batch_stride = 0
+        enter_strides(p, "o", out.stride()[:-1], ("batch", "row", "head")[3 - (out.dim() - 1) :])
     if page_table is not None:
         if cu_seqlens_k is not None or page_table.dim() != 2:
             raise ValueError("`block_table` is (batch, pages of a sequence) and goes with lengths of the keys, not with `cu_seqlens_k`")
@@ -201,7 +215,7 @@ def _plan(q, k, v, optional, numbers) -> ForwardPlan:
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
     plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
     plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
-    plan.out_dtype, plan.device = torch.bfloat16 if q.dtype in EIGHTS else q.dtype, q.device
+    plan.out_dtype, plan.device = out_dtype(q), q.device
     plan.out_is_like_q = q.is_contiguous() and out_shape == q.shape and plan.out_dtype == q.dtype
     return plan
 
@@ -212,6 +226,20 @@ def check_dtypes(q, k, v) -> None:
         raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn")
     if k.dtype != v.dtype or (k.dtype != q.dtype and (k.dtype not in EIGHTS or q.dtype not in HALVES)):
         raise TypeError(f"`q`, `k` and `v` are {q.dtype}, {k.dtype} and {v.dtype}; all have one type, or `k` and `v` are FP8")
+
+
+def out_dtype(q: torch.Tensor) -> torch.dtype:
+    """The type of O."""
+    return torch.bfloat16 if q.dtype in EIGHTS else q.dtype
+
+
+def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
+    """Raises where O cannot be written to `out`."""
+    if tuple(out.shape) != tuple(shape) or out.stride(-1) != 1 or out.device != q.device:
+        given = f"{tuple(out.shape)} on `{out.device}` with stride {out.stride(-1)} along its last axis"
+        raise ValueError(f"`out` is {given}; it must be {tuple(shape)} on `{q.device}`, with stride 1")
+    if out.dtype != out_dtype(q):
+        raise TypeError(f"`out` is {out.dtype}; it must be {out_dtype(q)}")
 
 
 def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
