@@ -21,7 +21,8 @@ impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().expect("temporary folder"));
         fs::create_dir_all(place.path(FOLDER)).expect("made");
-        place.write(&format!("{FOLDER}/flash_attn_interface.py"), "torch.ops._vllm_fa2_C.varlen_fwd\ntorch.ops._vllm_fa3_C.fwd\n");
+        place
+            .write(&format!("{FOLDER}/flash_attn_interface.py"), "torch.ops._vllm_fa2_C.varlen_fwd\ntorch.ops._vllm_fa3_C.fwd\n");
         for module in MODULES {
             place.write(&format!("{FOLDER}/{module}"), &format!("vLLM's own {module}"));
         }
@@ -31,7 +32,8 @@ impl Place {
                 let name = module.strip_suffix(".abi3.so").expect("it ends so");
                 place.compile(&format!("int PyInit_{name}(void) {{ return {number}; }}"), &format!("{build}/{module}"));
             }
-            let text = ["kgen_fwd", "kgen_fwd_metadata", "kgen_last_error"].map(|name| format!("int {name}(void) {{ return {number}; }}"));
+            let text = ["kgen_fwd", "kgen_fwd_metadata", "kgen_last_error"]
+                .map(|name| format!("int {name}(void) {{ return {number}; }}"));
             place.compile(&text.concat(), &format!("{build}/{LIBRARY}"));
         }
         place
@@ -71,7 +73,9 @@ impl Place {
 
     fn holds(&self, build: &str) -> bool {
         let files = self.files();
-        [MODULES[0], MODULES[1], LIBRARY].iter().all(|name| files.get(*name) == fs::read(self.path(build).join(name)).ok().as_ref())
+        [MODULES[0], MODULES[1], LIBRARY]
+            .iter()
+            .all(|name| files.get(*name) == fs::read(self.path(build).join(name)).ok().as_ref())
     }
 }
 
@@ -83,7 +87,10 @@ fn name_of(path: &Path) -> String {
 fn the_modules_are_replaced_and_put_back_byte_for_byte() {
     let place = Place::new();
     let before = place.files();
-    place.there("--prebuilt first --dry-run").success().stdout(contains("update  _vllm_fa3_C.abi3.so\n").and(contains("nothing was written")));
+    place
+        .there("--prebuilt first --dry-run")
+        .success()
+        .stdout(contains("update  _vllm_fa3_C.abi3.so\n").and(contains("nothing was written")));
     place.there("--prebuilt first --check").code(1).stderr(contains("_vllm_fa2_C.abi3.so"));
     assert_eq!(place.files(), before);
     place.there("--prebuilt first").success().stdout(contains("add     libkgen_vllm.so\n"));
@@ -156,8 +163,8 @@ fn what_was_interrupted_is_finished_or_undone() {
 #[test]
 fn nobody_elses_file_is_lost() {
     for (change, name) in [
-        ("another", MODULES[1].to_owned()),                     // vLLM was installed anew
-        ("another", format!("{}.kgen-original", MODULES[1])),   // the original is not what it was
+        ("another", MODULES[1].to_owned()),                   // vLLM was installed anew
+        ("another", format!("{}.kgen-original", MODULES[1])), // the original is not what it was
     ] {
         let place = Place::new();
         place.there("--prebuilt first").success();

@@ -35,6 +35,7 @@ def flash_attn_with_kvcache(
     rotary_seqlens: Optional[torch.Tensor] = None,
     attention_chunk: int = 0,
     s_aux: Optional[torch.Tensor] = None,
+    q_descale: Optional[torch.Tensor] = None,
     k_descale: Optional[torch.Tensor] = None,
     v_descale: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
@@ -59,8 +60,8 @@ def flash_attn_with_kvcache(
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
     `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
-    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments,
-    masks and errors are those of `flash_attn_func`.
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`, (batch, key
+    heads) float32, goes with `q` in FP8. The other arguments, masks and errors are those of `flash_attn_func`.
     """
     if (k is None) != (v is None):
         raise ValueError("`k` and `v` come together")
@@ -105,7 +106,7 @@ def flash_attn_with_kvcache(
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
     optional = (None, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
-                arguments.sinks(s_aux), None, k_descale, v_descale)
+                arguments.sinks(s_aux), q_descale, k_descale, v_descale)
     numbers = (0, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     # fmt: on
     out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)

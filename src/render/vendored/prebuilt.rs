@@ -138,7 +138,9 @@ impl InstalledVllm {
         };
         let built = |part: &Part| part.replaces && (folder.join(part.name).exists() || folder.join(kept(part.name)).exists());
         if !PARTS.iter().any(built) {
-            return Err(unknown("it has neither `_vllm_fa2_C.abi3.so` nor `_vllm_fa3_C.abi3.so`: vLLM is not installed there".into()));
+            return Err(unknown(
+                "it has neither `_vllm_fa2_C.abi3.so` nor `_vllm_fa3_C.abi3.so`: vLLM is not installed there".into(),
+            ));
         }
         Ok(Self { folder, record })
     }
@@ -173,7 +175,8 @@ impl InstalledVllm {
                 let action = if found.current.is_some() { Action::Update } else { Action::Add };
                 changes.changes.push(Change { path: part.name.to_owned(), action, edited: !self.may_replace(part, &found) });
             }
-            let original_is_lost = found.known.as_ref().is_some_and(|known| known.original.is_some()) && found.is_ours() && found.kept.is_none();
+            let original_is_lost =
+                found.known.as_ref().is_some_and(|known| known.original.is_some()) && found.is_ours() && found.kept.is_none();
             if original_is_lost || !found.is_kept_well() {
                 changes.changes.push(Change { path: kept(part.name), action: Action::Update, edited: true });
             }
@@ -187,7 +190,9 @@ impl InstalledVllm {
     /// [`RenderError::Io`].
     pub fn compare_without(&self) -> Result<Changes, RenderError> {
         let mut changes = Changes::default();
-        for part in PARTS.iter().rev().filter(|part| self.record.as_ref().is_some_and(|record| record.files.contains_key(part.name))) {
+        for part in
+            PARTS.iter().rev().filter(|part| self.record.as_ref().is_some_and(|record| record.files.contains_key(part.name)))
+        {
             let found = self.found(part)?;
             let had_one = found.known.as_ref().is_some_and(|known| known.original.is_some());
             let (action, edited) = match (&found.kept, &found.current) {
@@ -218,7 +223,8 @@ impl InstalledVllm {
         let mut record = Record { kgen: env!("CARGO_PKG_VERSION").to_owned(), files: BTreeMap::new() };
         for (place, part) in PARTS.iter().enumerate() {
             let found = self.found(part)?;
-            let mut written = found.known.clone().unwrap_or_else(|| Written { written: Vec::new(), original: found.current.clone() });
+            let mut written =
+                found.known.clone().unwrap_or_else(|| Written { written: Vec::new(), original: found.current.clone() });
             written.written.push(content_hash(&built.0[place]));
             record.files.insert(part.name.to_owned(), written);
         }
@@ -255,7 +261,9 @@ impl InstalledVllm {
         for change in &changes.changes {
             let path = self.folder.join(&change.path);
             match change.action {
-                Action::Add | Action::Update => fs::rename(self.folder.join(kept(&change.path)), &path).map_err(RenderError::io("write", &path))?,
+                Action::Add | Action::Update => {
+                    fs::rename(self.folder.join(kept(&change.path)), &path).map_err(RenderError::io("write", &path))?
+                }
                 Action::Remove => fs::remove_file(&path).map_err(RenderError::io("remove", &path))?,
             }
         }
@@ -267,7 +275,9 @@ impl InstalledVllm {
     fn may_replace(&self, part: &Part, found: &Found) -> bool {
         match &found.known {
             None => found.kept.is_none() && (part.replaces || found.current.is_none()),
-            Some(_) => found.is_kept_well() && (found.is_ours() || found.is_original() || found.is_between() || found.current.is_none()),
+            Some(_) => {
+                found.is_kept_well() && (found.is_ours() || found.is_original() || found.is_between() || found.current.is_none())
+            }
         }
     }
 
