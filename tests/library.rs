@@ -239,14 +239,9 @@ fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
 
     let launchers = plans.iter().map(|plan| {
         let name = plan.variant.name();
-        format!(
-            "extern \"C\" int {name}(const kgen_fwd_params* p, cudaStream_t) {{\n    given_to_launcher = *p;\n    return kgen::fail(9, \"{name}\");\n}}\n"
-        )
+        format!("extern \"C\" int {name}(const kgen_fwd_params* p, cudaStream_t) {{\n    return launched(p, \"{name}\");\n}}\n")
     });
-    let text: String = ["#include \"kgen/launch.cuh\"\nextern \"C\" { kgen_fwd_params given_to_launcher = {}; }\n".to_owned()]
-        .into_iter()
-        .chain(launchers)
-        .collect();
+    let text: String = [LAUNCHED.to_owned()].into_iter().chain(launchers).collect();
     std::fs::write(folder.join("launchers.cpp"), text).expect("written");
     let objects =
         ["launchers", "kgen_dispatch"].map(|file| compile_cpp(&folder, &folder.join(file).with_extension("cpp"), file, &[]));
@@ -258,6 +253,19 @@ fn names_in_place_of_kernels(name: &str, kernels: &[Point]) -> Library {
         folder,
     }
 }
+
+/// What a launcher does that is none: it fails with its name, or where a program says so, succeeds.
+const LAUNCHED: &str = "#include <string.h>\n#include \"kgen/launch.cuh\"\n\
+    extern \"C\" {\n\
+    kgen_fwd_params given_to_launcher = {};\n\
+    int launchers_succeed = 0, launches = 0;\n\
+    char first_launched[128] = \"\";\n\
+    }\n\
+    static int launched(const kgen_fwd_params* p, const char* name) {\n\
+    given_to_launcher = *p;\n\
+    if (launches++ == 0) strcpy(first_launched, name);\n\
+    return launchers_succeed ? KGEN_SUCCESS : kgen::fail(9, \"%s\", name);\n\
+    }\n";
 
 /// Which of the fp16 forward kernels made for `targets` a dispatcher chooses on devices of these compute capabilities.
 fn choices(name: &str, targets: &[Target], capabilities: &[&str]) -> Vec<String> {

@@ -112,6 +112,16 @@ impl Found {
         self.current.is_none() && self.known.as_ref().is_some_and(|known| known.original.is_some() && self.kept == known.original)
     }
 
+    /// Whether nobody's work is lost where the file is replaced.
+    fn may_be_replaced(&self, part: &Part) -> bool {
+        match &self.known {
+            None => self.kept.is_none() && (part.replaces || self.current.is_none()),
+            Some(_) => {
+                self.is_kept_well() && (self.is_ours() || self.is_original() || self.is_between() || self.current.is_none())
+            }
+        }
+    }
+
     /// Whether the original that is kept, if any, is the one that was there.
     fn is_kept_well(&self) -> bool {
         self.known.as_ref().is_none_or(|known| self.kept.is_none() || self.kept == known.original)
@@ -173,7 +183,7 @@ impl InstalledVllm {
                 changes.unchanged += 1;
             } else {
                 let action = if found.current.is_some() { Action::Update } else { Action::Add };
-                changes.changes.push(Change { path: part.name.to_owned(), action, edited: !self.may_replace(part, &found) });
+                changes.changes.push(Change { path: part.name.to_owned(), action, edited: !found.may_be_replaced(part) });
             }
             let original_is_lost =
                 found.known.as_ref().is_some_and(|known| known.original.is_some()) && found.is_ours() && found.kept.is_none();
@@ -260,25 +270,14 @@ impl InstalledVllm {
         changes.refuse_edited(&self.folder)?;
         for change in &changes.changes {
             let path = self.folder.join(&change.path);
-            match change.action {
-                Action::Add | Action::Update => {
-                    fs::rename(self.folder.join(kept(&change.path)), &path).map_err(RenderError::io("write", &path))?
-                }
-                Action::Remove => fs::remove_file(&path).map_err(RenderError::io("remove", &path))?,
+            if change.action == Action::Remove {
+                fs::remove_file(&path).map_err(RenderError::io("remove", &path))?;
+            } else {
+                fs::rename(self.folder.join(kept(&change.path)), &path).map_err(RenderError::io("write", &path))?;
             }
         }
         self.record = None;
         Ok(changes)
-    }
-
-    /// Whether nobody's work is lost where the file is replaced.
-    fn may_replace(&self, part: &Part, found: &Found) -> bool {
-        match &found.known {
-            None => found.kept.is_none() && (part.replaces || found.current.is_none()),
-            Some(_) => {
-                found.is_kept_well() && (found.is_ours() || found.is_original() || found.is_between() || found.current.is_none())
-            }
-        }
     }
 
     fn found(&self, part: &Part) -> Result<Found, RenderError> {
