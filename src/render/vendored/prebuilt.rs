@@ -45,14 +45,14 @@ const INTERFACE: &str = "flash_attn_interface.py";
 const CALLS: [&str; 2] = ["_vllm_fa2_C.varlen_fwd", "_vllm_fa3_C.fwd"];
 
 /// What was done with each file, by name.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Record {
     kgen: String,
     files: BTreeMap<String, Written>,
 }
 
 /// One of them; hashes are BLAKE3.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Written {
     /// What was put there; while that is going on, also what was there before of kgen's.
     written: Vec<String>,
@@ -230,34 +230,24 @@ impl InstalledVllm {
         if changes.changes.is_empty() {
             return Ok(changes);
         }
-        let mut record = Record { kgen: env!("CARGO_PKG_VERSION").to_owned(), files: BTreeMap::new() };
-        for (place, part) in PARTS.iter().enumerate() {
+        let (mut during, mut after) = (BTreeMap::new(), BTreeMap::new());
+        for (part, bytes) in PARTS.iter().zip(&built.0) {
             let found = self.found(part)?;
-            let mut written =
-                found.known.clone().unwrap_or_else(|| Written { written: Vec::new(), original: found.current.clone() });
-            written.written.push(content_hash(&built.0[place]));
-            record.files.insert(part.name.to_owned(), written);
+            let before = found.known.unwrap_or(Written { written: Vec::new(), original: found.current });
+            let new = content_hash(bytes);
+            after.insert(part.name.to_owned(), Written { written: vec![new.clone()], original: before.original.clone() });
+            during.insert(part.name.to_owned(), Written { written: [before.written, vec![new]].concat(), ..before });
         }
-        self.write_record(&record)?;
-        self.record = Some(record);
-        for (place, part) in PARTS.iter().enumerate() {
+        self.write_record(during)?;
+        for (part, bytes) in PARTS.iter().zip(&built.0) {
             let found = self.found(part)?;
             let path = self.folder.join(part.name);
             if found.current.is_some() && !found.is_ours() {
                 fs::rename(&path, self.folder.join(kept(part.name))).map_err(RenderError::io("write", &path))?;
             }
-            write_atomic(&path, &built.0[place]).map_err(RenderError::io("write", &path))?;
+            write_atomic(&path, bytes).map_err(RenderError::io("write", &path))?;
         }
-        if let Some(record) = &mut self.record {
-            for (written, bytes) in PARTS.iter().zip(&built.0).map(|(part, bytes)| (part.name, bytes)) {
-                if let Some(entry) = record.files.get_mut(written) {
-                    entry.written = vec![content_hash(bytes)];
-                }
-            }
-        }
-        if let Some(record) = &self.record {
-            self.write_record(record)?;
-        }
+        self.write_record(after)?;
         Ok(changes)
     }
 
@@ -297,10 +287,13 @@ impl InstalledVllm {
         }
     }
 
-    fn write_record(&self, record: &Record) -> Result<(), RenderError> {
+    fn write_record(&mut self, files: BTreeMap<String, Written>) -> Result<(), RenderError> {
+        let record = Record { kgen: env!("CARGO_PKG_VERSION").to_owned(), files };
         let path = self.folder.join(RECORD);
-        let text = serde_json::to_string_pretty(record).map_err(|error| self.unknown(error.to_string()))? + "\n";
-        write_atomic(&path, text.as_bytes()).map(|_| ()).map_err(RenderError::io("write", &path))
+        let text = serde_json::to_string_pretty(&record).map_err(|error| self.unknown(error.to_string()))? + "\n";
+        write_atomic(&path, text.as_bytes()).map_err(RenderError::io("write", &path))?;
+        self.record = Some(record);
+        Ok(())
     }
 
     fn unknown(&self, reason: String) -> RenderError {
