@@ -132,7 +132,7 @@ class Kgen:
         self._forward, self._backward = forward.forward, backward.backward
 
     def forward(self, q, k, v, causal, scale):
-        return self._forward(q, k, v, (None,) * 12, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
+        return self._forward(q, k, v, (None,) * 13, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
 
     def backward(self, dout, q, k, v, o, lse, causal, scale):
         return self._backward(dout, q, k, v, o, lse, *(None,) * 6, 0, 0, scale, causal, -1, -1, 0, 0.0, False)[:3]

@@ -45,7 +45,9 @@ _OPTIONAL_AT = (
     abi.FwdParams.q_descale.offset,
     abi.FwdParams.k_descale.offset,
     abi.FwdParams.v_descale.offset,
+    abi.FwdParams.qv.offset,
 )
+_QV_AT = len(_OPTIONAL_AT) - 1
 #: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * len(_OPTIONAL_AT)
 
@@ -70,7 +72,7 @@ def forward(
     """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
-    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale. `numbers` are max_seqlen_q, max_seqlen_k,
+    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv. `numbers` are max_seqlen_q, max_seqlen_k,
     softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
     fields of the same names holds; a side of the window is -1 where it has no limit.
 
@@ -146,7 +148,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
-     q_descale, k_descale, v_descale) = optional
+     q_descale, k_descale, v_descale, qv) = optional
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
      num_splits) = numbers
     # fmt: on
@@ -163,7 +165,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     }
     check_integers(integers)
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales})
+    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv})
     check_rank(q, "q", cu_seqlens_q is not None)
     check_rank(k, "k", cu_seqlens_k is not None)
     check_rank(v, "v", cu_seqlens_k is not None)
@@ -205,6 +207,11 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {p.batch}")
     check_lengths(p.batch, {**integers, "cu_seqlens_q": None, "cu_seqlens_k": None}, 0)
     check_lengths(p.batch, {"cu_seqlens_k": cu_seqlens_k}, 1)
+    if qv is not None:
+        if qv.shape != out_shape or qv.dtype != q.dtype or qv.stride(-1) != 1:
+            given = f"{qv.dtype} of shape {tuple(qv.shape)} with stride {qv.stride(-1)} along its last axis"
+            raise ValueError(f"`qv` is {given}; it must be {q.dtype} of shape {tuple(out_shape)}, with stride 1")
+        enter_strides(p, "qv", qv.stride()[:-1], ("batch", "row", "head")[3 - (qv.dim() - 1) :])
     p.dtype = DTYPES[q.dtype]
     if k.dtype != q.dtype:
         p.kv_dtype = DTYPES[k.dtype]
@@ -297,6 +304,7 @@ def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
         "kv_e4m3": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e4m3fn"],
         "kv_e5m2": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e5m2"],
         "cache": cache_batch_idx is not None or leftpad_k is not None,
+        "qv": len(optional) > _QV_AT and optional[_QV_AT] is not None,
     }
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
     features = tuple(name for name, there in asked.items() if there)

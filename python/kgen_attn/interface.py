@@ -87,7 +87,7 @@ def flash_attn_func(
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     optional = NONE
     if not plain:
-        optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale)
+        optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale, None)
     numbers = (0, 0, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
     if layout is not None and not padded and rows_are_contiguous(layout):
@@ -162,7 +162,7 @@ def flash_attn_varlen_func(
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     # fmt: off
     optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
-                q_descale, k_descale, v_descale)
+                q_descale, k_descale, v_descale, None)
     numbers = (max_seqlen_q, max_seqlen_k, float(softmax_scale), causal, left, right, attention_chunk,
                max(0.0, float(softcap)), num_splits)
     # fmt: on

@@ -17,15 +17,15 @@ from .forward import forward
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
 #: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks stand.
-_OPTIONAL, _PARAMETERS, _SINKS_AT = 12, 25, 11
+_OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
 
 #: FlashAttention's names of the tensors that the backward pass does not know, in the order of `forward`'s `optional`.
-_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale")
+_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale", "qv")
 
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
     "Tensor? page_table, Tensor? cache_batch_idx, Tensor? leftpad_k, Tensor? alibi_slopes, Tensor? sinks, "
-    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale"
+    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? qv"
 )
 _NUMBERS = (
     "SymInt max_seqlen_q, SymInt max_seqlen_k, float softmax_scale, bool causal, SymInt window_left, SymInt window_right, "

@@ -58,6 +58,36 @@ def test_a_cache_in_pages_with_queries_of_unequal_lengths(draw, device):
     )
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("paged", [False, True])
+def test_queries_of_two_parts(draw, device, paged, packed):
+    """As MLA decodes: 64 columns of position beside a latent of 512, which is V as well."""
+    queries, heads, used = [1, 3], 16, [37, 16]
+    width, page = 48, 16
+    k, v = draw(2, width, 1, 64), draw(2, width, 1, 512)
+    q, qv = draw(4, heads, 64), draw(4, heads, 512)
+    lengths, cu = (torch.tensor(t, dtype=torch.int32, device=device) for t in (used, [0, 1, 4]))
+    caches, options = (k, v), {"cache_seqlens": lengths, "causal": True}
+    if paged:
+        caches = tuple(t.reshape(2 * width // page, page, 1, -1) for t in caches)
+        options["page_table"] = torch.arange(2 * width // page, dtype=torch.int32, device=device).reshape(2, -1)
+    if packed:
+        out = fa3.flash_attn_with_kvcache(q, *caches, qv=qv, cu_seqlens_q=cu, max_seqlen_q=3, **options)
+    else:
+        q, qv, queries = q[:2, None], qv[:2, None], [1, 1]
+        out = fa3.flash_attn_with_kvcache(q, *caches, qv=qv, **options).flatten(0, 1)
+        q, qv = q.flatten(0, 1), qv.flatten(0, 1)
+    begin = 0
+    for sequence, count in enumerate(queries):
+        rows = slice(begin, begin + count)
+        both = torch.cat([q[rows], qv[rows]], dim=-1).cpu()
+        latent = v[sequence, : used[sequence]].cpu()
+        keys = torch.cat([k[sequence, : used[sequence]].cpu(), latent], dim=-1)
+        exact, low = (attention(both, keys, latent, causal=True, dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
+        assert_close(out[rows].cpu(), exact, low, f"sequence {sequence}")
+        begin += count
+
+
 def test_what_is_not_there_is_refused_by_name(draw, device):
     q = draw(1, 4, 2, 32)
     cu = torch.tensor([0, 4], dtype=torch.int32, device=device)
@@ -67,7 +97,7 @@ def test_what_is_not_there_is_refused_by_name(draw, device):
             fa3.flash_attn_func(q, q, q, **options)
         with pytest.raises(NotImplementedError, match=f"`{name}` is"):
             fa3.flash_attn_varlen_func(q[0], q[0], q[0], cu, cu, 4, 4, **options)
-    for name in ("qv", "scheduler_metadata", "cu_seqlens_k_new"):
+    for name in ("scheduler_metadata", "cu_seqlens_k_new"):
         with pytest.raises(NotImplementedError, match=f"`{name}` is"):
             fa3.flash_attn_with_kvcache(q, q, q, **{name: q})
     assert fa3.get_scheduler_metadata(1, 1, 1, 1, 1, 32, cu) is None
