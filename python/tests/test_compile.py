@@ -78,7 +78,7 @@ def test_packed_forward_passes_torchs_checks(draw, device):
     flash_attn_func(*(draw(1, 4, 1, 32) for _ in range(3)))
     cu = torch.tensor([0, 3, 10], dtype=torch.int32, device=device)
     numbers = (7, 7, *NUMBERS[2:])
-    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 10, *numbers, 0, True))
+    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 11, *numbers, 0, True))
 
 
 def test_backward_passes_torchs_checks(draw, device):
