@@ -82,7 +82,7 @@ def measure():
     new = {"k": row, "v": row, "cache_seqlens": lengths, "causal": True}
     tell("flash_attn_with_kvcache, new keys", lambda: flash_attn_with_kvcache(row, cache, cache, **new))
     numbers = (0, 0, 0.125, True, -1, -1, 0, 0.0, 0, False)
-    tell("torch.ops.kgen_attn.forward", lambda: torch.ops.kgen_attn.forward(q, k, v, *[None] * 12, *numbers))
+    tell("torch.ops.kgen_attn.forward", lambda: torch.ops.kgen_attn.forward(q, k, v, *[None] * 13, *numbers))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 #   --target sm80
 #
 # Writes OUT_DIR/libkgen_emulated.so. KGEN names the kgen binary (default target/release/kgen), CXX the compiler (c++).
-# Every tensor must be registered with the emulator before a call; scripts/kgen_torch.py does that.
+# Every tensor must be registered with the emulator before a call; python/kgen_attn/library.py does that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kgen=${KGEN:-target/release/kgen}

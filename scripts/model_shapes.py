@@ -3,61 +3,119 @@
 import copy
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, GPT2Config, LlamaConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BertConfig,
+    Gemma2Config,
+    GPT2Config,
+    GptOssConfig,
+    LlamaConfig,
+    MistralConfig,
+)
 
 # Initial weights give scores near 0, and attention that is nearly the mean of V. The scores of trained models differ;
 # queries and keys are scaled so that theirs have this standard deviation.
 SPREAD_OF_SCORES = 2.0
 
+#: What PyTorch's own attention is called in a row, and how `use` selects it.
+SDPA = {"SDPA": "sdpa", "SDPA, math": "math"}
+#: For models whose softcap or sinks SDPA does not have: transformers' own unfused attention, with a softmax in float32, and
+#: one that rounds everything.
+EAGER = {"eager": "eager", "plain": "plain"}
+
 
 @dataclass(eq=False)
 class Shape:
-    """A model: its configuration, and the batches it is tested with."""
+    """A model: its configuration, the attention it is compared with, and the batches it is tested with."""
 
     name: str
     config: object
-    causal: bool
     lengths: list  # of the sequences of unequal batches
     dense: tuple  # batch and length of those of equal ones
-    speed: tuple  # of the timed ones
+    long: int  # the long prompt
+    peers: dict = field(default_factory=lambda: SDPA)
+    causal: bool = True
+
+    @property
+    def judge(self):
+        """The attention of the float64 model."""
+        return "sdpa" if self.peers is SDPA else "plain"
+
+
+GPT2 = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None)
+NO_ENDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=0)
+LLAMA = dict(
+    head_dim=64,
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=True,
+    rope_parameters={
+        "rope_type": "llama3",
+        "rope_theta": 500000.0,
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+    **NO_ENDS,
+)
+# A router that chooses among experts makes a step of every rounding: all experts answer.
+GPT_OSS = dict(num_local_experts=4, num_experts_per_tok=4, head_dim=64, experts_implementation="eager", **NO_ENDS)
+BERT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def shapes(tiny):
-    """The three models; `tiny` ones have the same structure and are small enough for the emulator."""
-    gpt2 = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None)
-    llama = dict(
-        head_dim=64, rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=0,
-        rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
-    )
-    bert = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    if tiny:
-        few = dict(lengths=[5, 33, 12], dense=(2, 40), speed=(2, 40))
-        return [
-            Shape("GPT-2 124M", GPT2Config(n_layer=2, n_head=2, n_embd=128, vocab_size=211, n_positions=128, **gpt2), True, **few),
-            Shape(
-                "Llama-3.2-1B",
-                LlamaConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128, vocab_size=211, max_position_embeddings=128, **llama),
-                True,
-                **few,
-            ),
-            Shape("BERT base", BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128, vocab_size=211, **bert), False, **few),
-        ]
-    short = [(37 * i) % 197 + 4 for i in range(24)]
+    """The models; `tiny` ones have the same structure and are small enough for the emulator."""
+    return _tiny() if tiny else _real()
+
+
+def _real():
     long = [512, 37, 300, 129, 1, 450]
+    gemma = dict(
+        vocab_size=256000, hidden_size=2304, num_hidden_layers=26, num_attention_heads=8, num_key_value_heads=4, head_dim=256,
+        intermediate_size=9216, query_pre_attn_scalar=256, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
+        max_position_embeddings=8192, **NO_ENDS,
+    )  # fmt: skip
+    mistral = dict(
+        vocab_size=32000, hidden_size=4096, num_hidden_layers=8, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+        intermediate_size=14336, sliding_window=4096, max_position_embeddings=32768, **NO_ENDS,
+    )  # fmt: skip
+    llama = dict(
+        vocab_size=128256, hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
+        intermediate_size=8192, max_position_embeddings=131072, **LLAMA,
+    )  # fmt: skip
+    gpt_oss = dict(
+        vocab_size=201088, hidden_size=2880, num_hidden_layers=6, num_attention_heads=64, num_key_value_heads=8,
+        intermediate_size=2880, sliding_window=128, **GPT_OSS,
+    )  # fmt: skip
     return [
-        Shape("GPT-2 124M", GPT2Config(**gpt2), True, long, (2, 512), (8, 1024)),
-        Shape(
-            "Llama-3.2-1B",
-            LlamaConfig(hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, intermediate_size=8192, vocab_size=128256, max_position_embeddings=131072, **llama),
-            True,
-            long[:4],
-            (2, 512),
-            (2, 4096),
-        ),
-        Shape("BERT base", BertConfig(**bert), False, short, (4, 256), (64, 512)),
+        # Positions up to 4096 and some for generation, in place of 1024: the lengths that are timed.
+        Shape("GPT-2 124M", GPT2Config(n_positions=4352, **GPT2), long, (2, 512), 900),
+        Shape("Llama-3.2-1B", LlamaConfig(**llama), long[:4], (2, 512), 4000),
+        Shape("Gemma-2 2B", Gemma2Config(**gemma), long[:4], (2, 512), 4400, EAGER),
+        Shape("Mistral 7B, 8 of 32 layers", MistralConfig(**mistral), long[:4], (2, 512), 4400),
+        Shape("gpt-oss 20B, 6 of 24 layers", GptOssConfig(**gpt_oss), long[:4], (2, 512), 2000, EAGER),
+        Shape("BERT base", BertConfig(**BERT), [(37 * i) % 197 + 4 for i in range(24)], (4, 256), 0, causal=False),
+    ]
+
+
+def _tiny():
+    few = ([5, 33, 12], (2, 40), 60)
+    small = dict(vocab_size=211, hidden_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128)
+    window = dict(sliding_window=16, head_dim=64, **NO_ENDS)
+    gemma = dict(query_pre_attn_scalar=64, attn_logit_softcapping=50.0, final_logit_softcapping=30.0, **window)
+    bert = small | BERT | dict(num_attention_heads=2)
+    bert.pop("num_key_value_heads")
+    return [
+        Shape("GPT-2 124M", GPT2Config(n_layer=2, n_head=2, n_embd=128, vocab_size=211, n_positions=128, **GPT2), *few),
+        Shape("Llama-3.2-1B", LlamaConfig(max_position_embeddings=128, **small, **LLAMA), *few),
+        Shape("Gemma-2 2B", Gemma2Config(**small, **gemma), *few, EAGER),
+        Shape("Mistral 7B", MistralConfig(**small, **window), *few),
+        Shape("gpt-oss 20B", GptOssConfig(sliding_window=16, **small, **GPT_OSS), *few, EAGER),
+        Shape("BERT base", BertConfig(**bert), [5, 33, 12], (2, 40), 0, causal=False),
     ]
 
 
@@ -71,7 +129,7 @@ def initial_model(shape, device, seed):
     torch.manual_seed(seed)
     kind = AutoModelForCausalLM if shape.causal else AutoModelForMaskedLM
     with torch.device(device):
-        model = kind.from_config(shape.config, attn_implementation="sdpa", dtype=torch.float32)
+        model = kind.from_config(shape.config, attn_implementation="eager", dtype=torch.float32)
     sharpen(model)
     model.config.use_cache = False  # except where generation asks for it
     return model.to(device).eval()
@@ -87,6 +145,8 @@ def sharpen(model):
                 parameter.mul_(factor)
             elif "c_attn.weight" in name:  # (columns in, those of Q, K and V)
                 parameter[:, : parameter.shape[1] // 3 * 2].mul_(factor)
+            elif "sinks" in name:  # as large as the scores, so that they take a part of each row
+                parameter.normal_(0, SPREAD_OF_SCORES)
 
 
 class Batch:

@@ -81,6 +81,9 @@ fn a_wheel_holds_the_package_the_library_and_a_record_of_both() {
     let wheel = text(&files, &format!("{information}/WHEEL"));
     assert!(wheel.lines().any(|line| line == tag) && wheel.contains("Root-Is-Purelib: false"), "{wheel}");
 
+    let points = text(&files, &format!("{information}/entry_points.txt"));
+    assert_eq!(points, "[vllm.general_plugins]\nkgen = kgen_attn.vllm:register\n");
+
     let record_path = format!("{information}/RECORD");
     assert_eq!(files.last().map(|(path, _, _)| path.as_str()), Some(record_path.as_str()), "the record comes last");
     let record = text(&files, &record_path);

@@ -25,7 +25,9 @@ def windows(
     A side that hides nothing in sequences of these lengths is left out, and a window that is the causal mask becomes
     it: so more kernels serve the call.
     """
-    left, right = (-1 if side is None or side < 0 else int(side) for side in window_size)
+    left, right = window_size
+    left = -1 if left is None or left < 0 else int(left)
+    right = -1 if right is None or right < 0 else int(right)
     if causal or right == 0:
         causal, right = True, -1
     if left >= 0 and left >= seqlen_k - 1:  # positions are below seqlen_k
@@ -49,7 +51,7 @@ def padded(tensor: torch.Tensor) -> torch.Tensor:
 
 def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors as autocast wants them, where it is on: as torch casts the inputs of its own attention."""
-    if not _any_autocast():
+    if not any_autocast():
         return tensors
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
@@ -60,7 +62,7 @@ def cast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 _HALVES = (torch.float16, torch.bfloat16)
 # Asking for the type of device first takes longer than all of this.
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 
 def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:

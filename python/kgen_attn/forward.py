@@ -20,6 +20,7 @@ from .launch import (
     check_beside,
     check_device,
     check_integers,
+    contiguous,
     enter_strides,
     known,
     rows_contiguous,
@@ -44,19 +45,34 @@ _OPTIONAL_AT = (
     abi.FwdParams.q_descale.offset,
     abi.FwdParams.k_descale.offset,
     abi.FwdParams.v_descale.offset,
+    abi.FwdParams.qv.offset,
 )
-_NONE = (None,) * len(_OPTIONAL_AT)
+_QV_AT = len(_OPTIONAL_AT) - 1
+#: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
+NONE = (None,) * len(_OPTIONAL_AT)
 
-_plans: dict[tuple, Plan] = {}
+class ForwardPlan(Plan):
+    """A plan with what O and LSE are: shapes and strides, both contiguous."""
+
+    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device")
+
+
+_plans: dict[tuple, ForwardPlan] = {}
 
 
 def forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, optional: tuple, numbers: tuple, with_lse: bool = True
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    optional: tuple,
+    numbers: tuple,
+    with_lse: bool = True,
+    out: TensorOrNone = None,
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """O and LSE of one call; LSE is None without `with_lse`.
+    """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
-    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale. `numbers` are max_seqlen_q, max_seqlen_k,
+    leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv. `numbers` are max_seqlen_q, max_seqlen_k,
     softmax_scale, causal, window_left, window_right, attention_chunk, softcap, num_splits. What `kgen.h` says of the
     fields of the same names holds; a side of the window is -1 where it has no limit.
 
@@ -64,40 +80,63 @@ def forward(
     heads, D), (total_k, key heads, D) with `cu_seqlens_k`, or (pages, page size, key heads, D) with `page_table`. LSE
     is (batch, heads, seqlen_q) or (heads, total_q), fp32.
     """
-    strides = q.stride(), k.stride(), v.stride()
-    if strides[0][-1] != 1 or strides[1][-1] != 1 or strides[2][-1] != 1:
+    layout = layout_of(q, k, v)
+    if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
-        strides = q.stride(), k.stride(), v.stride()
-    plain = True
-    for tensor in optional:  # not by `==`, which tensors have as an operation
-        if tensor is not None:
-            plain = False
-            break
+        layout = layout_of(q, k, v)
+    return run(planned(layout, q, k, v, optional, numbers, out), q, k, v, optional, with_lse, out)
+
+
+def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
+    """What a plan depends on in Q, K and V; the strides come last."""
     # fmt: off
-    key = (q.shape, k.shape, v.shape, strides, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
-           numbers, None if plain else tuple(map(known, optional)))
+    return (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
+            q.stride(), k.stride(), v.stride())
     # fmt: on
+
+
+def rows_are_contiguous(layout: tuple) -> bool:
+    """Whether the last axes of Q, K and V are, of which `layout_of` has told."""
+    return layout[-3][-1] == 1 and layout[-2][-1] == 1 and layout[-1][-1] == 1
+
+
+def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: TensorOrNone = None) -> ForwardPlan:
+    """The plan of a call with such a layout: that of an earlier one, or a new one."""
+    key = (layout, numbers, None if optional is NONE else tuple(map(known, optional)), known(out))
     plan = _plans.get(key)
     if plan is None:
-        plan = _plan(q, k, v, optional, numbers)
+        plan = _plan(q, k, v, optional, numbers, out)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
-    out = q.new_empty(plan.out_shape, dtype=plan.out_dtype)
-    lse = q.new_empty(plan.lse_shape, dtype=torch.float32) if with_lse else None
+    return plan
+
+
+def run(
+    plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None
+) -> tuple[torch.Tensor, TensorOrNone]:
+    """One call by its plan."""
+    # `new_empty` takes two or three times as long as these.
+    if out is not None:
+        pass
+    elif plan.out_is_like_q:
+        out = torch.empty_like(q)
+    else:
+        out = torch.empty_strided(*plan.out, dtype=plan.out_dtype, device=plan.device)
+    lse = torch.empty_strided(*plan.lse, dtype=torch.float32, device=plan.device) if with_lse else None
     try:
-        _launch(plan, q, k, v, out, lse, optional, plain)
+        _launch(plan, q, k, v, out, lse, optional)
     except MissingKernel as error:
         plan.missing_kernel(error)
-        _launch(plan, q, k, v, out, lse, optional, plain)
+        _launch(plan, q, k, v, out, lse, optional)
     return out, lse
 
 
-def _launch(plan, q, k, v, out, lse, optional, plain) -> None:
+def _launch(plan, q, k, v, out, lse, optional) -> None:
     buffer = bytearray(plan.params)
     pointers = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr()
     _TENSORS.pack_into(buffer, _TENSORS_AT, *pointers)
-    if not plain:
+    if optional is not NONE:
         for offset, tensor in zip(_OPTIONAL_AT, optional):
             if tensor is not None:
                 POINTER.pack_into(buffer, offset, tensor.data_ptr())
@@ -105,11 +144,11 @@ def _launch(plan, q, k, v, out, lse, optional, plain) -> None:
     plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
 
 
-def _plan(q, k, v, optional, numbers) -> Plan:
+def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks,
-     q_descale, k_descale, v_descale) = optional
+     q_descale, k_descale, v_descale, qv) = optional
     (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
      num_splits) = numbers
     # fmt: on
@@ -126,7 +165,7 @@ def _plan(q, k, v, optional, numbers) -> Plan:
     }
     check_integers(integers)
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales})
+    check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv})
     check_rank(q, "q", cu_seqlens_q is not None)
     check_rank(k, "k", cu_seqlens_k is not None)
     check_rank(v, "v", cu_seqlens_k is not None)
@@ -151,6 +190,10 @@ def _plan(q, k, v, optional, numbers) -> Plan:
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
     p.o_row_stride, p.o_head_stride = p.num_heads * v.shape[-1], v.shape[-1]
+    if out is not None:
+        check_out(out, q, out_shape)
+        p.o_batch_stride = 0
+        enter_strides(p, "o", out.stride()[:-1], ("batch", "row", "head")[3 - (out.dim() - 1) :])
     if page_table is not None:
         if cu_seqlens_k is not None or page_table.dim() != 2:
             raise ValueError("`block_table` is (batch, pages of a sequence) and goes with lengths of the keys, not with `cu_seqlens_k`")
@@ -164,6 +207,11 @@ def _plan(q, k, v, optional, numbers) -> Plan:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {p.batch}")
     check_lengths(p.batch, {**integers, "cu_seqlens_q": None, "cu_seqlens_k": None}, 0)
     check_lengths(p.batch, {"cu_seqlens_k": cu_seqlens_k}, 1)
+    if qv is not None:
+        if qv.shape != out_shape or qv.dtype != q.dtype or qv.stride(-1) != 1:
+            given = f"{qv.dtype} of shape {tuple(qv.shape)} with stride {qv.stride(-1)} along its last axis"
+            raise ValueError(f"`qv` is {given}; it must be {q.dtype} of shape {tuple(out_shape)}, with stride 1")
+        enter_strides(p, "qv", qv.stride()[:-1], ("batch", "row", "head")[3 - (qv.dim() - 1) :])
     p.dtype = DTYPES[q.dtype]
     if k.dtype != q.dtype:
         p.kv_dtype = DTYPES[k.dtype]
@@ -172,9 +220,10 @@ def _plan(q, k, v, optional, numbers) -> Plan:
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     given = [offset for offset, tensor in zip(_OPTIONAL_AT, optional) if tensor is not None]
-    plan = Plan(p, request_of("fwd", p, q, optional), given)
-    plan.out_shape, plan.lse_shape = out_shape, lse_shape
-    plan.out_dtype = torch.bfloat16 if q.dtype in EIGHTS else q.dtype
+    plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
+    plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
+    plan.out_dtype, plan.device = out_dtype(q), q.device
+    plan.out_is_like_q = q.is_contiguous() and out_shape == q.shape and plan.out_dtype == q.dtype
     return plan
 
 
@@ -184,6 +233,20 @@ def check_dtypes(q, k, v) -> None:
         raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn")
     if k.dtype != v.dtype or (k.dtype != q.dtype and (k.dtype not in EIGHTS or q.dtype not in HALVES)):
         raise TypeError(f"`q`, `k` and `v` are {q.dtype}, {k.dtype} and {v.dtype}; all have one type, or `k` and `v` are FP8")
+
+
+def out_dtype(q: torch.Tensor) -> torch.dtype:
+    """The type of O."""
+    return torch.bfloat16 if q.dtype in EIGHTS else q.dtype
+
+
+def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
+    """Raises where O cannot be written to `out`."""
+    if tuple(out.shape) != tuple(shape) or out.stride(-1) != 1 or out.device != q.device:
+        given = f"{tuple(out.shape)} on `{out.device}` with stride {out.stride(-1)} along its last axis"
+        raise ValueError(f"`out` is {given}; it must be {tuple(shape)} on `{q.device}`, with stride 1")
+    if out.dtype != out_dtype(q):
+        raise TypeError(f"`out` is {out.dtype}; it must be {out_dtype(q)}")
 
 
 def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
@@ -227,7 +290,7 @@ def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi
         f.sinks_dtype = DTYPES[sinks.dtype]
 
 
-def request_of(function: str, p, q: torch.Tensor, optional=_NONE) -> Request:
+def request_of(function: str, p, q: torch.Tensor, optional=NONE) -> Request:
     """Which kernel serves the call."""
     f = p.features
     page_table, cache_batch_idx, leftpad_k, alibi_slopes, sinks = optional[4:9]
@@ -241,6 +304,7 @@ def request_of(function: str, p, q: torch.Tensor, optional=_NONE) -> Request:
         "kv_e4m3": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e4m3fn"],
         "kv_e5m2": getattr(p, "kv_dtype", 0) == abi.DTYPES["float8_e5m2"],
         "cache": cache_batch_idx is not None or leftpad_k is not None,
+        "qv": len(optional) > _QV_AT and optional[_QV_AT] is not None,
     }
     dtype = next(name for name, number in abi.DTYPES.items() if number == p.dtype)
     features = tuple(name for name, there in asked.items() if there)

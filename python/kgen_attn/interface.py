@@ -7,6 +7,11 @@ from typing import Optional, Union
 import torch
 
 from . import arguments, ops
+from .forward import NONE, ForwardPlan, layout_of, planned, rows_are_contiguous, run
+from .launch import MOST_PLANS
+
+#: Plans of `flash_attn_func` by what the caller gave: what a call like one before needs no second look at.
+_direct: dict[tuple, ForwardPlan] = {}
 
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 Window = tuple[Optional[int], Optional[int]]
@@ -62,6 +67,15 @@ def flash_attn_func(
     Raises `MissingKernel` where the library has no kernel for the call, `KgenError` where it refuses one, and
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
+    plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
+    layout = None
+    if plain and ops.is_direct(q, k, v):
+        layout = layout_of(q, k, v)
+        asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
+        plan = _direct.get(asked)
+        if plan is not None:
+            out, lse = run(plan, q, k, v, NONE, return_attn_probs)
+            return (out, lse, ops.nothing(out)) if return_attn_probs else out
     arguments.refuse_dropout(dropout_p)
     q, k, v = arguments.cast(q, k, v)
     causal, left, right = arguments.windows(causal, window_size, q.shape[1], k.shape[1])
@@ -71,12 +85,18 @@ def flash_attn_func(
     padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
-    optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale)
+    optional = NONE
+    if not plain:
+        optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale, None)
     numbers = (0, 0, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    if layout is not None and not padded and rows_are_contiguous(layout):
+        if len(_direct) >= MOST_PLANS:
+            _direct.clear()
+        _direct[asked] = planned(layout, q, k, v, NONE, numbers)
     if padded:
         out = out[..., :head_dim_v]
-    return (out, lse, out.new_empty((0,))) if return_attn_probs else out
+    return (out, lse, ops.nothing(out)) if return_attn_probs else out
 
 
 def flash_attn_varlen_func(
@@ -142,11 +162,11 @@ def flash_attn_varlen_func(
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     # fmt: off
     optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
-                q_descale, k_descale, v_descale)
+                q_descale, k_descale, v_descale, None)
     numbers = (max_seqlen_q, max_seqlen_k, float(softmax_scale), causal, left, right, attention_chunk,
                max(0.0, float(softcap)), num_splits)
     # fmt: on
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
     if padded:
         out = out[..., :head_dim_v]
-    return (out, lse, out.new_empty((0,))) if return_attn_probs else out
+    return (out, lse, ops.nothing(out)) if return_attn_probs else out

@@ -35,8 +35,10 @@ def flash_attn_with_kvcache(
     rotary_seqlens: Optional[torch.Tensor] = None,
     attention_chunk: int = 0,
     s_aux: Optional[torch.Tensor] = None,
+    q_descale: Optional[torch.Tensor] = None,
     k_descale: Optional[torch.Tensor] = None,
     v_descale: Optional[torch.Tensor] = None,
+    qv: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """Attention to a KV cache, after new keys and values have been written into it, if any are given. No gradients.
 
@@ -59,8 +61,10 @@ def flash_attn_with_kvcache(
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
     `rotary_interleaved`: pairs of columns that are rotated lie side by side; otherwise they are the two halves of
-    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. The other arguments,
-    masks and errors are those of `flash_attn_func`.
+    `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`, (batch, key
+    heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of the queries,
+    which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 / sqrt(head_dim +
+    head_dim_v). So DeepSeek's absorbed queries attend to its latent. The other arguments, masks and errors are those of `flash_attn_func`.
     """
     if (k is None) != (v is None):
         raise ValueError("`k` and `v` come together")
@@ -82,6 +86,8 @@ def flash_attn_with_kvcache(
     if isinstance(cache_seqlens, int):
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim)
+    if padded and qv is not None:
+        raise NotImplementedError(f"`qv` with head dim {head_dim}: it must be a multiple of 8, and at least 16")
     if padded:  # copies of the caches, as in FlashAttention
         q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
         k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
@@ -100,12 +106,12 @@ def flash_attn_with_kvcache(
                 cache.copy_(wide[..., :head_dim])
         cache_seqlens = cache_seqlens + k.shape[1]
     if softmax_scale is None:
-        softmax_scale = head_dim**-0.5
+        softmax_scale = (head_dim + (0 if qv is None else qv.shape[-1])) ** -0.5
     if block_table is not None and cache_seqlens is None:
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
     optional = (None, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
-                arguments.sinks(s_aux), None, k_descale, v_descale)
+                arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv)
     numbers = (0, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     # fmt: on
     out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)

@@ -30,6 +30,9 @@ MOST_PLANS = 4096
 # The public way builds a Stream object, which takes ten times as long.
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
+# The public way looks whether CUDA has been initialised, which a tensor on it shows.
+_current_device = getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
+
 # The emulator's list of tensors is one for the process.
 _emulator_lock = threading.Lock()
 
@@ -41,7 +44,7 @@ class Plan:
     are decides the kernel, and how much workspace it takes.
     """
 
-    __slots__ = ("library", "params", "workspace_bytes", "out_shape", "lse_shape", "out_dtype", "request")
+    __slots__ = ("library", "params", "workspace_bytes", "request")
 
     def __init__(self, params: ctypes.Structure, request: missing.Request, given: Iterable[int] = ()) -> None:
         buffer = bytearray(params)
@@ -69,7 +72,7 @@ class Plan:
         size = self.workspace_bytes
         if size == 0:
             return None
-        memory = torch.empty(size, dtype=torch.uint8, device=like.device)
+        memory = torch.empty_strided((size,), (1,), dtype=torch.uint8, device=like.device)
         _WORKSPACE.pack_into(buffer, offset, memory.data_ptr(), size)
         return memory
 
@@ -86,7 +89,7 @@ class Plan:
             launch = getattr(chosen, self.request.function)
             if index < 0:
                 code = launch(bytes(buffer), None)
-            elif index == torch.cuda.current_device():
+            elif index == _current_device():
                 code = launch(bytes(buffer), _raw_stream(index))
             else:
                 with torch.cuda.device(index):
@@ -127,6 +130,14 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
 def known(tensor: TensorOrNone) -> object:
     """What a plan depends on in a tensor that may be absent."""
     return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+
+
+def contiguous(shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape and the strides of a contiguous tensor, as `torch.empty_strided` takes them."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, size))
+    return tuple(shape), tuple(reversed(strides))
 
 
 def rows_contiguous(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,21 +10,22 @@ from __future__ import annotations
 import torch
 
 from .append_kv import append_kv
+from .arguments import any_autocast
 from .backward import backward
 from .forward import forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
 #: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks stand.
-_OPTIONAL, _PARAMETERS, _SINKS_AT = 12, 25, 11
+_OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
 
 #: FlashAttention's names of the tensors that the backward pass does not know, in the order of `forward`'s `optional`.
-_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale")
+_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale", "qv")
 
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
     "Tensor? page_table, Tensor? cache_batch_idx, Tensor? leftpad_k, Tensor? alibi_slopes, Tensor? sinks, "
-    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale"
+    "Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, Tensor? qv"
 )
 _NUMBERS = (
     "SymInt max_seqlen_q, SymInt max_seqlen_k, float softmax_scale, bool causal, SymInt window_left, SymInt window_right, "
@@ -127,6 +128,17 @@ def is_eager(tensor: torch.Tensor) -> bool:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether nothing stands between a call and the kernel: no tracing, no gradients, no autocast."""
+    return is_eager(q) and not any_autocast() and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+
+
+
+def nothing(like: torch.Tensor) -> torch.Tensor:
+    """An empty tensor."""
+    return torch.empty_strided((0,), (1,), dtype=like.dtype, device=like.device)
 
 
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):

@@ -70,7 +70,7 @@ NUMBERS = (0, 0, 0.125, True, -1, -1, 0, 0.0)
 def test_forward_passes_torchs_checks(draw):
     inputs = [draw(1, 8, 2, 32, grad=True) for _ in range(3)]
     flash_attn_func(*inputs)  # registers the operators
-    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, *[None] * 12, *NUMBERS, 0, True))
+    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, *[None] * 13, *NUMBERS, 0, True))
 
 
 def test_packed_forward_passes_torchs_checks(draw, device):
@@ -78,7 +78,7 @@ def test_packed_forward_passes_torchs_checks(draw, device):
     flash_attn_func(*(draw(1, 4, 1, 32) for _ in range(3)))
     cu = torch.tensor([0, 3, 10], dtype=torch.int32, device=device)
     numbers = (7, 7, *NUMBERS[2:])
-    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 10, *numbers, 0, True))
+    torch.library.opcheck(torch.ops.kgen_attn.forward.default, (*inputs, cu, cu, *[None] * 11, *numbers, 0, True))
 
 
 def test_backward_passes_torchs_checks(draw, device):

@@ -4,7 +4,7 @@ use super::{CliError, Format, Global, helpers::HelperArgs, select::SelectionArgs
 use crate::{
     files::path::lossy,
     grid::Variant,
-    render::{self, Action, Changes, Layout, OutputFile, RenderError, Vendored, VendoredAs, VllmTree},
+    render::{self, Action, Changes, InstalledVllm, Layout, OutputFile, Prebuilt, RenderError, Vendored, VendoredAs, VllmTree},
 };
 use itertools::Itertools;
 use serde::Serialize;
@@ -27,7 +27,11 @@ const VLLM_EXAMPLES: &str = "\
 Examples:
   kgen vendor vllm ~/vllm --kind fwd,fwd_split,append_kv --target sm90,sm80
   kgen vendor vllm ~/vllm --check
-  kgen vendor vllm ~/vllm --remove";
+  kgen vendor vllm ~/vllm --remove
+  kgen vendor vllm venv/lib/python3.12/site-packages --prebuilt out
+                                       what scripts/torch_ops.sh has written to
+                                       `out`, in place of an installed vLLM's
+  kgen vendor vllm venv/lib/python3.12/site-packages --prebuilt --remove";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -54,6 +58,12 @@ enum Project {
         /// The checkout. `kgen/` in it is for the kernels; one file of its build gets three lines that lead there.
         #[arg(value_name = "PATH")]
         checkout: PathBuf,
+
+        /// PATH is an installed vLLM, whose built modules those in DIR replace; its own are kept beside them. DIR is what
+        /// `scripts/torch_ops.sh` has written; `--check` and `--remove` need none.
+        #[arg(long, value_name = "DIR", num_args = 0..=1)]
+        #[allow(clippy::option_option, reason = "absent, without a folder, with one")]
+        prebuilt: Option<Option<PathBuf>>,
 
         #[command(flatten)]
         what: What,
@@ -169,7 +179,10 @@ struct Report<'a> {
 /// finds a difference.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let (root, place, what) = match (args.project, args.folder) {
-        (Some(Project::Vllm { checkout, what }), _) => {
+        (Some(Project::Vllm { checkout, prebuilt: Some(built), what }), _) => {
+            return installed(global, &checkout, built.as_deref(), &what);
+        }
+        (Some(Project::Vllm { checkout, prebuilt: None, what }), _) => {
             let place = Place::Vllm(VllmTree::open(&checkout)?);
             (checkout, place, what)
         }
@@ -180,6 +193,44 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         }
     };
     if what.act.remove { remove(global, &root, &place, &what) } else { write(global, &root, &place, &what) }
+}
+
+/// Replaces the modules of an installed vLLM, or puts its own back.
+fn installed(global: &Global, path: &Path, built: Option<&Path>, what: &What) -> Result<(), CliError> {
+    if !what.selection.is_empty() || what.no_dispatcher {
+        let said = "`--prebuilt` takes the kernels of `libkgen_vllm.so`; leave out the selection";
+        return Err(CliError::Usage(said.to_owned()));
+    }
+    let mut vllm = InstalledVllm::open(path)?;
+    let built = match built {
+        Some(folder) if !what.act.remove => Some(Prebuilt::read(folder)?),
+        None if !what.act.remove && !what.act.check => {
+            let said = "`--prebuilt` needs the folder with the built modules, which `scripts/torch_ops.sh` writes";
+            return Err(CliError::Usage(said.to_owned()));
+        }
+        _ => None,
+    };
+    let changes = match (what.act, &built) {
+        (Act { check: true, .. }, _) => vllm.compare(built.as_ref())?,
+        (Act { dry_run: true, .. }, Some(_)) => rehearsed(&vllm, vllm.compare(built.as_ref())?)?,
+        (Act { dry_run: true, .. }, None) => rehearsed(&vllm, vllm.compare_without()?)?,
+        (_, Some(built)) => vllm.bring(built).map_err(unwritable)?,
+        (_, None) => vllm.take_away().map_err(unwritable)?,
+    };
+    let written = !(what.act.check || what.act.dry_run);
+    let root = vllm.folder().to_owned();
+    tell(global, &Report { folder: &root, variants: Vec::new(), dispatcher: false, written, changes: &changes })?;
+    if !what.act.check || changes.changes.is_empty() {
+        return Ok(());
+    }
+    let files = changes.changes.iter().map(|change| format!("`{}`", change.path)).join(", ");
+    Err(CliError::VariantFailed(format!("`{}`: {files}: not as `kgen vendor vllm --prebuilt` leaves them", root.display())))
+}
+
+/// The changes, refused where doing them would be.
+fn rehearsed(vllm: &InstalledVllm, changes: Changes) -> Result<Changes, CliError> {
+    changes.refuse_edited(vllm.folder())?;
+    Ok(changes)
 }
 
 fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(), CliError> {
@@ -240,11 +291,14 @@ fn tell(global: &Global, report: &Report<'_>) -> Result<(), CliError> {
     let counts = done.iter().map(|(action, word)| (report.changes.count(*action), word)).filter(|(count, _)| *count > 0);
     let counts = counts.map(|(count, word)| format!("{} {word}", ui::count(count, "file"))).join(", ");
     let counts = if counts.is_empty() { "nothing to do".to_owned() } else { counts };
-    let kernels = ui::count(report.variants.len(), "kernel");
+    let kernels = match report.variants.len() {
+        0 => String::new(),
+        count => format!("{}; ", ui::count(count, "kernel")),
+    };
     let unwritten = if report.written || report.changes.changes.is_empty() { "" } else { "; nothing was written" };
     let text: String = lines.collect();
     ui::print(&format!(
-        "{text}{}: {kernels}; {counts}, {} unchanged{unwritten}\n",
+        "{text}{}: {kernels}{counts}, {} unchanged{unwritten}\n",
         report.folder.display(),
         report.changes.unchanged
     ))

@@ -84,6 +84,22 @@ pub enum RenderError {
         /// What is missing there, or not as expected.
         reason: String,
     },
+    /// A folder that is no installed vLLM, or one that kgen does not know its way about.
+    #[error("`{}` is not an installed vLLM that kgen knows: {reason}; nothing was changed", folder.display())]
+    NotInstalledVllm {
+        /// The folder.
+        folder: PathBuf,
+        /// What is missing there, or not as expected.
+        reason: String,
+    },
+    /// A file that is to replace one of vLLM's, and is not what its name says.
+    #[error("`{}` cannot take the place of vLLM's: {reason}; `scripts/torch_ops.sh` makes it; nothing was changed", file.display())]
+    NotPrebuilt {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A source that includes what there is not.
     #[error("`{file}` includes `{header}`, which the templates' `include` folder does not have; add it there")]
     Include {

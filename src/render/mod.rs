@@ -18,7 +18,7 @@ pub use kernel::{Renderer, Source, file_name};
 pub use library::{include_tree, kernel_header, tree};
 pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
-pub use vendored::{Action, Change, Changes, Vendored, VllmTree, vendored_tree};
+pub use vendored::{Action, Change, Changes, InstalledVllm, Prebuilt, Vendored, VllmTree, vendored_tree};
 
 /// A file of a generated folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

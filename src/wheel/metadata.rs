@@ -8,6 +8,7 @@ pub(super) fn files(version: &str, tag: &str) -> Vec<(&'static str, String)> {
     vec![
         ("METADATA", metadata(version)),
         ("WHEEL", format!("Wheel-Version: 1.0\nGenerator: kgen ({version})\nRoot-Is-Purelib: false\nTag: {tag}\n")),
+        ("entry_points.txt", format!("[vllm.general_plugins]\nkgen = {NAME}.vllm:register\n")),
         ("licenses/LICENSE-APACHE", include_str!("../../LICENSE-APACHE").to_owned()),
         ("licenses/LICENSE-MIT", include_str!("../../LICENSE-MIT").to_owned()),
     ]

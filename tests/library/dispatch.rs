@@ -1,6 +1,6 @@
 //! Which path the dispatcher takes: what it says of itself, beside the model in Rust and beside what is known of paths.
 
-use super::{ROOT, names_in_place_of_kernels};
+use super::{Library, ROOT, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{
         KernelCost, Kind, Point,
@@ -73,10 +73,10 @@ static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
     kernels
 });
 
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let library = names_in_place_of_kernels("choices", &KERNELS);
-    library.program(&Path::new(ROOT).join("tests/library/choices.c"), "choices", &library.dispatcher)
-});
+static NAMES: LazyLock<Library> = LazyLock::new(|| names_in_place_of_kernels("choices", &KERNELS));
+
+static PROGRAM: LazyLock<PathBuf> =
+    LazyLock::new(|| NAMES.program(&Path::new(ROOT).join("tests/library/choices.c"), "choices", &NAMES.dispatcher));
 
 /// A request of the program.
 #[derive(Clone, Copy, Debug)]
@@ -332,6 +332,12 @@ fn what_is_chosen_is_what_is_launched() {
             }
         }
     }
+}
+
+#[test]
+fn a_remembered_choice_is_the_one_that_would_be_made() {
+    let program = NAMES.program(&Path::new(ROOT).join("tests/library/remembered.c"), "remembered", &NAMES.dispatcher);
+    assert_eq!(run(&mut Command::new(program)), "done|4000\n");
 }
 
 #[test]

@@ -6,9 +6,11 @@ mod contents;
 mod folder;
 mod headers;
 mod hook;
+mod prebuilt;
 mod vllm;
 
 pub use changes::{Action, Change, Changes};
 pub use contents::vendored_tree;
 pub use folder::Vendored;
+pub use prebuilt::{InstalledVllm, Prebuilt};
 pub use vllm::VllmTree;

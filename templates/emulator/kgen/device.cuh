@@ -1,9 +1,14 @@
 // The launchers' device queries, on the emulator.
 #pragma once
 
+#include <stdint.h>
+
 #include "kgen/emulator.h"
 
 namespace kgen {
+
+// Stands for the device where choices are remembered: it may become another one at any time.
+inline int64_t device_identity() { return static_cast<int64_t>(emulator::device_capability()) << 32 | emulator::multiprocessor_count(); }
 
 // Compute capability of the device, major * 10 + minor: set by kgen_emulator_device(), initially 80.
 inline int device_capability() { return emulator::device_capability(); }

@@ -1,12 +1,12 @@
-// Asks kgen/device.cuh for the bandwidth of several devices several times. Prints for each the bandwidths, and how often the device
-// was asked for the clock of its memory.
+// Asks kgen/device.cuh for the bandwidth and the other numbers of several devices several times. Prints for each the bandwidths, how
+// often the device was asked for the clock of its memory, and the sums of the other numbers and how often it was asked for those.
 #include <stdio.h>
 
 #include <initializer_list>
 
 #include "kgen/device.cuh"
 
-static int current, asked[100];
+static int current, asked[100], asked_others[100];
 
 cudaError_t cudaGetDevice(int* device) {
     *device = current;
@@ -16,7 +16,9 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
     if (device < 0) return cudaErrorInvalidValue;
     if (attribute == cudaDevAttrMemoryClockRate) ++asked[device];
+    else if (attribute != cudaDevAttrGlobalMemoryBusWidth) ++asked_others[device];
     *value = attribute == cudaDevAttrMemoryClockRate ? 1000000 * (1 + device) : 4096;
+    if (attribute == cudaDevAttrMultiProcessorCount) *value = device;  // which may be 0, as a number that is not known yet
     return device == 2 ? cudaErrorInvalidValue : cudaSuccess;
 }
 
@@ -28,8 +30,11 @@ int main() {
     for (const int device : {-1, 0, 1, 2, 63, 64}) {
         current = device;
         double gbs[3];
+        int others[3];
         for (double& one : gbs) one = kgen::device_memory_gbs();
-        printf("%d: %g %g %g, asked %d\n", device, gbs[0], gbs[1], gbs[2], device < 0 ? 0 : asked[device]);
+        for (int& one : others) one = kgen::device_capability() + kgen::device_shared_memory() + kgen::multiprocessor_count() + kgen::l2_cache_bytes();
+        printf("%d: %g %g %g, asked %d; %d %d %d, asked %d; identity %d\n", device, gbs[0], gbs[1], gbs[2], device < 0 ? 0 : asked[device], others[0], others[1],
+               others[2], device < 0 ? 0 : asked_others[device], static_cast<int>(kgen::device_identity()));
     }
     return 0;
 }

@@ -1,0 +1,201 @@
+"""FlashAttention-3's functions, with the parameters and defaults of its module `flash_attn_interface`:
+
+    import kgen_attn.flash_attn_interface as flash_attn_interface
+
+What is not said below means what it means in the functions of `kgen_attn`. `pack_gqa` is a hint that changes no result,
+and is not followed: the library predicts what is faster. Refused by name: `sm_margin` but 0, `scheduler_metadata`,
+`cu_seqlens_k_new`, and `qv` but with a KV cache.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+
+from . import arguments, interface, kvcache, ops
+from .interface import Window
+
+TensorOrNone = Optional[torch.Tensor]
+Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    qv: TensorOrNone = None,
+    q_descale: TensorOrNone = None,
+    k_descale: TensorOrNone = None,
+    v_descale: TensorOrNone = None,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: Optional[bool] = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Result:
+    """`kgen_attn.flash_attn_func`; with `return_attn_probs` (O, LSE)."""
+    _refuse(qv=qv, sm_margin=sm_margin)
+    # fmt: off
+    found = interface.flash_attn_func(
+        q, k, v, 0.0, softmax_scale, causal, window_size, softcap, None, deterministic, return_attn_probs,
+        attention_chunk=attention_chunk, num_splits=num_splits, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    # fmt: on
+    return found[:2] if return_attn_probs else found
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: TensorOrNone = None,
+    seqused_k: TensorOrNone = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    qv: TensorOrNone = None,
+    q_descale: TensorOrNone = None,
+    k_descale: TensorOrNone = None,
+    v_descale: TensorOrNone = None,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: Optional[bool] = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Result:
+    """`kgen_attn.flash_attn_varlen_func`; with `return_attn_probs` (O, LSE)."""
+    _refuse(qv=qv, sm_margin=sm_margin)
+    # fmt: off
+    found = interface.flash_attn_varlen_func(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, 0.0, softmax_scale, causal, window_size, softcap,
+        None, deterministic, return_attn_probs, seqused_q=seqused_q, seqused_k=seqused_k, attention_chunk=attention_chunk,
+        num_splits=num_splits, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    # fmt: on
+    return found[:2] if return_attn_probs else found
+
+
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    q_descale: TensorOrNone = None,
+    k_descale: TensorOrNone = None,
+    v_descale: TensorOrNone = None,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    deterministic: bool = False,
+    num_heads_q: Optional[int] = None,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Result:
+    """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), or (batch, seqlen, heads + 2 key heads, head_dim)
+    with `num_heads_q` heads; it is read where it lies."""
+    if qkv.dim() == 5 and qkv.shape[2] == 3:
+        q, k, v = qkv.unbind(dim=2)
+    elif qkv.dim() == 4 and num_heads_q is not None and qkv.shape[2] > num_heads_q and (qkv.shape[2] - num_heads_q) % 2 == 0:
+        key_heads = (qkv.shape[2] - num_heads_q) // 2
+        q, k, v = qkv.split([num_heads_q, key_heads, key_heads], dim=2)
+    else:
+        shapes = "(batch, seqlen, 3, heads, head dim), or (batch, seqlen, heads + 2 key heads, head dim) with `num_heads_q`"
+        raise ValueError(f"`qkv` has shape {tuple(qkv.shape)} and `num_heads_q` is {num_heads_q}; it is {shapes}")
+    # fmt: off
+    return flash_attn_func(q, k, v, softmax_scale, causal, None, q_descale, k_descale, v_descale, window_size, attention_chunk,
+                           softcap, 1, None, deterministic, sm_margin, return_attn_probs)
+    # fmt: on
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: TensorOrNone = None,
+    v: TensorOrNone = None,
+    qv: TensorOrNone = None,
+    rotary_cos: TensorOrNone = None,
+    rotary_sin: TensorOrNone = None,
+    cache_seqlens: Optional[Union[int, torch.Tensor]] = None,
+    cache_batch_idx: TensorOrNone = None,
+    cache_leftpad: TensorOrNone = None,
+    page_table: TensorOrNone = None,
+    cu_seqlens_q: TensorOrNone = None,
+    cu_seqlens_k_new: TensorOrNone = None,
+    max_seqlen_q: Optional[int] = None,
+    rotary_seqlens: TensorOrNone = None,
+    q_descale: TensorOrNone = None,
+    k_descale: TensorOrNone = None,
+    v_descale: TensorOrNone = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: TensorOrNone = None,
+    num_splits: int = 0,
+    pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+) -> Result:
+    """`kgen_attn.flash_attn_with_kvcache`, whose `block_table` is `page_table` here.
+
+    With `cu_seqlens_q`, (batch + 1,) int32, and `max_seqlen_q`, `q` is (total_q, heads, head_dim) and the log-sum-exp
+    (heads, total_q); `k` and `v` are then refused.
+    """
+    _refuse(sm_margin=sm_margin, scheduler_metadata=scheduler_metadata, cu_seqlens_k_new=cu_seqlens_k_new)
+    # fmt: off
+    if cu_seqlens_q is None:
+        return kvcache.flash_attn_with_kvcache(
+            q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, page_table,
+            softmax_scale, causal, window_size, softcap, rotary_interleaved, None, num_splits, return_softmax_lse,
+            rotary_seqlens=rotary_seqlens, attention_chunk=attention_chunk, q_descale=q_descale, k_descale=k_descale,
+            v_descale=v_descale, qv=qv)
+    # fmt: on
+    for name, given in {"k": k, "v": v, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}.items():
+        if given is not None:
+            raise NotImplementedError(f"`{name}` with `cu_seqlens_q`: new keys go with queries of equal lengths alone")
+    if max_seqlen_q is None:
+        raise ValueError("`cu_seqlens_q` needs `max_seqlen_q`")
+    if arguments.is_padded(q.shape[-1]) or arguments.is_padded(v_cache.shape[-1]):
+        raise NotImplementedError(f"`cu_seqlens_q` with head dim {q.shape[-1]}: it must be a multiple of 8, and at least 16")
+    batch = cu_seqlens_q.shape[0] - 1
+    if isinstance(cache_seqlens, int):
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    if page_table is not None and cache_seqlens is None:
+        raise ValueError("`page_table` needs `cache_seqlens`, the rows of each sequence")
+    rows = k_cache.shape[1] if page_table is None else page_table.shape[1] * k_cache.shape[1]
+    causal, left, right = arguments.windows(causal, window_size, max_seqlen_q, rows)
+    if softmax_scale is None:
+        softmax_scale = (q.shape[-1] + (0 if qv is None else qv.shape[-1])) ** -0.5
+    # fmt: off
+    optional = (cu_seqlens_q, None, None, cache_seqlens, page_table, cache_batch_idx, cache_leftpad, None, None, q_descale,
+                k_descale, v_descale, qv)
+    # fmt: on
+    numbers = (max_seqlen_q, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    q, k_cache, v_cache = (t.detach() for t in (q, k_cache, v_cache))
+    out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
+    return (out, lse) if return_softmax_lse else out
+
+
+def get_scheduler_metadata(*args, **kwargs) -> None:
+    """None: calls count the splits themselves. What `scheduler_metadata` takes."""
+    return None
+
+
+def _refuse(**given) -> None:
+    """Raises `NotImplementedError` for what kgen has not, with its name."""
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, int) and value == 0):
+            shown = value if isinstance(value, int) else f"a tensor of shape {tuple(value.shape)}"
+            raise NotImplementedError(f"`{name}` is {shown}; kgen_attn has no `{name}`")

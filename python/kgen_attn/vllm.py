@@ -1,0 +1,34 @@
+"""The plugin of vLLM: an attention backend under the name CUSTOM, found through the entry point group
+`vllm.general_plugins`. `LLM(..., attention_config={"backend": "CUSTOM"})` selects it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+#: The vLLM that the backend is written for; its classes change with every release.
+VERSION = "0.26"
+
+_BACKEND = "kgen_attn.vllm_backend.KgenBackend"
+
+
+def register() -> None:
+    """Makes kgen the backend CUSTOM. vLLM calls this in each of its processes.
+
+    In another vLLM than VERSION it only says so: the package may be there for other reasons.
+    """
+    try:
+        check_version()
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+    except ImportError as error:
+        logging.getLogger(__name__).warning("%s", error)
+        return
+    register_backend(AttentionBackendEnum.CUSTOM, _BACKEND)
+
+
+def check_version() -> None:
+    """Raises `ImportError` in another vLLM than VERSION."""
+    from vllm.version import __version__
+
+    if not __version__.startswith(f"{VERSION}."):
+        raise ImportError(f"kgen_attn's attention backend is written for vLLM {VERSION}; this is vLLM {__version__}")

@@ -1,0 +1,148 @@
+"""Parts of scripts/real_models.py: tokens per second of prefill and of generation apart, and of training steps."""
+
+import statistics
+import time
+
+import torch
+import torch._inductor.select_algorithm
+import torch.nn.functional as F
+from model_attention import use
+from model_shapes import SDPA, Batch, model_of
+from transformers import DynamicCache, StaticCache
+
+
+def sides_of(shape):
+    """The attention implementations that are timed."""
+    return ["kgen", "sdpa", "eager"] if shape.peers is SDPA else ["kgen", "eager"]
+
+
+def speed(report, shape, device, seed, batch, length, new, rounds):
+    """Prefill of `batch` prompts of `length` tokens, and generation of `new` tokens after them."""
+    model = model_of(shape, device, torch.bfloat16, seed)
+    ids = tokens_of(shape, device, seed, batch, length)
+
+    def prefill(side):
+        with torch.no_grad(), use(model, side):
+            return timed(device, lambda: model(input_ids=ids, use_cache=False, logits_to_keep=1))
+
+    def generation(side):
+        with torch.no_grad(), use(model, side):
+            cache = DynamicCache(config=model.config)
+            first = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
+            return timed(device, lambda: decode(model, first, cache, length, new))
+
+    sides = sides_of(shape)
+    told(report, "speed", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds), batch * length)
+    told(report, "speed", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
+
+
+def compiled(report, shape, device, seed, batch, length, new, rounds):
+    """The same with torch.compile(mode="max-autotune"). Generation there has a cache of fixed size, whose unused rows
+    kgen's attention for transformers does not leave out: kgen generates as in `speed`."""
+    model = model_of(shape, device, torch.bfloat16, seed)
+    ids = tokens_of(shape, device, seed, batch, length)
+    compiler = {}
+    torch._inductor.select_algorithm.PRINT_AUTOTUNE = False  # pages of it
+
+    def of(side, what):
+        """The compiled model, another one for each attention and for each of prefill and generation."""
+        key = side, what
+        if key not in compiler:
+            compiler[key] = torch.compile(lambda **given: model(**given), mode="max-autotune", dynamic=False)
+        return compiler[key]
+
+    def prefill(side):
+        how, _, way = side.partition(", ")
+        run = of(how, "prefill") if way else model
+        with torch.no_grad(), use(model, how):
+            return timed(device, lambda: run(input_ids=ids, use_cache=False, logits_to_keep=1))
+
+    caches = {}
+
+    def generation(side):
+        how, _, way = side.partition(", ")
+        with torch.no_grad(), use(model, how):
+            if not way:
+                cache = DynamicCache(config=model.config)
+            else:
+                cache = caches.setdefault(how, StaticCache(config=model.config, max_cache_len=length + new))
+                cache.reset()  # one cache for all rounds: a graph knows its address
+            first = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
+            return timed(device, lambda: decode(of(how, "generation") if way else model, first, cache, length, new))
+
+    peer = sides_of(shape)[1]
+    try:
+        sides = ["kgen", "kgen, compiled", peer, f"{peer}, compiled"]
+        told(report, "compile", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds), batch * length)
+        sides = ["kgen", peer, f"{peer}, compiled"]
+        told(report, "compile", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
+    finally:
+        torch._dynamo.reset()
+
+
+def steps(report, shape, device, seed, batch, length, rounds):
+    """Forward and backward passes; of an encoder unequal sequences, which kgen has packed."""
+    model = model_of(shape, device, torch.bfloat16, seed)
+    lengths = [length] * batch if shape.causal else [(37 * i) % (length - 3) + 4 for i in range(batch)]
+    some = Batch(shape, lengths, device, seed)
+    padded, packed = some.padded(), some.packed()
+
+    def step(side):
+        given, there = packed if not shape.causal and side == "kgen" else padded
+        model.zero_grad(set_to_none=True)
+
+        def run():
+            F.cross_entropy(model(**given).logits[there].float(), some.labels, ignore_index=-100).backward()
+
+        with use(model, side):
+            return timed(device, run)
+
+    what = f"step {batch} x {length}" if shape.causal else f"step {batch} x 4 to {length}, kgen packed, others padded"
+    told(report, "steps", shape, what, alternated(step, sides_of(shape), rounds), some.tokens)
+
+
+def tokens_of(shape, device, seed, batch, length):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(shape.config.vocab_size, (batch, length), generator=generator).to(device)
+
+
+def decode(run, first, cache, length, new):
+    """`new` tokens after `first`; nothing waits for the device."""
+    token = first
+    positions = torch.arange(length, length + new, device=first.device).unsqueeze(0)
+    for step in range(new):
+        torch.compiler.cudagraph_mark_step_begin()
+        said = run(input_ids=token, past_key_values=cache, position_ids=positions[:, step : step + 1], use_cache=True)
+        token = said.logits[:, -1:].argmax(-1)
+
+
+def timed(device, f):
+    """Seconds of `f`, the device's work included."""
+    finish = torch.cuda.synchronize if device == "cuda" else lambda: None
+    finish()
+    begin = time.perf_counter()
+    f()
+    finish()
+    return time.perf_counter() - begin
+
+
+def alternated(f, sides, rounds):
+    """Seconds of each side by round, in turn and turned about; a side that memory does not suffice for has none."""
+    seconds = {side: [] for side in sides}
+    for side in sides:
+        try:
+            f(side)
+        except torch.OutOfMemoryError:
+            del seconds[side]
+            torch.cuda.empty_cache()
+    for r in range(rounds):
+        for side in list(seconds)[:: 1 if r % 2 == 0 else -1]:
+            seconds[side].append(f(side))
+    return seconds
+
+
+def told(report, part, shape, what, seconds, tokens):
+    rate = {side: tokens / statistics.median(values) for side, values in seconds.items()}
+    others = [f"{side} {value:.0f} ({rate['kgen'] / value:.3f})" for side, value in rate.items() if side != "kgen"]
+    text = f"kgen {rate['kgen']:.0f} tokens/s; kgen's to that of {', '.join(others)}"
+    report.row(part, shape.name, what, None, text, tokens_per_second=rate, seconds=seconds)

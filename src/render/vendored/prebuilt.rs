@@ -1,0 +1,307 @@
+//! Built modules in an installed vLLM, in place of its own, which are kept beside them.
+//!
+//! What is done can be undone byte for byte, also after an interruption: the record is written before the files, and an
+//! original is renamed, never copied.
+
+use super::changes::{Action, Change, Changes};
+use crate::{
+    files::{self, content_hash, library_flaw, write_atomic},
+    render::RenderError,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// A file that is put there.
+struct Part {
+    name: &'static str,
+    /// What it defines: by that it is known.
+    defines: &'static [&'static str],
+    /// Whether vLLM has one of this name.
+    replaces: bool,
+}
+
+/// The kernels, which the modules need, come first, and go last.
+const PARTS: [Part; 3] = [
+    Part { name: "libkgen_vllm.so", defines: &["kgen_fwd", "kgen_fwd_metadata", "kgen_last_error"], replaces: false },
+    Part { name: "_vllm_fa2_C.abi3.so", defines: &["PyInit__vllm_fa2_C"], replaces: true },
+    Part { name: "_vllm_fa3_C.abi3.so", defines: &["PyInit__vllm_fa3_C"], replaces: true },
+];
+
+/// What is put behind the name of an original.
+const KEPT: &str = ".kgen-original";
+
+/// The record, beside the files.
+const RECORD: &str = "kgen-prebuilt.json";
+
+/// Where the modules lie, from the folders that a person may name: `vllm_flash_attn`, `vllm`, `site-packages`.
+const BELOW: [&str; 3] = ["", "vllm_flash_attn", "vllm/vllm_flash_attn"];
+
+/// The file that calls the modules, and what it says.
+const INTERFACE: &str = "flash_attn_interface.py";
+const CALLS: [&str; 2] = ["_vllm_fa2_C.varlen_fwd", "_vllm_fa3_C.fwd"];
+
+/// What was done with each file, by name.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    kgen: String,
+    files: BTreeMap<String, Written>,
+}
+
+/// One of them; hashes are BLAKE3.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Written {
+    /// What was put there; while that is going on, also what was there before of kgen's.
+    written: Vec<String>,
+    /// What vLLM had there, now beside it; `None` if nothing.
+    original: Option<String>,
+}
+
+/// The three built files, in the order of [`PARTS`].
+#[derive(Debug)]
+pub struct Prebuilt([Vec<u8>; 3]);
+
+impl Prebuilt {
+    /// Reads them from `folder`, which `scripts/torch_ops.sh` has filled.
+    ///
+    /// # Errors
+    /// [`RenderError::NotPrebuilt`] where one is missing or is not what its name says.
+    pub fn read(folder: &Path) -> Result<Self, RenderError> {
+        let read = |part: &Part| {
+            let unfit = |reason| RenderError::NotPrebuilt { file: folder.join(part.name), reason };
+            let bytes = files::read(&folder.join(part.name)).map_err(|error| unfit(error.to_string()))?;
+            library_flaw(&bytes, part.defines).map_or(Ok(bytes), |flaw| Err(unfit(format!("it {flaw}"))))
+        };
+        Ok(Self([read(&PARTS[0])?, read(&PARTS[1])?, read(&PARTS[2])?]))
+    }
+}
+
+/// The folder of an installed vLLM that holds its attention modules.
+#[derive(Debug)]
+pub struct InstalledVllm {
+    folder: PathBuf,
+    record: Option<Record>,
+}
+
+/// A file as it is found.
+struct Found {
+    /// The record of it, if there is one.
+    known: Option<Written>,
+    current: Option<String>,
+    kept: Option<String>,
+}
+
+impl Found {
+    fn is_ours(&self) -> bool {
+        matches!((&self.known, &self.current), (Some(known), Some(current)) if known.written.contains(current))
+    }
+
+    /// Whether vLLM's own file is where vLLM has it.
+    fn is_original(&self) -> bool {
+        match &self.known {
+            None => self.kept.is_none(),
+            Some(known) => self.kept.is_none() && self.current == known.original,
+        }
+    }
+
+    /// Whether the original has been moved and nothing put in its place yet.
+    fn is_between(&self) -> bool {
+        self.current.is_none() && self.known.as_ref().is_some_and(|known| known.original.is_some() && self.kept == known.original)
+    }
+
+    /// Whether nobody's work is lost where the file is replaced.
+    fn may_be_replaced(&self, part: &Part) -> bool {
+        match &self.known {
+            None => self.kept.is_none() && (part.replaces || self.current.is_none()),
+            Some(_) => {
+                self.is_kept_well() && (self.is_ours() || self.is_original() || self.is_between() || self.current.is_none())
+            }
+        }
+    }
+
+    /// Whether the original that is kept, if any, is the one that was there.
+    fn is_kept_well(&self) -> bool {
+        self.known.as_ref().is_none_or(|known| self.kept.is_none() || self.kept == known.original)
+    }
+}
+
+impl InstalledVllm {
+    /// Finds the folder at or below `path`.
+    ///
+    /// # Errors
+    /// [`RenderError::NotInstalledVllm`] where there is none, or what is there is not as it is known.
+    pub fn open(path: &Path) -> Result<Self, RenderError> {
+        let unknown = |reason: String| RenderError::NotInstalledVllm { folder: path.to_owned(), reason };
+        let folder = BELOW.iter().map(|below| path.join(below)).find(|folder| folder.join(INTERFACE).is_file());
+        let folder = folder.ok_or_else(|| unknown(format!("neither it nor `vllm/vllm_flash_attn` in it has `{INTERFACE}`")))?;
+        let text = files::read_to_string(&folder.join(INTERFACE)).map_err(|error| unknown(error.to_string()))?;
+        if let Some(call) = CALLS.iter().find(|call| !text.contains(**call)) {
+            return Err(unknown(format!("`{INTERFACE}` does not call `{call}`")));
+        }
+        let record = match files::read_to_string(&folder.join(RECORD)) {
+            Ok(text) => Some(serde_json::from_str(&text).map_err(|error| unknown(format!("`{RECORD}`: {error}")))?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unknown(format!("`{RECORD}`: {error}"))),
+        };
+        let built = |part: &Part| part.replaces && (folder.join(part.name).exists() || folder.join(kept(part.name)).exists());
+        if !PARTS.iter().any(built) {
+            return Err(unknown(
+                "it has neither `_vllm_fa2_C.abi3.so` nor `_vllm_fa3_C.abi3.so`: vLLM is not installed there".into(),
+            ));
+        }
+        Ok(Self { folder, record })
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether kgen's files are there.
+    pub fn is_replaced(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// What would change so that the folder holds `built`, or without it, what is not as the record says. Writes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`RenderError::Io`]; [`RenderError::NotInstalledVllm`] without `built` where nothing of kgen's is there.
+    pub fn compare(&self, built: Option<&Prebuilt>) -> Result<Changes, RenderError> {
+        if built.is_none() && self.record.is_none() {
+            return Err(self.unknown("nothing of kgen's is there".into()));
+        }
+        let mut changes = Changes::default();
+        for (place, part) in PARTS.iter().enumerate() {
+            let found = self.found(part)?;
+            let wanted = built.map(|built| content_hash(&built.0[place]));
+            let is_right = if wanted.is_some() { found.is_ours() && found.current == wanted } else { found.is_ours() };
+            if is_right {
+                changes.unchanged += 1;
+            } else {
+                let action = if found.current.is_some() { Action::Update } else { Action::Add };
+                changes.changes.push(Change { path: part.name.to_owned(), action, edited: !found.may_be_replaced(part) });
+            }
+            let original_is_lost =
+                found.known.as_ref().is_some_and(|known| known.original.is_some()) && found.is_ours() && found.kept.is_none();
+            if original_is_lost || !found.is_kept_well() {
+                changes.changes.push(Change { path: kept(part.name), action: Action::Update, edited: true });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What would be taken away.
+    ///
+    /// # Errors
+    /// [`RenderError::Io`].
+    pub fn compare_without(&self) -> Result<Changes, RenderError> {
+        let mut changes = Changes::default();
+        for part in
+            PARTS.iter().rev().filter(|part| self.record.as_ref().is_some_and(|record| record.files.contains_key(part.name)))
+        {
+            let found = self.found(part)?;
+            let had_one = found.known.as_ref().is_some_and(|known| known.original.is_some());
+            let (action, edited) = match (&found.kept, &found.current) {
+                (Some(_), None) => (Action::Add, !found.is_kept_well()),
+                (Some(_), Some(_)) => (Action::Update, !found.is_kept_well() || !found.is_ours()),
+                (None, Some(_)) if !had_one => (Action::Remove, !found.is_ours()),
+                (None, _) if had_one && !found.is_original() => (Action::Update, true), // its original is lost
+                (None, _) => continue,
+            };
+            changes.changes.push(Change { path: part.name.to_owned(), action, edited });
+        }
+        if self.is_replaced() {
+            changes.changes.push(Change { path: RECORD.to_owned(), action: Action::Remove, edited: false });
+        }
+        Ok(changes)
+    }
+
+    /// Puts `built` there and keeps what is there of vLLM's.
+    ///
+    /// # Errors
+    /// [`RenderError::Edited`] where a file is neither vLLM's own as it was, nor kgen's: nothing has changed then.
+    pub fn bring(&mut self, built: &Prebuilt) -> Result<Changes, RenderError> {
+        let changes = self.compare(Some(built))?;
+        changes.refuse_edited(&self.folder)?;
+        if changes.changes.is_empty() {
+            return Ok(changes);
+        }
+        let (mut during, mut after) = (BTreeMap::new(), BTreeMap::new());
+        for (part, bytes) in PARTS.iter().zip(&built.0) {
+            let found = self.found(part)?;
+            let before = found.known.unwrap_or(Written { written: Vec::new(), original: found.current });
+            let new = content_hash(bytes);
+            after.insert(part.name.to_owned(), Written { written: vec![new.clone()], original: before.original.clone() });
+            during.insert(part.name.to_owned(), Written { written: [before.written, vec![new]].concat(), ..before });
+        }
+        self.write_record(during)?;
+        for (part, bytes) in PARTS.iter().zip(&built.0) {
+            let found = self.found(part)?;
+            let path = self.folder.join(part.name);
+            if found.current.is_some() && !found.is_ours() {
+                fs::rename(&path, self.folder.join(kept(part.name))).map_err(RenderError::io("write", &path))?;
+            }
+            write_atomic(&path, bytes).map_err(RenderError::io("write", &path))?;
+        }
+        self.write_record(after)?;
+        Ok(changes)
+    }
+
+    /// Puts vLLM's own files back where they were.
+    ///
+    /// # Errors
+    /// As [`bring`](Self::bring).
+    pub fn take_away(&mut self) -> Result<Changes, RenderError> {
+        let changes = self.compare_without()?;
+        changes.refuse_edited(&self.folder)?;
+        for change in &changes.changes {
+            let path = self.folder.join(&change.path);
+            if change.action == Action::Remove {
+                fs::remove_file(&path).map_err(RenderError::io("remove", &path))?;
+            } else {
+                fs::rename(self.folder.join(kept(&change.path)), &path).map_err(RenderError::io("write", &path))?;
+            }
+        }
+        self.record = None;
+        Ok(changes)
+    }
+
+    fn found(&self, part: &Part) -> Result<Found, RenderError> {
+        Ok(Found {
+            known: self.record.as_ref().and_then(|record| record.files.get(part.name).cloned()),
+            current: self.hash_of(part.name)?,
+            kept: self.hash_of(&kept(part.name))?,
+        })
+    }
+
+    fn hash_of(&self, name: &str) -> Result<Option<String>, RenderError> {
+        let path = self.folder.join(name);
+        match files::read(&path) {
+            Ok(bytes) => Ok(Some(content_hash(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(RenderError::io("read", path)(error)),
+        }
+    }
+
+    fn write_record(&mut self, files: BTreeMap<String, Written>) -> Result<(), RenderError> {
+        let record = Record { kgen: env!("CARGO_PKG_VERSION").to_owned(), files };
+        let path = self.folder.join(RECORD);
+        let text = serde_json::to_string_pretty(&record).map_err(|error| self.unknown(error.to_string()))? + "\n";
+        write_atomic(&path, text.as_bytes()).map_err(RenderError::io("write", &path))?;
+        self.record = Some(record);
+        Ok(())
+    }
+
+    fn unknown(&self, reason: String) -> RenderError {
+        RenderError::NotInstalledVllm { folder: self.folder.clone(), reason }
+    }
+}
+
+/// The name under which an original is kept.
+fn kept(name: &str) -> String {
+    format!("{name}{KEPT}")
+}
