@@ -60,7 +60,7 @@ impl Recipe for Fp8Forward {
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores()
+        Features::with_pages()
     }
 
     fn keys(&self) -> &'static [&'static str] {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{Features, HeadDim, StorePath, Target, Turns},
+    grid::{Feature, Features, HeadDim, StorePath, Target, Turns},
 };
 use std::iter::once;
 
@@ -95,7 +95,7 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
     if tile.overlap {
         return columns;
     }
-    let (_, available) = registers_of(tile.m / WARPGROUP_ROWS);
+    let (_, available) = registers_of(variant, tile.m / WARPGROUP_ROWS);
     let fits = |part: &u32| *part <= tile.n && estimate(variant, tile, *part).total <= available;
     let divisors =
         (columns.min(48)..=columns.min(128)).rev().filter(|part| part.is_multiple_of(16) && columns.is_multiple_of(*part));
@@ -104,10 +104,13 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
 }
 
 /// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that
-/// transpose need more than one that fetches.
-fn registers_of(consumers: u32) -> (u32, u32) {
+/// transpose need more than one that fetches, and looking up pages and work takes more than 40.
+fn registers_of(variant: Point, consumers: u32) -> (u32, u32) {
+    let paged = variant.features.has(Feature::Paged);
     match consumers {
         1 => (255, 255),
+        2 if paged => (56, 224),
+        3 if paged => (56, 152),
         2 => (40, 232),
         _ => (32, 160),
     }
@@ -141,7 +144,7 @@ impl Recipe for HopperFp8Forward {
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores()
+        Features::with_pages()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -211,7 +214,7 @@ impl Recipe for HopperFp8Forward {
 
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
-        let (producer_registers, consumer_registers) = registers_of(consumers);
+        let (producer_registers, consumer_registers) = registers_of(variant, consumers);
         let part_columns = part_columns(variant, tile);
         let mut widths = vec![tile.n, part_columns];
         widths.sort_unstable();
