@@ -74,7 +74,7 @@ const NOTHING: Asked = Asked {
     declared: None,
 };
 
-const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false };
+const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false, descales: None };
 
 fn window(left: i32, right: i32) -> Asked {
     Asked { window: Some([left, right]), ..NOTHING }

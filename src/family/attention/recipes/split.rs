@@ -2,6 +2,7 @@
 
 use super::{
     FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    fwd::DESCALE_BYTES,
     tile::{BASE, DefaultTiles},
 };
 use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
@@ -89,7 +90,7 @@ impl Recipe for SplitForward {
     }
 
     fn features(&self) -> Features {
-        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2]))
+        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale]))
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
@@ -166,11 +167,12 @@ impl Recipe for SplitForward {
     }
 }
 
-/// Bytes of the rings of all warps: rows of K and of V of all stages.
+/// Bytes of the rings of all warps: rows of K and of V of all stages, with their factors by page.
 fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.padded_to(16);
     let row = KvColumns::of(variant).map_or_else(|| (columns.qk + columns.v) * variant.dtype.bytes(), KvColumns::both);
-    tile.stages * tile.n * row
+    let descales = if variant.features.has(Feature::PageDescale) { 2 * DESCALE_BYTES } else { 0 };
+    tile.stages * tile.n * (row + descales)
 }
 
 /// Columns of a row of O in shared memory, with the padding that keeps rows of a warp in different banks.
