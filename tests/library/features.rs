@@ -184,7 +184,8 @@ fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
 fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_without_them() {
     let factors = Asked { pages: Some(Pages { descales: Some(PageDescales::OfK), ..IN_PAGES }), ..NOTHING };
     let of_bytes = Asked { kv: Some(KvFormat::E5m2), ..factors };
-    let said: Vec<String> = answers(&[ask(64, true, factors), ask(64, true, of_bytes)]).into_iter().map(|(said, _)| said).collect();
+    let said: Vec<String> =
+        answers(&[ask(64, true, factors), ask(64, true, of_bytes)]).into_iter().map(|(said, _)| said).collect();
     assert_eq!(said[0], "1 kgen_fwd: k_page_descale and v_page_descale need a page_table and a kv_dtype");
     assert!(said[1].contains("no variant with the feature `page_descale`"), "{}", said[1]);
 }
@@ -286,7 +287,8 @@ fn the_rule_in_rust_is_that_of_the_header() {
         .map(|_| {
             let mut side = || *sides.choose(&mut rng).expect("there are some");
             let window = [side(), side()];
-            let descales = [PageDescales::OfK, PageDescales::OfV].choose(&mut rng).copied().filter(|_| rng.random_range(0..2) == 0);
+            let descales =
+                [PageDescales::OfK, PageDescales::OfV].choose(&mut rng).copied().filter(|_| rng.random_range(0..2) == 0);
             let mut sometimes = || rng.random_range(0..3) == 0;
             let asked = Asked {
                 window: sometimes().then_some(window),

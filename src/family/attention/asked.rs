@@ -267,7 +267,8 @@ mod tests {
         };
         let keys = Features::from_iter([Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale]);
         assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2";
+        let words =
+            " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
     }

@@ -32,7 +32,13 @@ impl PageFactors {
     }
 
     /// Rows of `tensor` of a sequence's key head times the factors of their pages: exact, for each has few bits.
-    pub fn times<'a>(&self, tensor: usize, [sequence, head_k]: [usize; 2], rows: Cow<'a, [f32]>, head_dim: usize) -> Cow<'a, [f32]> {
+    pub fn times<'a>(
+        &self,
+        tensor: usize,
+        [sequence, head_k]: [usize; 2],
+        rows: Cow<'a, [f32]>,
+        head_dim: usize,
+    ) -> Cow<'a, [f32]> {
         let mut rows = rows.into_owned();
         for (row, values) in rows.chunks_exact_mut(head_dim).enumerate() {
             let factor = self.factor(tensor, self.table.place(sequence, row).0, head_k);

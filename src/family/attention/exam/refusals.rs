@@ -684,7 +684,11 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (_, Some(KvFormat::E4m3)) => WITH_E4M3,
         (_, Some(KvFormat::E5m2)) => WITH_E5M2,
     };
-    [other_mask, positions, pages, queries, cache, kv, page_descale].into_iter().chain(features).chain(of_score(variant)).collect()
+    [other_mask, positions, pages, queries, cache, kv, page_descale]
+        .into_iter()
+        .chain(features)
+        .chain(of_score(variant))
+        .collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

@@ -44,9 +44,9 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
             Err(unsupported("`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`: pages of FP8 have factors".to_owned()))
         }
         // P is multiplied by V's factor before it is rounded, and the product may lie anywhere.
-        None if point.features.has(Feature::PageDescale) && point.dtype == Dtype::Fp16 => {
-            Err(unsupported("`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`".to_owned()))
-        }
+        None if point.features.has(Feature::PageDescale) && point.dtype == Dtype::Fp16 => Err(unsupported(
+            "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`".to_owned(),
+        )),
         None => Ok(recipe),
         Some(feature) => {
             let template = recipe.template().rsplit('/').next().unwrap_or_default();

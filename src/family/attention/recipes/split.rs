@@ -201,7 +201,8 @@ mod tests {
         let kv = [Feature::Paged, Feature::KvE4m3];
         let of_pages = Features::from_iter(kv).with(Features::from_iter([Feature::PageDescale]));
         for (head_dim, target) in (16..=256).step_by(8).cartesian_product([Target::Sm80, Target::Sm89, Target::Sm90]) {
-            let plan = |features| Plan::new(Point { head_dim: HeadDim::equal(head_dim), features, target, ..D128 }, None).expect("fits");
+            let plan =
+                |features| Plan::new(Point { head_dim: HeadDim::equal(head_dim), features, target, ..D128 }, None).expect("fits");
             let (plain, with) = (plan(Features::from_iter(kv)), plan(of_pages));
             let tile = with.attention().tile;
             let rings = |plan: &Plan| plan.shared_memory[1].bytes;
