@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Decoding from a paged KV cache in FP8 beside the same in bf16, and beside FlashAttention-3 on FP8.
+"""Decoding and prefill from a paged KV cache in FP8 beside the same in bf16, and beside FlashAttention-3 on FP8.
 
     kgen build --target sm80,sm90 --kind fwd,fwd_split --dtype bf16 --head-dim 64,128 --causal --features paged --build-dir build-bf16
     kgen build --target sm80 --kind fwd,fwd_split --dtype bf16 --head-dim 64,128 --causal --features paged,kv_e4m3 --build-dir build-e4m3
     kgen build --target sm80 --kind fwd_split --dtype bf16 --head-dim 128 --causal --features paged,kv_e5m2 --build-dir build-e5m2
+    kgen build --target sm90 --kind fwd --dtype fp8 --head-dim 64,128 --causal --features paged --build-dir build-fp8
     python3 benches/kv_fp8.py --bf16 build-bf16/lib/libkgen.so --e4m3 build-e4m3/lib/libkgen.so --e5m2 build-e5m2/lib/libkgen.so \\
-        --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.json
+        --fp8 build-fp8/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.json
 
-Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are those of benches/paged.py: pages of 16
-rows, K and V in the halves of a row, graphs of calls that go round copies of the cache together larger than the L2. All FP8 caches
-hold the bf16 one's numbers, rounded; descales are powers of two by batch entry and key head, with strides of 0, as vLLM sends them.
-FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries. Every O is compared with float32 on its own numbers
-first. `gain` is the time with a bf16 cache / that with FP8, kgen's both: tokens a second over tokens a second. The target is 1.7 at
-B64 L4096; GB/s count K and V once.
+Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are those of benches/paged.py: pages of
+16 rows, K and V in the halves of a row, graphs of calls that go round copies of the cache together larger than the L2. All FP8
+caches hold the bf16 one's numbers, rounded; descales are powers of two by batch entry and key head, with strides of 0, as vLLM
+sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries; `fp8` is kgen's way to do the same.
+Every O is compared with float32 on its own numbers first. `gain` is the time with a bf16 cache / that with FP8, kgen's both:
+tokens a second over tokens a second. The target is 1.7 at B64 L4096; GB/s count K and V once.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import json
 import torch
 
 from kgen_ctypes import Library
-from paged import EVEN, Fa3, Work, captured, copy_gbs, decode_cases, kgen_call, medians
+from paged import EVEN, Fa3, Work, captured, copy_gbs, decode_cases, kgen_call, medians, prefill_cases
 
 K_DESCALE, V_DESCALE = 2.0**-6, 2.0**-5
 FORMATS = {"e4m3": (torch.float8_e4m3fn, 2), "e5m2": (torch.float8_e5m2, 4)}
@@ -31,6 +32,7 @@ def cases():
     yield from decode_cases()
     yield "decode B64 L4096 4 queries", EVEN(64, 4096, 32, 8, 128, queries=4)
     yield "decode B64 L4096 d64", EVEN(64, 4096, 32, 8, 64)
+    yield from (case for case in prefill_cases() if "d128" in case[0])
 
 
 class Cache:
@@ -47,6 +49,13 @@ class Cache:
         self.copies = [(cache / self.factors).to(dtype) for cache in work.caches]
         self.exact = self.copies[-1].to(torch.bfloat16) * self.factors
         self.fields = {"kv_dtype": code, "k_descale": self.descales[0].data_ptr(), "v_descale": self.descales[1].data_ptr()}
+
+
+def with_queries_in_e4m3(work, cache):
+    """What a call says whose queries are E4M3 as the cache is, and those queries."""
+    q = work.q.to(torch.float8_e4m3fn).contiguous()
+    of_q = {"q": q.data_ptr(), "q_row_stride": q.stride(0), "q_head_stride": q.stride(1)}
+    return {**cache.fields, **of_q, "dtype": FORMATS["e4m3"][1], "kv_dtype": 0}, q
 
 
 def error_of(work, o, exact):
@@ -69,13 +78,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("bf16", "e4m3", "e5m2"):
         parser.add_argument(f"--{name}", metavar="LIBRARY", required=name != "e5m2", help=f"a library of kernels for caches in {name}")
+    parser.add_argument("--fp8", metavar="LIBRARY", help="a library of kernels for queries and caches in e4m3")
     parser.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=6)
     parser.add_argument("--out")
     args = parser.parse_args()
-    libraries = {name: Library(path) for name, path in (("bf16", args.bf16), ("e4m3", args.e4m3), ("e5m2", args.e5m2)) if path}
+    paths = {name: getattr(args, name) for name in ("bf16", "e4m3", "e5m2", "fp8")}
+    libraries = {name: Library(path) for name, path in paths.items() if path}
     fa3 = Fa3(args.fa3) if args.fa3 else None
     torch.manual_seed(1)
     copy = copy_gbs()
@@ -89,13 +100,14 @@ def main():
         o = torch.full((tokens, work.heads, work.dim), float("nan"), device="cuda", dtype=torch.bfloat16)
         lse = torch.empty(work.heads, tokens, device="cuda")
         workspace = torch.empty(0, dtype=torch.uint8, device="cuda")
-        makers, caches, chosen = {}, {}, {}
+        makers, caches, queries, chosen = {}, {}, {}, {}
         for name, library in libraries.items():
             if name == "e5m2" and work.dim != 128:
                 continue
-            caches[name] = cache = Cache(work, name)
-            makers[name] = lambda copy, library=library, cache=cache: kgen_call(library, work, copy, o, lse, workspace, fields=cache.fields)[0]
-            candidates, best = library.explain(kgen_call(library, work, cache.copies[-1], o, lse, workspace, fields=cache.fields)[1])
+            caches[name] = cache = caches["e4m3"] if name == "fp8" else Cache(work, name)
+            fields, queries[name] = with_queries_in_e4m3(work, cache) if name == "fp8" else (cache.fields, work.q)
+            makers[name] = lambda copy, library=library, fields=fields: kgen_call(library, work, copy, o, lse, workspace, fields=fields)[0]
+            candidates, best = library.explain(kgen_call(library, work, cache.copies[-1], o, lse, workspace, fields=fields)[1])
             chosen[name] = candidates[best].variant.decode()
         if fa3:
             caches["FA3 fp8"] = caches["e4m3"]
@@ -119,13 +131,13 @@ def main():
             row["ratio"] = us["FA3 fp8"] / us["e4m3"]
         rows.append(row)
         times = "  ".join(f"{peer} {time:9.1f}" for peer, time in us.items())
-        # FA3 rounds its queries and P to E4M3, kgen neither.
-        wrong = "" if all(errors[peer] < (0.1 if peer == "FA3 fp8" else 0.02) for peer in errors) else f"  ERRORS {errors}"
+        # With queries in E4M3 they and P are rounded to it; otherwise neither.
+        wrong = "" if all(errors[peer] < (0.1 if peer in ("FA3 fp8", "fp8") else 0.02) for peer in errors) else f"  ERRORS {errors}"
         print(f"{case:34} {times}  gain {row['gain']:5.2f}  {row['gbs']:6.0f} GB/s ({row['of_copy']:.2f}){wrong}", flush=True)
         if args.out:
             with open(args.out, "w") as file:
                 json.dump({"device": torch.cuda.get_device_name(), "copy_gbs": copy, "rows": rows}, file, indent=1)
-        del work, graphs, kept, makers, caches
+        del work, graphs, kept, makers, caches, queries
         torch.cuda.empty_cache()
 
 

@@ -86,6 +86,19 @@ fn paged() -> &'static Laboratory {
     LABORATORY.get_or_init(|| Laboratory::new("paged", &headers))
 }
 
+/// Kernels that read pages, of the other templates that do.
+fn paged_kinds() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    let headers = ["kgen/paged_tma.cuh", "kgen/pages.cuh", "kgen/staged_pages.cuh"];
+    LABORATORY.get_or_init(|| Laboratory::new("paged_kinds", &headers))
+}
+
+/// Kernels whose pages have factors of their own.
+fn page_descale() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    LABORATORY.get_or_init(|| Laboratory::new("page_descale", &["kgen/page_descales.cuh"]))
+}
+
 /// Kernels whose tiles hold the queries of all heads that read one key head.
 fn packgqa() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
@@ -239,6 +252,26 @@ fn unharmed_kernels_that_read_pages_pass() {
 #[test]
 fn every_fault_of_reading_pages_is_caught() {
     paged().assert_all_caught();
+}
+
+#[test]
+fn unharmed_kernels_of_other_kinds_that_read_pages_pass() {
+    paged_kinds().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_fault_of_reading_pages_in_other_kinds_is_caught() {
+    paged_kinds().assert_all_caught();
+}
+
+#[test]
+fn unharmed_kernels_whose_pages_have_factors_pass() {
+    page_descale().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_fault_of_factors_of_pages_is_caught() {
+    page_descale().assert_all_caught();
 }
 
 #[test]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 
 SUCCESS = 0
 ERROR_NO_VARIANT = 3
@@ -27,6 +27,7 @@ FEATURES = {
     "cache": 512,
     "qv": 1024,
     "packgqa": 2048,
+    "page_descale": 4096,
 }
 
 FLAG_CAUSAL = 1
@@ -96,6 +97,8 @@ class FwdParams(ctypes.Structure):
         ("work_counter", ctypes.c_void_p),
         ("arrivals", ctypes.c_void_p),
         ("arrivals_count", ctypes.c_int64),
+        *[(f"{tensor}_page_descale", ctypes.c_void_p) for tensor in "kv"],
+        *[(f"{tensor}_page_descale_{axis}_stride", ctypes.c_int64) for tensor in "kv" for axis in ("page", "head")],
     ]
 
 

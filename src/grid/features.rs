@@ -34,6 +34,8 @@ pub enum Feature {
     Qv = 9,
     /// K and V are a cache with entries in another order, and rows before a sequence's first key.
     Cache = 8,
+    /// Pages of K and V in FP8 have factors of their own.
+    PageDescale = 11,
 }
 
 impl Feature {
@@ -45,6 +47,7 @@ impl Feature {
         Self::Qv,
         Self::KvE4m3,
         Self::KvE5m2,
+        Self::PageDescale,
         Self::Window,
         Self::Chunk,
         Self::Softcap,
@@ -58,6 +61,7 @@ impl Feature {
             Self::Paged => "paged",
             Self::KvE4m3 => "kv_e4m3",
             Self::KvE5m2 => "kv_e5m2",
+            Self::PageDescale => "page_descale",
             Self::PackGqa => "packgqa",
             Self::Qv => "qv",
             Self::Cache => "cache",
@@ -77,6 +81,7 @@ impl Feature {
             Self::Cache => &["kvcache"],
             Self::KvE4m3 => &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
             Self::KvE5m2 => &["fp8_kv_e5m2"],
+            Self::PageDescale => &["page_descales", "descale_by_page"],
             Self::Window => &["sliding_window", "local"],
             Self::Chunk => &["attention_chunk"],
             Self::PackGqa => &["pack_gqa", "packed_heads"],

@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 6
+#define KGEN_ABI_VERSION 7
 
 /* Results of every call. */
 enum {
@@ -201,6 +201,8 @@ typedef struct kgen_fwd_params {
      * run at the same time must not share them. NULL, and for kernels that know no other: in a fixed order. */
     uint32_t* work_counter;
 
+    /* From version 7 on. */
+
     /* `arrivals_count` words of device memory, zero before the first call that is given them and zero again after each:
      * with them the block of fwd_split that ends last of a row tile may merge the tile's partial results, in place of
      * fwd_combine. A launch counts in one word for each row tile; batch * seqlen_q * num_heads words are always enough.
@@ -209,6 +211,14 @@ typedef struct kgen_fwd_params {
      * workspace writes O and LSE. */
     uint32_t* arrivals;
     int64_t arrivals_count;
+
+    /* An FP8 cache (kv_dtype) in pages that have factors of their own: by page and key head, fp32 in device memory, for
+     * K and V each; NULL stands for 1. They multiply what k_descale and v_descale do. Finite, those of K above 0. Those
+     * of pages that no sequence uses are not read. Strides in floats; 0 repeats one. */
+    const float* k_page_descale;
+    const float* v_page_descale;
+    int64_t k_page_descale_page_stride, k_page_descale_head_stride;
+    int64_t v_page_descale_page_stride, v_page_descale_head_stride;
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -320,6 +330,7 @@ typedef int (*kgen_bwd_launcher)(const kgen_bwd_params* params, cudaStream_t str
 #define KGEN_FEATURE_CACHE 512u
 #define KGEN_FEATURE_QV 1024u
 #define KGEN_FEATURE_PACKGQA 2048u
+#define KGEN_FEATURE_PAGE_DESCALE 4096u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {

@@ -1,5 +1,6 @@
 /* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
- * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table, queries of two parts and a cache, kv_dtype, and num_splits.
+ * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of two
+ * parts and a cache, kv_dtype, and num_splits.
  * What that version does not have is garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of
  * workspace. */
 #include <inttypes.h>
@@ -17,7 +18,8 @@ int main(void) {
     kgen_emulator_device(80);
     kgen_emulator_multiprocessors(10);
     const size_t sizes[] = {0, offsetof(kgen_fwd_params, q_descale), offsetof(kgen_fwd_params, features), offsetof(kgen_fwd_params, features),
-                            offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), sizeof(kgen_fwd_params)};
+                            offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, k_page_descale),
+                            sizeof(kgen_fwd_params)};
     kgen_attention_features f;
     int version, slopes, sinks, paged, qv, cached;
     int32_t head_dim, kv_dtype, num_splits;
@@ -40,6 +42,8 @@ int main(void) {
         p.num_splits = num_splits;
         p.features = f;
         p.page_table = paged ? &num_splits : NULL;
+        p.k_page_descale = paged == 2 ? somewhere : NULL;
+        p.v_page_descale = paged == 3 ? somewhere : NULL;
         p.cache_batch_idx = cached ? &num_splits : NULL;
         p.page_size = p.num_pages = 1;
         p.qv = qv ? somewhere : NULL;

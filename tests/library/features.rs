@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Asked, Cache, Kind, KvFormat, Pages, Point, SinkType, Slopes},
+    family::attention::{Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     grid::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -46,7 +46,7 @@ struct Ask {
 }
 
 fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
-    Ask { version: 6, head_dim, causal, asked, splits: 0 }
+    Ask { version: 7, head_dim, causal, asked, splits: 0 }
 }
 
 /// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
@@ -54,8 +54,13 @@ fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
 fn words_of(causal: bool, asked: Asked) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
-    let [slopes, sinks, pages, qv, cache] =
-        [asked.alibi.is_some(), asked.sinks.is_some(), asked.pages.is_some(), asked.qv, asked.cache.is_some()].map(u8::from);
+    let [slopes, sinks, qv, cache] =
+        [asked.alibi.is_some(), asked.sinks.is_some(), asked.qv, asked.cache.is_some()].map(u8::from);
+    let pages = asked.pages.map_or(0, |pages| match pages.descales {
+        None => 1,
+        Some(descales) if descales.has(1) => 2,
+        Some(_) => 3,
+    });
     let kv = asked.kv.map_or(0, |format| format.number().code());
     format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {kv}", asked.chunk, asked.softcap())
 }
@@ -74,7 +79,7 @@ const NOTHING: Asked = Asked {
     declared: None,
 };
 
-const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false };
+const IN_PAGES: Pages = Pages { rows: 16, shared: 0, counter: false, descales: None };
 
 fn window(left: i32, right: i32) -> Asked {
     Asked { window: Some([left, right]), ..NOTHING }
@@ -174,6 +179,17 @@ fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
     assert_eq!(said[3], "1 kgen_fwd: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table");
 }
 
+/// Factors by page are of FP8 in pages, and of kernels that have them.
+#[test]
+fn factors_by_page_without_pages_of_fp8_are_refused_and_so_are_they_by_kernels_without_them() {
+    let factors = Asked { pages: Some(Pages { descales: Some(PageDescales::OfK), ..IN_PAGES }), ..NOTHING };
+    let of_bytes = Asked { kv: Some(KvFormat::E5m2), ..factors };
+    let said: Vec<String> =
+        answers(&[ask(64, true, factors), ask(64, true, of_bytes)]).into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said[0], "1 kgen_fwd: k_page_descale and v_page_descale need a page_table and a kv_dtype");
+    assert!(said[1].contains("no variant with the feature `page_descale`"), "{}", said[1]);
+}
+
 /// The same of a type of K and V.
 #[test]
 fn keys_in_fp8_are_read_by_kernels_for_their_format_and_by_no_other() {
@@ -253,6 +269,7 @@ fn bit(feature: Feature) -> u32 {
         Feature::Cache => 512,
         Feature::Qv => 1024,
         PackGqa => 2048,
+        Feature::PageDescale => 4096,
     }
 }
 
@@ -270,6 +287,8 @@ fn the_rule_in_rust_is_that_of_the_header() {
         .map(|_| {
             let mut side = || *sides.choose(&mut rng).expect("there are some");
             let window = [side(), side()];
+            let descales =
+                [PageDescales::OfK, PageDescales::OfV].choose(&mut rng).copied().filter(|_| rng.random_range(0..2) == 0);
             let mut sometimes = || rng.random_range(0..3) == 0;
             let asked = Asked {
                 window: sometimes().then_some(window),
@@ -277,7 +296,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 softcap_hundredths: 100 * u32::from(sometimes()),
                 alibi: sometimes().then_some(Slopes::ByHead),
                 sinks: sometimes().then_some(SinkType::Fp32),
-                pages: sometimes().then_some(IN_PAGES),
+                pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),
                 qv: sometimes(),
                 cache: sometimes().then_some(Cache::Indexed),
                 kv: if sometimes() { KvFormat::ALL.choose(&mut rng).copied() } else { None },

@@ -1,6 +1,6 @@
 // Whether kgen/features.cuh finds that a kernel serves a request, for each line of the input: the request's flags,
-// window, chunk, softcap, whether it has slopes, sinks, a page table, queries of two parts and a cache, kv_dtype, and the
-// kernel's features. Prints 1 or 0.
+// window, chunk, softcap, whether it has slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of
+// two parts and a cache, kv_dtype, and the kernel's features. Prints 1 or 0.
 #include <stdio.h>
 
 #include "kgen/features.cuh"
@@ -18,6 +18,8 @@ int main() {
         f.sinks_dtype = KGEN_DTYPE_FP32;
         p.leftpad_k = cached != 0 ? table : nullptr;
         p.page_table = paged != 0 ? table : nullptr;
+        p.k_page_descale = paged == 2 ? somewhere : nullptr;
+        p.v_page_descale = paged == 3 ? somewhere : nullptr;
         p.qv = qv != 0 ? table : nullptr;
         if (kgen::read_features(p, "serves") != KGEN_SUCCESS) return 1;
         puts(kgen::serves_features(kgen::asked_features(p), held) ? "1" : "0");

@@ -63,6 +63,8 @@ pub struct PagedKeys {
     pub count: i32,
     /// Fewest and most queries of the sequences that a launcher serves; 0: no limit.
     pub query_limits: [i32; 2],
+    /// Page and head stride of the pages' descales of K and of V.
+    pub descale_strides: [[i64; 2]; 2],
 }
 
 impl FwdParams {
@@ -118,6 +120,8 @@ impl FwdParams {
             work_counter: address("work_counter"),
             arrivals: address("arrivals"),
             arrivals_count: self.arrivals,
+            page_descales: ["k_page_descale", "v_page_descale"].map(|name| address(name).cast_const()),
+            page_descale_strides: pages.descale_strides,
         }
     }
 }
@@ -173,6 +177,8 @@ pub(in crate::device) struct Structure {
     work_counter: *mut c_void,
     arrivals: *mut c_void,
     arrivals_count: i64,
+    page_descales: [*const c_void; 2],
+    page_descale_strides: [[i64; 2]; 2],
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -199,6 +205,8 @@ impl Structure {
             (self.kv_dtype, self.reserved_2, self.qv_strides) = (GARBAGE, GARBAGE, [GARBAGE.into(); 3]);
             [self.cache_batch_idx, self.leftpad_k, self.qv] = [nowhere.cast_const(); 3];
             (self.work_counter, self.arrivals, self.arrivals_count) = (nowhere, nowhere, GARBAGE.into());
+            self.page_descales = [nowhere.cast_const(); 2];
+            self.page_descale_strides = [[GARBAGE.into(); 2]; 2];
         }
         self
     }
@@ -222,6 +230,8 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, descale_strides), 8, strides("_descale", &["q", "k", "v"], &["batch", "head"]));
     row(offset_of!(Structure, total_rows), 4, ["q", "k"].map(|t| format!("total_{t}")).to_vec());
     row(offset_of!(Structure, qv_strides), 8, strides("", &["qv"], &["batch", "row", "head"]));
+    row(offset_of!(Structure, page_descales), 8, ["k", "v"].map(|t| format!("{t}_page_descale")).to_vec());
+    row(offset_of!(Structure, page_descale_strides), 8, strides("_page_descale", &["k", "v"], &["page", "head"]));
     row(offset_of!(Structure, query_limits), 4, ["least", "most"].map(|limit| format!("{limit}_queries")).to_vec());
     fields.extend(features::layout(offset_of!(Structure, features)));
     fields.extend(score::layout(offset_of!(Structure, score)));

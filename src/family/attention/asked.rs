@@ -55,6 +55,42 @@ pub struct Pages {
     pub shared: usize,
     /// Whether blocks are given a counter to take their work from, which kernels that know none leave alone.
     pub counter: bool,
+    /// Factors of K and V by page.
+    pub descales: Option<PageDescales>,
+}
+
+/// Which of K and V have factors by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageDescales {
+    /// Both.
+    Both,
+    /// K.
+    OfK,
+    /// V.
+    OfV,
+}
+
+impl PageDescales {
+    /// Every form.
+    pub const ALL: [Self; 3] = [Self::Both, Self::OfK, Self::OfV];
+
+    /// What names of cases append to the pages' word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Both => "-descales",
+            Self::OfK => "-k-descales",
+            Self::OfV => "-v-descales",
+        }
+    }
+
+    /// Whether tensor number `tensor` (Q, K, V) has them.
+    pub fn has(self, tensor: usize) -> bool {
+        match self {
+            Self::Both => matches!(tensor, 1 | 2),
+            Self::OfK => tensor == 1,
+            Self::OfV => tensor == 2,
+        }
+    }
 }
 
 /// What a call says of a cache of K and V.
@@ -119,6 +155,7 @@ impl Asked {
             (Feature::Cache, self.cache.is_some()),
             (Feature::KvE4m3, self.kv == Some(KvFormat::E4m3)),
             (Feature::KvE5m2, self.kv == Some(KvFormat::E5m2)),
+            (Feature::PageDescale, self.pages.is_some_and(|pages| pages.descales.is_some())),
         ];
         let wanted: Features = wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect();
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
@@ -186,9 +223,10 @@ impl Asked {
             self.alibi.map(|slopes| if slopes == Slopes::ByHead { " alibi" } else { " alibi-by-batch" }.to_owned()),
             self.sinks.map(|sinks| if sinks == SinkType::Fp32 { " sinks" } else { " sinks-bf16" }.to_owned()),
             self.declared.map(DeclaredCall::words),
-            self.pages.map(|Pages { rows, shared, counter }| {
+            self.pages.map(|Pages { rows, shared, counter, descales }| {
                 let shared = if shared == 0 { String::new() } else { format!("-shared{shared}") };
-                format!(" page{rows}{shared}{}", if counter { "-counter" } else { "" })
+                let descales = descales.map_or("", PageDescales::word);
+                format!(" page{rows}{shared}{}{descales}", if counter { "-counter" } else { "" })
             }),
             self.qv.then(|| " qv".to_owned()),
             self.cache.map(|cache| format!(" {}", cache.word())),
@@ -220,16 +258,17 @@ mod tests {
             softcap_hundredths: 3050,
             alibi: Some(Slopes::ByBatchAndHead),
             sinks: Some(SinkType::Bf16),
-            pages: Some(Pages { rows: 16, shared: 3, counter: true }),
+            pages: Some(Pages { rows: 16, shared: 3, counter: true, descales: Some(PageDescales::OfV) }),
             qv: true,
             cache: Some(Cache::Padded),
             kv: Some(KvFormat::E5m2),
             query_limits: [0; 2],
             declared: None,
         };
-        let keys = Features::from_iter([Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2]);
+        let keys = Features::from_iter([Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale]);
         assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter qv leftpad kv-e5m2";
+        let words =
+            " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
     }

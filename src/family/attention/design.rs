@@ -86,6 +86,8 @@ pub struct FeatureParts {
     /// K and V in FP8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvFormat>,
+    /// Factors of K and V by page.
+    pub page_descale: bool,
     /// Windows.
     pub window: bool,
     /// Chunks.
@@ -120,8 +122,8 @@ impl FeatureParts {
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
         let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
         let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
-        let kv = KvFormat::of(point.features);
-        Self { paged, packgqa, cache, kv, window, chunk, softcap, alibi, sinks, positions, scores, declared }
+        let (kv, page_descale) = (KvFormat::of(point.features), has(Feature::PageDescale));
+        Self { paged, packgqa, cache, kv, page_descale, window, chunk, softcap, alibi, sinks, positions, scores, declared }
     }
 
     /// Whether the kernel is as a plain one in all but its launcher.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     check::{Level, Subject},
-    family::attention::{Asked, Cache, KvFormat, Pages, Point, SinkType, Slopes},
+    family::attention::{Asked, Cache, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     grid::{Feature, Features},
 };
 use itertools::Itertools;
@@ -65,6 +65,9 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<Problem> {
         let counted = Problem::new(&[(m + 1, 2 * n + 3); 2], 4, 2).inputs(Inputs::Constant, Scale::Zero);
         cases.extend(in_bytes(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)]));
         cases.push(counted.in_fp8(Descales::ByHead));
+    }
+    if features.has(Feature::PageDescale) {
+        cases.extend(descaled_by_page(&[(m + 1, 2 * n + 9), (17, n), (0, 3), (1, 3 * n + 2), (9, 0)], n));
     }
     let all: Vec<Feature> = features.iter().collect();
     cases.extend(all.iter().array_combinations().map(|pair: [&Feature; 2]| batch(n).asking(together(&pair.map(|one| *one), n))));
@@ -168,6 +171,10 @@ pub fn splits(features: Features) -> Vec<Listed> {
         cases.extend(in_bytes(&[(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)]).into_iter().map(|problem| (problem, 4, counts())));
         cases.push((counted(Problem::new(&[(1, 203); 3], 8, 2)).in_fp8(Descales::ByHead), SPLITS, None));
     }
+    if features.has(Feature::PageDescale) {
+        let sequences = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
+        cases.extend(descaled_by_page(&sequences, SPLIT_KEYS).into_iter().map(|problem| (problem, 4, counts())));
+    }
     let all: Vec<Feature> = features.iter().collect();
     let pairs = all.iter().array_combinations().map(|pair: [&Feature; 2]| pair.map(|one| *one));
     cases.extend(pairs.map(|pair| (unlike().asking(together(&pair, 40)), 4, counts())));
@@ -232,12 +239,35 @@ pub(super) fn sunk(sinks: SinkType) -> Asked {
 }
 
 pub(super) fn in_pages(rows: usize, shared: usize) -> Asked {
-    Asked { pages: Some(Pages { rows, shared, counter: false }), ..Asked::default() }
+    Asked { pages: Some(Pages { rows, shared, counter: false, descales: None }), ..Asked::default() }
 }
 
 /// The same with a counter that blocks take their work from.
 pub(super) fn by_counter(rows: usize, shared: usize) -> Asked {
-    Asked { pages: Some(Pages { rows, shared, counter: true }), ..Asked::default() }
+    Asked { pages: Some(Pages { rows, shared, counter: true, descales: None }), ..Asked::default() }
+}
+
+/// The same with factors of both tensors by page.
+pub(super) fn with_descales(rows: usize, shared: usize, descales: PageDescales) -> Asked {
+    Asked { pages: Some(Pages { rows, shared, counter: false, descales: Some(descales) }), ..Asked::default() }
+}
+
+/// Factors by page, of each tensor alone and of both, where pages are as long as tiles, shorter and longer, and where
+/// sequences share them; where nothing else tells a page's keys from another's.
+fn descaled_by_page(sequences: &[(usize, usize)], n: usize) -> Vec<Problem> {
+    let problem = || Problem::new(sequences, 4, 2).lengths(Lengths::PackedQuery);
+    let alike = |rows, descales| problem().inputs(Inputs::Constant, Scale::One).asking(with_descales(rows, 0, descales));
+    let mut cases: Vec<_> = [1, 16, 48, n, 256].map(|rows| problem().asking(with_descales(rows, 0, PageDescales::Both))).into();
+    cases.extend([
+        alike(16, PageDescales::OfK),
+        alike(16, PageDescales::OfV),
+        alike(7, PageDescales::Both),
+        problem().in_fp8(Descales::ByHead).asking(with_descales(16, 2, PageDescales::Both)),
+        problem().in_fp8(Descales::Absent).layout(Layout::Padded).asking(with_descales(32, 1, PageDescales::OfV)),
+        problem().in_fp8(Descales::Uniform).layout(Layout::Unaligned).asking(with_descales(16, 0, PageDescales::OfK)),
+        problem().inputs(Inputs::Falling, Scale::Usual).asking(with_descales(16, 0, PageDescales::Both)),
+    ]);
+    cases
 }
 
 /// Pages as long as a key tile, shorter, longer, and of more rows than there are keys; shared ones. Kernels that fetch

@@ -17,6 +17,7 @@ mod forward;
 pub mod fuzz;
 mod gradients;
 mod latent;
+mod page_descales;
 mod pages;
 mod place;
 mod problem;

@@ -50,6 +50,11 @@ impl PageTable {
         (self.pages[sequence][row / self.rows], row % self.rows)
     }
 
+    /// Every page that a sequence uses; those that several share more than once.
+    pub fn used(&self) -> impl Iterator<Item = usize> {
+        self.pages.iter().flatten().copied()
+    }
+
     /// Entries from one sequence's first to the next one's.
     pub fn stride(&self) -> usize {
         self.pages.iter().map(Vec::len).max().unwrap_or(0) + UNUSED_ENTRIES
@@ -96,7 +101,7 @@ mod tests {
     use crate::family::attention::Asked;
 
     fn table(shared: usize) -> (Problem, PageTable) {
-        let pages = Pages { rows: 16, shared, counter: false };
+        let pages = Pages { rows: 16, shared, counter: false, descales: None };
         let problem =
             Problem::new(&[(1, 40), (1, 70), (1, 0), (1, 16)], 2, 1).asking(Asked { pages: Some(pages), ..Asked::default() });
         let table = problem.page_table().expect("it has pages");

@@ -4,7 +4,7 @@
 use super::descale::Descales;
 use crate::{
     check::Number,
-    family::attention::{Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, Pages, Point, Score},
+    family::attention::{Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
     grid::Feature,
 };
 use rand::{RngExt, SeedableRng};
@@ -303,7 +303,9 @@ impl Problem {
             self.lengths = self.lengths.without_packed_keys();
         }
         if kernel.features.has(Feature::Paged) {
-            self.asked.pages = self.asked.pages.or_else(|| Some(self.usual_pages()));
+            let usual = self.usual_pages(kernel.features.has(Feature::PageDescale));
+            let pages = self.asked.pages.get_or_insert(usual);
+            pages.descales = pages.descales.or(usual.descales);
             self.lengths = self.lengths.without_packed_keys();
         }
         if let Some(format) = KvFormat::of(kernel.features) {
@@ -337,11 +339,14 @@ impl Problem {
         }
     }
 
-    /// Pages of a size that changes from case to case, all of them multiples of 16 rows.
-    fn usual_pages(&self) -> Pages {
+    /// Pages of a size that changes from case to case, all of them multiples of 16 rows. A kernel that has factors by
+    /// page is given some, but not in every case.
+    fn usual_pages(&self, with_descales: bool) -> Pages {
         const SIZES: [usize; 4] = [16, 64, 16, 48];
         let keys: usize = self.sequences.iter().map(|&(_, keys)| keys).sum();
-        Pages { rows: SIZES[(keys + self.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1 }
+        let descales = PageDescales::ALL.get((keys + self.heads) % (PageDescales::ALL.len() + 1)).copied();
+        let descales = descales.filter(|_| with_descales);
+        Pages { rows: SIZES[(keys + self.heads) % SIZES.len()], shared: 0, counter: keys % 2 == 1, descales }
     }
 
     /// The mask of a sequence's query head.

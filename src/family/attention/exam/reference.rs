@@ -7,6 +7,7 @@
 use super::{
     arithmetic::{Arithmetic, Row, Sums},
     dims::Dims,
+    page_descales::PageFactors,
     problem::Problem,
     rules::Rules,
     tensors::{ScoreFactors, Tensors},
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::check::Number;
 use rayon::prelude::*;
+use std::borrow::Cow;
 
 /// The right answer to one case, and how far from it a kernel may be.
 #[derive(Debug, Clone)]
@@ -49,16 +51,18 @@ impl Reference {
         let (head_dim, arithmetic) = (head_dim.into(), arithmetic.into());
         let scale = problem.softmax_scale(head_dim.qk);
         let group = problem.heads / problem.heads_k;
+        let by_page = PageFactors::of(problem);
         let results: Vec<(Head, Yardstick)> = (0..problem.sequences.len() * problem.heads)
             .into_par_iter()
             .map(|index| {
                 let (sequence, head) = (index / problem.heads, index % problem.heads);
                 let ScoreFactors { q, k, head_dim: qk } = tensors.factors(sequence, head, head / group, head_dim);
-                let v = tensors.v.head(sequence, head / group);
+                let v = tensors.v.head(sequence, head / group).into();
+                let [k, v] = times_pages(by_page.as_ref(), [sequence, head / group], [k, v], Dims { qk, ..head_dim });
                 let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
                 let scale = f64::from(scale) * q_factor * k_factor;
                 let rules = Rules::of(problem, causal, scale, sequence, head);
-                let (head, yardstick) = attend(&q, &k, v, Dims { qk, ..head_dim }, arithmetic, rules);
+                let (head, yardstick) = attend(&q, &k, &v, Dims { qk, ..head_dim }, arithmetic, rules);
                 (head.times(v_factor), yardstick.times(v_factor))
             })
             .collect();
@@ -108,21 +112,34 @@ impl SampledReference {
     ) -> Self {
         let scale = f64::from(problem.softmax_scale(head_dim.qk));
         let group = problem.heads / problem.heads_k;
+        let by_page = PageFactors::of(problem);
         let mut yardstick = Yardstick::default();
         let attended = samples.into_iter().map(|sample| {
             let Sample { sequence, head, ref rows } = sample;
             let ScoreFactors { q, k, head_dim: qk } = tensors.factors(sequence, head, head / group, head_dim);
-            let v = tensors.v.head(sequence, head / group);
+            let v = tensors.v.head(sequence, head / group).into();
+            let [k, v] = times_pages(by_page.as_ref(), [sequence, head / group], [k, v], Dims { qk, ..head_dim });
             let [q_factor, k_factor, v_factor] = problem.factors(sequence, head / group).map(f64::from);
             let scale = scale * q_factor * k_factor;
             let rules = Rules::of(problem, causal, scale, sequence, head);
-            let (answer, seen) = attend_rows(&q, &k, v, Dims { qk, ..head_dim }, arithmetic, rules, rows.iter().copied());
+            let (answer, seen) = attend_rows(&q, &k, &v, Dims { qk, ..head_dim }, arithmetic, rules, rows.iter().copied());
             yardstick = yardstick.worst(seen.times(v_factor));
             (sample, answer.times(v_factor))
         });
         let heads = attended.collect();
         Self { heads, tolerance: yardstick.tolerance(arithmetic.number.of_output()) }
     }
+}
+
+/// K and V of a sequence's key head times the factors of their pages, if there are any.
+fn times_pages<'a>(
+    factors: Option<&PageFactors>,
+    place: [usize; 2],
+    [k, v]: [Cow<'a, [f32]>; 2],
+    head_dim: Dims,
+) -> [Cow<'a, [f32]>; 2] {
+    let Some(factors) = factors else { return [k, v] };
+    [factors.times(1, place, k, head_dim.qk), factors.times(2, place, v, head_dim.v)]
 }
 
 impl Head {

@@ -263,8 +263,14 @@ fn packed_with(call: &mut Call, name: &'static str) {
 
 fn page_table(call: &mut Call) {
     call.inputs.push(("page_table", Image::of_integers(&[0])));
-    fwd(call).pages = Some(PagedKeys { table_stride: 1, size: 40, count: 1, query_limits: [0; 2] });
+    fwd(call).pages = Some(PagedKeys { table_stride: 1, size: 40, count: 1, ..PagedKeys::default() });
 }
+
+/// The same of factors by page.
+const WITHOUT_PAGE_DESCALE: &[Change] = &[
+    ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
+    ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
+];
 
 /// The same of what queries are made of.
 const WITHOUT_QV: &[Change] =
@@ -667,13 +673,21 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (_, true) => WITH_CACHE,
         (_, false) => WITHOUT_CACHE,
     };
+    let page_descale = match (variant.kind, variant.features.has(Feature::PageDescale)) {
+        (Kind::Bwd, _) | (_, true) => &[],
+        (_, false) => WITHOUT_PAGE_DESCALE,
+    };
     let kv = match (variant.kind, KvFormat::of(variant.features)) {
         (Kind::Bwd, _) => &[],
         (_, None) => WITHOUT_KV,
         (_, Some(KvFormat::E4m3)) => WITH_E4M3,
         (_, Some(KvFormat::E5m2)) => WITH_E5M2,
     };
-    [other_mask, positions, pages, queries, cache, kv].into_iter().chain(features).chain(of_score(variant)).collect()
+    [other_mask, positions, pages, queries, cache, kv, page_descale]
+        .into_iter()
+        .chain(features)
+        .chain(of_score(variant))
+        .collect()
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

@@ -3,6 +3,7 @@
 use super::{
     descale::Descales,
     dims::Dims,
+    page_descales::PageFactors,
     place::{Placement, Side},
     problem::{Inputs, Problem},
 };
@@ -190,6 +191,7 @@ impl Tensors {
         let tensors = [("q", image(0, Some(&self.q))), ("k", image(1, Some(&self.k))), ("v", image(2, Some(&self.v)))];
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
+        let page_factors = PageFactors::of(problem);
         let table = problem.page_table();
         let page_table = table.as_ref().map(|table| ("page_table", table.image()));
         let counter = problem.asked.pages.filter(|pages| pages.counter).map(|_| ("work_counter", Image::of_integers(&[0, 0])));
@@ -201,6 +203,7 @@ impl Tensors {
                 .chain(page_table)
                 .chain(problem.cache_arrays())
                 .chain(descales.images(problem))
+                .chain(page_factors.iter().flat_map(PageFactors::images))
                 .chain(asked(problem))
                 .collect(),
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).chain(counter).collect(),
@@ -233,6 +236,7 @@ impl Tensors {
                     size: table.rows as i32,
                     count: table.count as i32,
                     query_limits: problem.asked.query_limits.map(|limit| limit as i32),
+                    descale_strides: page_factors.as_ref().map(PageFactors::strides).unwrap_or_default(),
                 }),
             }),
         }

@@ -60,7 +60,7 @@ impl Recipe for Fp8Forward {
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores()
+        Features::with_pages()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, HeadDim, TileOverride},
+        grid::{Dtype, Feature, Features, HeadDim, TileOverride},
         plan::Plan,
     };
 
@@ -185,6 +185,15 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn pages_take_the_tile_of_masks_and_scores_and_an_fp8_cache_is_refused_by_name() {
+        let paged = Point { features: Features::from_iter([Feature::Paged]), ..D224 };
+        assert_eq!(Plan::new(paged, None).expect("fits").attention().tile.n, 32);
+        let cache = Point { features: Features::from_iter([Feature::Paged, Feature::KvE4m3]), ..D224 };
+        let error = Plan::new(cache, None).expect_err("K and V have the type of Q").to_string();
+        assert!(error.contains("`fwd_fp8.cu.tera` has no `kv_e4m3`"), "{error}");
     }
 
     #[test]

@@ -19,6 +19,9 @@ const TMA_TILE_ALIGNMENT: u32 = 1024;
 
 const MBARRIER_BYTES: u32 = 8;
 
+/// Of a factor, fp32.
+pub(super) const DESCALE_BYTES: u32 = 4;
+
 impl Recipe for PortableForward {
     fn template(&self) -> &'static str {
         "attention/fwd_sm80.cu.tera"
@@ -46,7 +49,7 @@ impl Recipe for PortableForward {
     }
 
     fn features(&self) -> Features {
-        let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale];
         Features::with_pages().with(Features::from_iter(keys))
     }
 
@@ -101,9 +104,12 @@ impl Recipe for PortableForward {
         let q = ("Q (then O)", bytes(tile.m, columns.wider()), Some("Q_OFFSET"));
         let first = [("K", keys, Some("K_OFFSET")), ("V", values, Some("V_OFFSET"))];
         let tma = tile.copy == CopyPath::Tma;
+        // Of K and V each, of the tile that is multiplied and the next one.
+        let descales = variant.features.has(Feature::PageDescale);
+        let descales = descales.then_some(("descales of pages", 4 * tile.n * DESCALE_BYTES, Some("DESCALES_OFFSET")));
         let second = [("K (second stage)", keys, tma.then_some("SECOND_STAGE_OFFSET")), ("V (second stage)", values, None)];
         let stages = first.into_iter().chain(second.into_iter().filter(|_| tile.stages == 2));
-        let tiles = std::iter::once(q).chain(stages);
+        let tiles = std::iter::once(q).chain(stages).chain(descales);
         if !tma {
             return Region::lay_out(tiles);
         }

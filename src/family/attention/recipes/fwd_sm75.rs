@@ -1,7 +1,7 @@
 //! Forward attention on Turing: fp16, `mma.sync` m16n8k8, `ldmatrix`, and tiles that come through registers.
 
 use super::{
-    Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore,
+    FeatureParts, Kv, KvSource, Point, Recipe, Region, RegisterEstimate, TensorCore,
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
@@ -44,11 +44,14 @@ impl Recipe for TuringForward {
                 "sm75 has 64 KB of shared memory a block, which ends at head dim {WIDEST}; head dim {head_dim} needs sm80 or newer"
             ));
         }
-        DefaultTiles::find(SM75, variant)
+        let tile = DefaultTiles::find(SM75, variant)?;
+        // Scores and pages together would spill six registers of 168.
+        let tight = variant.features.has(Feature::Paged) && FeatureParts::of(variant).scores;
+        Ok(if tight { Tile { min_blocks_per_sm: tile.min_blocks_per_sm.min(2), ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores().with(Features::from_iter([Feature::Cache]))
+        Features::with_pages().with(Features::from_iter([Feature::Cache]))
     }
 
     fn keys(&self) -> &'static [&'static str] {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{Features, HeadDim, StorePath, Target, Turns},
+    grid::{Feature, Features, HeadDim, StorePath, Target, Turns},
 };
 use std::iter::once;
 
@@ -95,7 +95,7 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
     if tile.overlap {
         return columns;
     }
-    let (_, available) = registers_of(tile.m / WARPGROUP_ROWS);
+    let (_, available) = registers_of(variant, tile.m / WARPGROUP_ROWS);
     let fits = |part: &u32| *part <= tile.n && estimate(variant, tile, *part).total <= available;
     let divisors =
         (columns.min(48)..=columns.min(128)).rev().filter(|part| part.is_multiple_of(16) && columns.is_multiple_of(*part));
@@ -104,10 +104,13 @@ fn part_columns(variant: Point, tile: &Tile) -> u32 {
 }
 
 /// Registers a thread of the fetching and transposing warpgroup keeps, and one of the multiplying ones has: warps that
-/// transpose need more than one that fetches.
-fn registers_of(consumers: u32) -> (u32, u32) {
+/// transpose need more than one that fetches, and looking up pages and work takes more than 40.
+fn registers_of(variant: Point, consumers: u32) -> (u32, u32) {
+    let paged = variant.features.has(Feature::Paged);
     match consumers {
         1 => (255, 255),
+        2 if paged => (56, 224),
+        3 if paged => (56, 152),
         2 => (40, 232),
         _ => (32, 160),
     }
@@ -120,6 +123,18 @@ fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
         return RegisterEstimate::sum(output, tile.n / 2 + tile.n / 8, 0, OTHER_REGISTERS_OVERLAPPED);
     }
     RegisterEstimate::sum(variant.head_dim.v / 2, (tile.n / 2).max(part / 2 + tile.n / 4), 0, OTHER_REGISTERS)
+}
+
+/// With pages: looking up takes eight registers of each consumer, and rows always know their positions. The largest
+/// tiles that ptxas compiles without spills; none was timed.
+fn tile_for_pages(default: Tile, columns: u32, scores: bool) -> Tile {
+    match (columns, scores) {
+        (..=80, _) | (..=96, false) => default,
+        (97..=128, true) => Tile { n: 64, ..default },
+        (129..=160, true) => tile(128, 128, Turns::Exponentials),
+        (..=192, _) | (..=224, false) => Tile { n: 96, ..default },
+        _ => Tile { n: 64, overlap: true, ..default },
+    }
 }
 
 impl Recipe for HopperFp8Forward {
@@ -136,12 +151,15 @@ impl Recipe for HopperFp8Forward {
         // Factors and positions take registers: with 128 keys ptxas spills one to four from head dim 128 on. Of 256
         // columns it spills with 96, where there are positions only.
         let (parts, columns) = (FeatureParts::of(variant), variant.head_dim.wider());
+        if parts.paged {
+            return Ok(tile_for_pages(tile, columns, parts.scores));
+        }
         let narrower = !variant.features.is_empty() && columns > 96 && (columns <= 240 || parts.scores || !parts.positions);
         Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores()
+        Features::with_pages()
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -211,7 +229,7 @@ impl Recipe for HopperFp8Forward {
 
     fn hopper(&self, variant: Point, tile: &Tile) -> Option<Hopper> {
         let consumers = tile.m / WARPGROUP_ROWS;
-        let (producer_registers, consumer_registers) = registers_of(consumers);
+        let (producer_registers, consumer_registers) = registers_of(variant, consumers);
         let part_columns = part_columns(variant, tile);
         let mut widths = vec![tile.n, part_columns];
         widths.sort_unstable();
@@ -354,6 +372,18 @@ mod tests {
         assert_eq!(default_part(72), 80, "all of O, which has 80 columns: 36, 40 + 32 and 8 others");
         assert_eq!(default_part(136), 48, "a third of 144");
         assert_eq!(default_part(256), 128, "128 of O, 64 + 32 and 8 others are all 232");
+    }
+
+    #[test]
+    fn every_head_dim_has_a_default_for_pages_that_fits_what_looking_up_leaves() {
+        let all = Features::with_pages();
+        for (head_dim, features) in (16..=256).step_by(8).cartesian_product([Features::from_iter([Feature::Paged]), all]) {
+            let point = Point { head_dim: HeadDim::equal(head_dim), features, ..D128 };
+            let plan = Plan::new(point, None).expect("fits");
+            let hopper = plan.attention().hopper.clone().expect("made of wgmma");
+            assert!(matches!((hopper.producer_registers, hopper.consumer_registers), (56, 224 | 152)), "{head_dim}");
+            assert!(plan.registers.total <= hopper.consumer_registers, "{head_dim}: {:?}", plan.registers);
+        }
     }
 
     #[test]

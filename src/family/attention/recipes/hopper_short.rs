@@ -49,7 +49,7 @@ impl Recipe for HopperShort {
     }
 
     fn features(&self) -> Features {
-        Features::masks_and_scores().with(Features::from_iter([Feature::Cache]))
+        Features::with_pages().with(Features::from_iter([Feature::Cache]))
     }
 
     fn keys(&self) -> &'static [&'static str] {

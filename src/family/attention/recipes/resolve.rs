@@ -4,9 +4,12 @@ use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
     family::{
         Design,
-        attention::design::{self, FeatureParts, KvColumns, panels},
+        attention::{
+            KvFormat,
+            design::{self, FeatureParts, KvColumns, panels},
+        },
     },
-    grid::{Feature, Target, TileOverride},
+    grid::{Dtype, Feature, Target, TileOverride},
     plan::{Limits, Plan, PlanError, Resources},
 };
 
@@ -35,6 +38,15 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
         None if point.features.has(Feature::KvE4m3) && point.features.has(Feature::KvE5m2) => {
             Err(unsupported("`kv_e4m3` and `kv_e5m2` are two types of K and V, and a kernel has one".to_owned()))
         }
+        None if point.features.has(Feature::PageDescale)
+            && !(point.features.has(Feature::Paged) && KvFormat::of(point.features).is_some()) =>
+        {
+            Err(unsupported("`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`: pages of FP8 have factors".to_owned()))
+        }
+        // P is multiplied by V's factor before it is rounded, and the product may lie anywhere.
+        None if point.features.has(Feature::PageDescale) && point.dtype == Dtype::Fp16 => Err(unsupported(
+            "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`".to_owned(),
+        )),
         None => Ok(recipe),
         Some(feature) => {
             let template = recipe.template().rsplit('/').next().unwrap_or_default();

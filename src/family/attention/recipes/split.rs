@@ -2,6 +2,7 @@
 
 use super::{
     FeatureParts, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    fwd::DESCALE_BYTES,
     tile::{BASE, DefaultTiles},
 };
 use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
@@ -80,6 +81,9 @@ impl Recipe for SplitForward {
             // As many keys are on their way.
             tile = Tile { n: SLICE_OF_A_PAGE * tile.warps, stages: 4, ..tile };
         }
+        if variant.features.has(Feature::PageDescale) {
+            tile.min_blocks_per_sm = tile.min_blocks_per_sm.min(2); // factors take the room that a third block would need
+        }
         let keeps_q = FeatureParts::of(variant).is_none() || variant.head_dim.wider() <= WIDEST_KEPT_WITH_FEATURES;
         Ok(Tile { q_in_registers: tile.q_in_registers && keeps_q, ..tile })
     }
@@ -89,7 +93,7 @@ impl Recipe for SplitForward {
     }
 
     fn features(&self) -> Features {
-        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2]))
+        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale]))
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
@@ -166,11 +170,12 @@ impl Recipe for SplitForward {
     }
 }
 
-/// Bytes of the rings of all warps: rows of K and of V of all stages.
+/// Bytes of the rings of all warps: rows of K and of V of all stages, with their factors by page.
 fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
     let columns = variant.head_dim.padded_to(16);
     let row = KvColumns::of(variant).map_or_else(|| (columns.qk + columns.v) * variant.dtype.bytes(), KvColumns::both);
-    tile.stages * tile.n * row
+    let descales = if variant.features.has(Feature::PageDescale) { 2 * DESCALE_BYTES } else { 0 };
+    tile.stages * tile.n * (row + descales)
 }
 
 /// Columns of a row of O in shared memory, with the padding that keeps rows of a warp in different banks.
@@ -190,6 +195,34 @@ pub(super) fn check_target(target: Target) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn factors_by_page_lie_in_the_stages_and_every_head_dim_has_room_for_them() {
+        let kv = [Feature::Paged, Feature::KvE4m3];
+        let of_pages = Features::from_iter(kv).with(Features::from_iter([Feature::PageDescale]));
+        for (head_dim, target) in (16..=256).step_by(8).cartesian_product([Target::Sm80, Target::Sm89, Target::Sm90]) {
+            let plan =
+                |features| Plan::new(Point { head_dim: HeadDim::equal(head_dim), features, target, ..D128 }, None).expect("fits");
+            let (plain, with) = (plan(Features::from_iter(kv)), plan(of_pages));
+            let tile = with.attention().tile;
+            let rings = |plan: &Plan| plan.shared_memory[1].bytes;
+            assert_eq!(rings(&with) - rings(&plain), tile.stages * tile.n * 8, "{target} {head_dim}");
+        }
+    }
+
+    #[test]
+    fn factors_by_page_need_pages_of_fp8_and_queries_in_bf16() {
+        let error = |dtype, features: &[Feature]| {
+            let features = features.iter().copied().collect();
+            Plan::new(Point { dtype, features, ..D128 }, None).expect_err("refused").to_string()
+        };
+        let dense = error(Dtype::Bf16, &[Feature::KvE4m3, Feature::PageDescale]);
+        assert!(dense.contains("`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`"), "{dense}");
+        let wide = error(Dtype::Bf16, &[Feature::Paged, Feature::PageDescale]);
+        assert!(wide.contains("`page_descale` needs `paged` and `kv_e4m3` or `kv_e5m2`"), "{wide}");
+        let fp16 = error(Dtype::Fp16, &[Feature::Paged, Feature::KvE5m2, Feature::PageDescale]);
+        assert!(fp16.contains("`page_descale` needs `bf16`"), "{fp16}");
+    }
     use crate::grid::HeadDim;
     use crate::{
         family::attention::Kind,

@@ -3,7 +3,7 @@
 use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
     expression::KeptScore,
-    family::attention::{Asked, Cache, DeclaredCall, KvFormat, Pages, SinkType, Slopes},
+    family::attention::{Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, SinkType, Slopes},
     grid::{Feature, Features},
 };
 use rand::RngExt;
@@ -27,7 +27,7 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
         softcap_hundredths: if softcap { pick(rng, &[50, 100, 250, 1000, 1500, 3000, 5000, 100_000]) } else { 0 },
         alibi: alibi.then(|| pick(rng, &[Slopes::ByHead, Slopes::ByBatchAndHead])),
         sinks: sinks.then(|| pick(rng, &[SinkType::Fp32, SinkType::Bf16])),
-        pages: paged.then(|| pages(rng)),
+        pages: paged.then(|| pages(rng, features.has(Feature::PageDescale))),
         cache: cache.then(|| pick(rng, &Cache::ALL)),
         qv: features.has(Feature::Qv),
         kv: KvFormat::of(features),
@@ -36,11 +36,14 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
     }
 }
 
-/// Pages, mostly of 16 rows as engines have them.
-fn pages(rng: &mut Rng) -> Pages {
+/// Pages, mostly of 16 rows as engines have them, and mostly with descales where those can be.
+fn pages(rng: &mut Rng, with_descales: bool) -> Pages {
     let odd = rng.random_range(1..100);
     let rows = weighted(rng, &[(8, 16), (3, 32), (3, 64), (2, 128), (1, 256), (1, 48), (1, 1), (2, odd)]);
-    Pages { rows, shared: pick(rng, &[0, 0, 0, 1, 3, 10]), counter: once_in(rng, 2) }
+    let (shared, counter) = (pick(rng, &[0, 0, 0, 1, 3, 10]), once_in(rng, 2));
+    let [both, of_k, of_v] = PageDescales::ALL.map(Some);
+    let descales = if with_descales { pick(rng, &[both, both, of_k, of_v, None]) } else { None };
+    Pages { rows, shared, counter, descales }
 }
 
 /// A declared score, which is always asked for: nothing else has its kernels.

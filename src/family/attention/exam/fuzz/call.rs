@@ -15,6 +15,7 @@ use crate::{
             exam::{
                 backward::{BackwardCase, BackwardProblem},
                 dims::Dims,
+                page_descales::PageFactors,
                 place::Side,
                 problem::{Lengths, Problem},
                 reference::SampledReference,
@@ -295,6 +296,8 @@ fn compare(
     let plan = problem.rows(Side::Query);
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim_v), problem.place_lse());
     let group = problem.heads / problem.heads_k;
+    let has_factors = problem.asked.pages.is_some_and(|pages| pages.descales.is_some());
+    let by_page = if has_factors { PageFactors::LARGEST } else { 1.0 };
     let mut references = reference.heads.iter().peekable();
     for (sequence, &(rows, _)) in problem.sequences.iter().enumerate() {
         for head in 0..problem.heads {
@@ -302,7 +305,7 @@ fn compare(
             let sink = problem.asked.sink(head);
             let sampled = references.next_if(|(sample, _)| (sample.sequence, sample.head) == (sequence, head));
             let largest = tensors.v.head(sequence, head / group).iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
-            let bound = BEYOND_V * f64::from(largest) * f64::from(problem.factors(sequence, head / group)[2]);
+            let bound = BEYOND_V * f64::from(largest * by_page) * f64::from(problem.factors(sequence, head / group)[2]);
             for row in 0..rows {
                 let masked = mask.keys(row).is_empty();
                 let known =

@@ -8,7 +8,7 @@ use crate::{
     device::Order,
     family::Kind,
     family::attention::{
-        self, Asked, Cache, DeclaredCall, KvFormat, Pages, Point, SinkType, Slopes,
+        self, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes,
         exam::{
             descale::Descales,
             place::Side,
@@ -204,6 +204,10 @@ impl FuzzCase {
             (
                 problem.asked.pages.is_some() && problem.is_packed(Side::Key),
                 "keys in pages have no `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
+            ),
+            (
+                problem.asked.pages.is_some_and(|pages| pages.descales.is_some()) && problem.asked.kv.is_none(),
+                "descales of pages belong to K and V in fp8: say `kv-e4m3` or `kv-e5m2`".to_owned(),
             ),
             (*entry == Entry::Bwd && *dtype == Dtype::Fp8, "`bwd` has no fp8".to_owned()),
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
@@ -456,13 +460,17 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// `page16`, `page16-shared3`, `page16-shared3-counter`.
+    /// `page16`, `page16-shared3`, `page16-shared3-counter`, `page16-k-descales`.
     fn pages(&mut self) -> Result<Option<Pages>, String> {
         let Some(rest) = self.rest_of("page", |_| true) else { return Ok(None) };
+        // The words of K's and of V's alone end with that of both.
+        let forms = [PageDescales::OfK, PageDescales::OfV, PageDescales::Both];
+        let described = forms.into_iter().find_map(|form| Some((rest.strip_suffix(form.word())?, Some(form))));
+        let (rest, descales) = described.unwrap_or((rest, None));
         let (sizes, counter) = rest.strip_suffix("-counter").map_or((rest, false), |sizes| (sizes, true));
         let (rows, shared) = sizes.split_once("-shared").unwrap_or((sizes, "0"));
         let pages = rows.parse().ok().filter(|rows| *rows > 0).zip(shared.parse().ok());
-        let pages = pages.map(|(rows, shared)| Some(Pages { rows, shared, counter }));
+        let pages = pages.map(|(rows, shared)| Some(Pages { rows, shared, counter, descales }));
         pages.ok_or_else(|| format!("`page{rest}` does not name the rows of a page, as `page16` or `page16-shared3` does"))
     }
 

@@ -507,7 +507,7 @@ mod tests {
     /// Of kernels with every feature one with a causal mask and one without.
     #[test]
     fn kernels_with_features_are_asked_for_what_they_serve_and_sometimes_for_nothing() {
-        const KEYS: [Feature; 2] = [Feature::Paged, Feature::KvE4m3];
+        const KEYS: [Feature; 3] = [Feature::Paged, Feature::KvE4m3, Feature::PageDescale];
         let kernel = |causal| attention::Point {
             kind: attention::Kind::Fwd,
             head_dim: HeadDim::equal(64),
@@ -529,7 +529,8 @@ mod tests {
                 words.extend((!besides).then(|| "nothing".to_owned()));
             }
         }
-        for word in "full causal softcap30 alibi alibi-by-batch sinks sinks-bf16 chunk64 window-1,-1 page16 kv-e4m3 \
+        for word in "full causal softcap30 alibi alibi-by-batch sinks sinks-bf16 chunk64 window-1,-1 page16 page16-descales page64-v-descales \
+                     kv-e4m3 \
                      descale-by-head widest nothing"
             .split_whitespace()
         {

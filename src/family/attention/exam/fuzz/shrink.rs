@@ -177,6 +177,7 @@ fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     offer(&|c| c.problem.asked.cache = c.problem.asked.cache.map(|_| Cache::Padded));
     offer(&|c| c.problem.asked.pages.iter_mut().for_each(|pages| pages.shared = 0));
     offer(&|c| c.problem.asked.pages.iter_mut().for_each(|pages| pages.rows = 16));
+    offer(&|c| c.problem.asked.pages.iter_mut().for_each(|pages| pages.descales = None));
     for side in 0..2 {
         offer(&|c| c.problem.asked.window.iter_mut().for_each(|window| window[side] = -1));
     }
