@@ -18,7 +18,7 @@ int main(void) {
     kgen_emulator_device(80);
     kgen_emulator_multiprocessors(10);
     const size_t sizes[] = {0, offsetof(kgen_fwd_params, q_descale), offsetof(kgen_fwd_params, features), offsetof(kgen_fwd_params, features),
-                            offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, k_page_descale),
+                            offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, arrivals),
                             sizeof(kgen_fwd_params)};
     kgen_attention_features f;
     int version, slopes, sinks, paged, qv, cached;

@@ -42,7 +42,9 @@ impl PageFactors {
         let mut rows = rows.into_owned();
         for (row, values) in rows.chunks_exact_mut(head_dim).enumerate() {
             let factor = self.factor(tensor, self.table.place(sequence, row).0, head_k);
-            values.iter_mut().for_each(|value| *value *= factor);
+            for value in values {
+                *value *= factor;
+            }
         }
         Cow::Owned(rows)
     }

@@ -203,10 +203,10 @@ mod tests {
         for (head_dim, target) in (16..=256).step_by(8).cartesian_product([Target::Sm80, Target::Sm89, Target::Sm90]) {
             let plan =
                 |features| Plan::new(Point { head_dim: HeadDim::equal(head_dim), features, target, ..D128 }, None).expect("fits");
-            let (plain, with) = (plan(Features::from_iter(kv)), plan(of_pages));
+            let (without, with) = (plan(Features::from_iter(kv)), plan(of_pages));
             let tile = with.attention().tile;
             let rings = |plan: &Plan| plan.shared_memory[1].bytes;
-            assert_eq!(rings(&with) - rings(&plain), tile.stages * tile.n * 8, "{target} {head_dim}");
+            assert_eq!(rings(&with) - rings(&without), tile.stages * tile.n * 8, "{target} {head_dim}");
         }
     }
 
