@@ -54,6 +54,40 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
 }
 
 
+// What the partial results of a row add up to.
+struct merged_row {
+    float reference;  // what weights are relative to: the largest log-sum-exp, 0 where all are -infinity
+    float inverse;    // of the sum of weights; 0 where that is
+    float lse;
+
+    KGEN_DEVICE float weight(float of_split) const { return exp2_fast((of_split - reference) * LOG2_E); }
+
+    // The factor for the O of a split.
+    KGEN_DEVICE float factor(float of_split) const { return weight(of_split) * inverse; }
+};
+
+// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that joins the merged
+// denominator and has no O. The same in all lanes.
+template <class Lse>
+KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
+    float largest = -infinity();
+    for (int split = lane_index(); split < splits; split += 32) largest = maximum(largest, lse_of(split));
+    KGEN_UNROLL
+    for (int step = 16; step > 0; step /= 2) largest = maximum(largest, shuffle_xor(largest, step));
+    largest = maximum(largest, sink);
+    merged_row row;
+    row.reference = largest == -infinity() ? 0.0f : largest;  // avoids -infinity - -infinity
+    float sum = 0.0f;
+    for (int split = lane_index(); split < splits; split += 32) sum += row.weight(lse_of(split));
+    KGEN_UNROLL
+    for (int step = 16; step > 0; step /= 2) sum += shuffle_xor(sum, step);
+    sum += row.weight(sink);
+    row.inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
+    row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
+    return row;
+}
+
+
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int head = block_index() % p.num_heads;
@@ -67,22 +101,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int64_t split_stride = split_total_rows(p) * p.num_heads;
     const auto lse_of = [&](int split) { return load_global(split_lse(p, first_row + split * split_stride)); };
 
-    // Every warp computes the largest LSE and the sum of weights by itself. Splits that saw no key have -infinity and
-    // weight 0. A sink is a logit that joins the merged denominator and has no O.
-    const float sink = read_sink(p, head);
-    float largest = -infinity();
-    for (int split = lane_index(); split < splits; split += 32) largest = maximum(largest, lse_of(split));
-    KGEN_UNROLL
-    for (int step = 16; step > 0; step /= 2) largest = maximum(largest, shuffle_xor(largest, step));
-    largest = maximum(largest, sink);
-    const float reference = largest == -infinity() ? 0.0f : largest;  // avoids -infinity - -infinity
-    const auto weight = [&](float lse) { return exp2_fast((lse - reference) * LOG2_E); };
-    float sum = 0.0f;
-    for (int split = lane_index(); split < splits; split += 32) sum += weight(lse_of(split));
-    KGEN_UNROLL
-    for (int step = 16; step > 0; step /= 2) sum += shuffle_xor(sum, step);
-    sum += weight(sink);
-    const float inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
+    const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);  // every warp by itself
 
     const int width = threads_a_row(p.head_dim_v);
     const int piece = thread_index() % width, team = thread_index() / width, teams = THREADS / width;
@@ -92,7 +111,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
         for (int split = team; split < splits; split += teams) {
             const float lse = lse_of(split);
             if (lse == -infinity()) continue;  // its O is undefined
-            const float w = weight(lse) * inverse;
+            const float w = merged.factor(lse);
             const auto* from = reinterpret_cast<const floats4*>(split_output(p, first_row + split * split_stride) + piece * PIECE);
             const floats4 low = load_global(from), high = load_global(from + 1);
             const float part[PIECE] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -106,9 +125,8 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     block_sync();  // every team's part is visible
 
     if (p.lse != nullptr && thread_index() == 0) {
-        const float lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
         const int64_t sequence_start = queries.packed ? queries.first_row : batch * p.lse_batch_stride;
-        store_global(p.lse + sequence_start + head * p.lse_head_stride + query, lse);
+        store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
     }
     if (team != 0 || !has_columns) return;
     for (int other = 1; other < teams; ++other) {

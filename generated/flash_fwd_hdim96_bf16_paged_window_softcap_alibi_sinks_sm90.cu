@@ -3,8 +3,8 @@
 // Flash Attention, forward: O = softmax(scale * Q K^T) V, and the log-sum-exp of each row.
 // Head dim 96, bf16, every key visible to every query unless a call asks for paged, window, softcap, alibi, sinks, compute capability 9.0.
 //
-// A block has 2 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first warp
-// fetches (TMA). It takes 128 queries of one head and iterates over the keys in tiles of 112, from the last visible
+// A block has 2 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, whose first two warps
+// fetch (TMA). It takes 128 queries of one head and iterates over the keys in tiles of 112, from the last visible
 // one to the first. K and V go through 2 stages each; one mbarrier signals that a stage is full, another that all
 // warps have finished with it.
 // While the softmax of one key tile runs, the tensor cores compute P V of the previous tile.
@@ -106,6 +106,7 @@ struct parameters {
 
 // The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
 // of one warpgroup for Q, of all for K and V.
+// The last warpgroup's slots of Q count the warp that fetches V too.
 struct barriers {
     uint32_t base;
 
@@ -278,14 +279,13 @@ struct tile_of_piece {
 constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 constexpr uint32_t WORK_BYTES = 2 * sizeof(words4);  // of what is said of a work item
 
-// The producer warp: Q, K and V of all the block's work, in the order in which they will be used. All lanes look up and
-// fetch pages; the first one does the rest.
+// The first producer warp: Q and K of all the block's work, in the order in which they will be used. All lanes look up
+// and fetch pages; the first one does the rest.
 KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const bool leads = lane_index() == 0;
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1)};
     ring_place<STAGES> k_place;
-    ring_place<V_STAGES> v_place;
     work_place place;
     // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
     const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query, uint32_t end, uint32_t keys) {
@@ -302,18 +302,13 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         const int q_batch = work.queries.packed ? 0 : work.batch;
         const sequence_pages pages = pages_of(p, given.page_size, work.batch);
         const int k_end = work.origin();
-        // Looked up two tiles ahead: the table's latency passes while earlier tiles are waited for.
+        // Looked up a tile ahead: the table's latency passes while earlier tiles are waited for.
         const auto page_of = [&](int tile) { return page_of_granule<BLOCK_N>(pages, k_end - (tile + 1) * BLOCK_N, tile < tiles); };
         int page = page_of(0), next_page = page_of(1);
         const auto fetch_k = [&](int tile, int its_page) {
             mbarrier_wait(barrier.k_empty(k_place.stage), k_place.parity ^ 1);
             fetch_paged_tile<key_tile>(shared + K_OFFSET + k_place.stage * STAGE_BYTES, given.k, barrier.k_full(k_place.stage), pages, k_end - (tile + 1) * BLOCK_N, its_page, head_k);
             k_place.next();
-        };
-        const auto fetch_v = [&](int tile, int its_page) {
-            mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
-            fetch_paged_tile<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), pages, k_end - (tile + 1) * BLOCK_N, its_page, head_k);
-            v_place.next();
         };
         if (tiles > 0) fetch_k(0, page);
         const int first_row = work.queries.first_row + work.first_query;
@@ -329,11 +324,9 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
             }
             q_place.next();
         }
-        for (int tile = 0; tile < tiles; ++tile) {
-            const int page_after = page_of(tile + 2);
-            if (tile + 1 < tiles) fetch_k(tile + 1, next_page);
-            fetch_v(tile, page);
-            page = next_page, next_page = page_after;
+        for (int tile = 1; tile < tiles; ++tile) {
+            page = next_page, next_page = page_of(tile + 1);
+            fetch_k(tile, page);
         }
     }
     KGEN_UNROLL
@@ -342,6 +335,35 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         if (leads) mbarrier_arrive(barrier.q_full(q_places[w].stage));
     }
     place.end(given);
+}
+
+// The second producer warp: V of all the block's work. A warp takes some 50 cycles to start each copy, and a page of 16
+// rows takes one for each 64 columns: K and V by one warp would be what the products wait for. This one learns of the
+// work as the last warpgroup does, which has two slots where any has.
+KGEN_DEVICE void fetch_values(const parameters& given, uint32_t shared, barriers barrier) {
+    const kgen_fwd_params& p = given.call;
+    q_slot_place told(CONSUMERS - 1);
+    ring_place<V_STAGES> v_place;
+    for (;;) {
+        mbarrier_wait(barrier.q_full(told.stage), told.parity);
+        const words4 said = load_shared(shared + WORK_OFFSET + told.stage * WORK_BYTES);
+        warp_sync();  // one lane will signal that the warp is done with it
+        if (said.x == NO_WORK) return;
+        if (lane_index() == 0) mbarrier_arrive(barrier.q_empty(told.stage));
+        told.next();
+        const assignment work = assigned_work(p, said.x, said.y);
+        const int head_k = work.head / (p.num_heads / p.num_heads_k);
+        const int tiles = work.tiles(), end = work.origin();
+        const sequence_pages pages = pages_of(p, given.page_size, work.batch);
+        const auto page_of = [&](int tile) { return page_of_granule<BLOCK_N>(pages, end - (tile + 1) * BLOCK_N, tile < tiles); };
+        int page = page_of(0), next_page = page_of(1);
+        for (int tile = 0; tile < tiles; ++tile) {
+            mbarrier_wait(barrier.v_empty(v_place.stage), v_place.parity ^ 1);
+            fetch_paged_tile<key_tile>(shared + V_OFFSET + v_place.stage * STAGE_BYTES, given.v, barrier.v_full(v_place.stage), pages, end - (tile + 1) * BLOCK_N, page, head_k);
+            v_place.next();
+            page = next_page, next_page = page_of(tile + 2);
+        }
+    }
 }
 
 using scores = float[BLOCK_N / 8][4];
@@ -801,7 +823,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     if (thread_index() == 0) {
         for (int slot = 0; slot < Q_SLOTS; ++slot) {
             mbarrier_init(barrier.q_full(slot), 1);
-            mbarrier_init(barrier.q_empty(slot), 4);
+            mbarrier_init(barrier.q_empty(slot), slot == CONSUMERS - 1 || slot == Q_SLOTS - 1 ? 5 : 4);
         }
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(barrier.k_full(stage), 1);
@@ -818,6 +840,7 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     if (warpgroup == 0) {
         release_registers<56>();
         if (warp_index() == 0) fetch(given, shared, barrier);
+        if (warp_index() == 1) fetch_values(given, shared, barrier);
     } else {
         claim_registers<224>();
         attend(given, shared, barrier, warpgroup - 1);

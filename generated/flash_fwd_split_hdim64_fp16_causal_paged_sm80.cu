@@ -1,8 +1,9 @@
 // flash_fwd_split_hdim64_fp16_causal_paged_sm80
 //
 // Flash Attention, split-KV forward: for each split of the keys, O = softmax(scale * Q K^T + causal mask) V over that
-// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them. Without a
-// workspace there is one split, and O and the log-sum-exp leave as the caller wants them.
+// split alone and its log-sum-exp, into the workspace (kgen/split_params.cuh); flash_fwd_combine merges them, or the
+// block of a row tile that ends last. Without a workspace there is one split, and O and the log-sum-exp leave as the
+// caller wants them.
 // Head dim 64, fp16, causal (aligned to the bottom right) unless a call asks for paged, compute capability 8.0 and newer.
 //
 // For long contexts with few queries, where reading K and V dominates. The queries of all heads that read one key head
@@ -18,6 +19,7 @@
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_fwd_split_hdim64_fp16_causal_paged_sm80.cu
 
 #include "kgen.h"
+#include "kgen/atomics.cuh"
 #include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
 #include "kgen/floats.cuh"
@@ -289,12 +291,19 @@ struct assignment {
     int first_row, head_k, batch, split;
 };
 
+KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) { return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M; }
+
 KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
-    const uint32_t m_blocks = (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M;
+    const uint32_t m_blocks = tiles_of_sequence(p);
     const uint32_t block = block_index();
     const uint32_t tile = block % m_blocks, head = block / m_blocks;
     const uint32_t batch = head / p.num_heads_k;
     return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
+}
+
+// The row tile of a block, the same for all splits: below the blocks of one split.
+KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
+    return (work.batch * p.num_heads_k + work.head_k) * tiles_of_sequence(p) + work.first_row / BLOCK_M;
 }
 
 // The row of the workspace for a row of the block's tile.
@@ -303,6 +312,113 @@ KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, seque
     const int packed = work.first_row + row;
     return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
 }
+
+// What the partial results of a row add up to.
+struct merged_row {
+    float reference;  // what weights are relative to: the largest log-sum-exp, 0 where all are -infinity
+    float inverse;    // of the sum of weights; 0 where that is
+    float lse;
+
+    KGEN_DEVICE float weight(float of_split) const { return exp2_fast((of_split - reference) * LOG2_E); }
+
+    // The factor for the O of a split.
+    KGEN_DEVICE float factor(float of_split) const { return weight(of_split) * inverse; }
+};
+
+// `lse_of(split)` is -infinity, and the weight 0, for a split that saw no key. A sink is a logit that joins the merged
+// denominator and has no O. The same in all lanes.
+template <class Lse>
+KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
+    float largest = -infinity();
+    for (int split = lane_index(); split < splits; split += 32) largest = maximum(largest, lse_of(split));
+    KGEN_UNROLL
+    for (int step = 16; step > 0; step /= 2) largest = maximum(largest, shuffle_xor(largest, step));
+    largest = maximum(largest, sink);
+    merged_row row;
+    row.reference = largest == -infinity() ? 0.0f : largest;  // avoids -infinity - -infinity
+    float sum = 0.0f;
+    for (int split = lane_index(); split < splits; split += 32) sum += row.weight(lse_of(split));
+    KGEN_UNROLL
+    for (int step = 16; step > 0; step /= 2) sum += shuffle_xor(sum, step);
+    sum += row.weight(sink);
+    row.inverse = sum == 0.0f ? 0.0f : reciprocal(sum);
+    row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
+    return row;
+}
+
+
+// Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the partial
+// results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`, and
+// `flag` is a word of shared memory that nobody uses by then.
+template <class Meet>
+KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
+    meet();  // all partial results of the block are written
+    if (counts) {
+        uint32_t* arrived = p.arrivals + tile_number(p, work);
+        const bool last = atomic_add<memory_order::acquire_release>(arrived, 1u) + 1 == static_cast<uint32_t>(splits);
+        if (last) store_relaxed(arrived, 0u);  // for the next launch
+        store_shared(flag, last ? 1.0f : 0.0f);
+    }
+    meet();  // the answer is visible
+    return load_shared_float(flag) != 0.0f;
+}
+
+// Merges the partial results of the block's rows, of each row in the order of the splits, and writes O and LSE. Rows
+// are shared out among `warps` warps, of which this one is number `warp`.
+KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int splits, int warp, int warps) {
+    constexpr int pieces = HEAD_DIM / 4;  // of a row, four columns each
+    constexpr int width = pieces > 16 ? 32 : pieces > 8 ? 16 : pieces > 4 ? 8 : 4;  // lanes that share a split's row
+    constexpr int teams = 32 / width;    // splits read side by side
+    constexpr int at_once = 8;           // of a team
+    const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
+    const int group = p.num_heads / p.num_heads_k;
+    const int rows = min(queries.rows, p.seqlen_q) * group;
+    const int piece = lane_index() % width, team = lane_index() / width;
+    const int64_t split_stride = split_total_rows(p) * p.num_heads;
+    KGEN_ROLLED
+    for (int row = warp; row < BLOCK_M && work.first_row + row < rows; row += warps) {
+        const int packed = work.first_row + row, query = packed / group, head = work.head_k * group + packed % group;
+        const int64_t first = split_workspace_row(p, 0, queries, work.batch, query, head);
+        const auto lse_of = [&](int split) { return load_written(split_lse(p, first + split * split_stride)); };
+        const merged_row merged = merge_row(splits, read_sink(p, head), lse_of);
+        if (p.lse != nullptr && lane_index() == 0) {
+            const int64_t sequence_start = queries.packed ? queries.first_row : work.batch * p.lse_batch_stride;
+            store_global(p.lse + sequence_start + head * p.lse_head_stride + query, merged.lse);
+        }
+        uint16_t* to = static_cast<uint16_t*>(p.o) + sequence_offset(queries, work.batch, head, p.o_batch_stride, p.o_row_stride, p.o_head_stride) +
+                       query * p.o_row_stride;
+        KGEN_ROLLED
+        for (int column = piece * 4; column - piece * 4 < HEAD_DIM; column += width * 4) {
+            const bool has_columns = column < HEAD_DIM;
+            floats4 o = {0.0f, 0.0f, 0.0f, 0.0f};
+            KGEN_ROLLED
+            for (int split = team; has_columns && split < splits; split += teams * at_once) {
+                floats4 part[at_once];
+                float factor[at_once];
+                KGEN_UNROLL
+                for (int i = 0; i < at_once; ++i) {
+                    const int other = split + i * teams;
+                    const float lse = other < splits ? lse_of(other) : -infinity();
+                    factor[i] = merged.factor(lse);
+                    part[i] = {0.0f, 0.0f, 0.0f, 0.0f};
+                    if (lse == -infinity()) continue;  // its O is undefined
+                    part[i] = load_written(reinterpret_cast<const floats4*>(split_output(p, first + other * split_stride) + column));
+                }
+                KGEN_UNROLL
+                for (int i = 0; i < at_once; ++i) {
+                    o = {fused_multiply_add(factor[i], part[i].x, o.x), fused_multiply_add(factor[i], part[i].y, o.y),
+                         fused_multiply_add(factor[i], part[i].z, o.z), fused_multiply_add(factor[i], part[i].w, o.w)};
+                }
+            }
+            KGEN_UNROLL
+            for (int step = width; step < 32; step *= 2) {
+                o = {o.x + shuffle_xor(o.x, step), o.y + shuffle_xor(o.y, step), o.z + shuffle_xor(o.z, step), o.w + shuffle_xor(o.w, step)};
+            }
+            if (team == 0 && has_columns) store_whole_piece(to + column, o);
+        }
+    }
+}
+
 
 // Loads the block's rows of Q into shared memory; rows from `rows` on are zeros.
 template <bool VECTOR>
@@ -379,7 +495,7 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
     const assignment work = assigned_work(p);
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int group = p.num_heads / p.num_heads_k;
-    const int valid_rows = queries.rows * group - work.first_row;
+    const int valid_rows = min(queries.rows, p.seqlen_q) * group - work.first_row;
     const bool whole = is_whole(p);
     if (thread_index() < BLOCK_M) {
         const int row = thread_index();
@@ -427,18 +543,29 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
     }
 }
 
+// After the block's partial results: merges those of its row tile, if it ends last or no split has any.
+KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p) {
+    const assignment work = assigned_work(p);
+    const int splits = split_count(p, work.batch);
+    if (splits <= 0 || ends_last(p, work, splits, shared_base() + MAX_OFFSET, thread_index() == 0, [] { block_sync(); })) {
+        merge_rows(p, work, splits, warp_index(), WARPS);
+    }
+}
+
+// Computes a split of a row tile. Whether there is such a split, or somebody must write the rows of a tile without any.
 // WHOLE_SLICES: no slice lies in two pages.
 template <bool VECTOR, bool WHOLE_SLICES>
-KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters given) {
+KGEN_DEVICE bool compute_split(const parameters& given) {
     const kgen_fwd_params& p = given.call;
     const assignment work = assigned_work(p);
     const int splits = is_whole(p) ? 1 : split_count(p, work.batch);
-    if (work.split >= splits) return;
+    if (work.split >= max(splits, 1)) return false;
     const int group = p.num_heads / p.num_heads_k;
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(work.batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
-    const int rows = queries.rows * group;
-    if (work.first_row >= rows || (p.most_queries > 0 && queries.rows > p.most_queries)) return;
+    const int rows = min(queries.rows, p.seqlen_q) * group;
+    if (work.first_row >= rows || (p.most_queries > 0 && queries.rows > p.most_queries)) return false;
+    if (splits <= 0) return true;
 
     constexpr int clear_first = 0;  // no mask here has a left end
     // Row r sees the keys below r / group + diagonal. The keys that the tile's last row sees are divided among the
@@ -450,7 +577,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters gi
     if (range.first >= range.end && !is_whole(p)) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
-        return;
+        return true;
     }
 
     const sequence_pages pages = pages_of(p, given.page_size, work.batch);
@@ -556,6 +683,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters gi
     }
 
     write_rows(state, p, shared, log2_scale);
+    return true;
+}
+
+template <bool VECTOR, bool WHOLE_SLICES>
+KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters given) {
+    if (compute_split<VECTOR, WHOLE_SLICES>(given) && merges_by_last_block(given.call)) merge_if_last(given.call);
 }
 
 }  // namespace
@@ -563,7 +696,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters gi
 extern "C" size_t flash_fwd_split_hdim64_fp16_causal_paged_sm80_workspace(const kgen_fwd_params* given) {
     constexpr const char* self = "flash_fwd_split_hdim64_fp16_causal_paged_sm80_workspace";
     kgen_fwd_params params;
-    if (copy_fwd_params(given, self, params) || check_shapes(params, FEATURE_FLAGS, self) || check_split_params(params, self)) return 0;
+    if (copy_fwd_params(given, self, params) || check_shapes(params, FEATURE_FLAGS, self) || check_split_numbers(params, self)) return 0;
     return split_workspace_bytes(params);
 }
 
@@ -582,11 +715,12 @@ extern "C" int flash_fwd_split_hdim64_fp16_causal_paged_sm80(const kgen_fwd_para
     }
     if (!is_whole(params)) {
         if (const int code = check_split_workspace(params, self.name)) return code;
+        if (const int code = check_arrivals(params, BLOCK_M, self.name)) return code;
     }
     const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&
                          rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride);
-    const bool whole_slices = params.page_size % SLICE == 0;
+    const bool whole_slices = params.page_size % SLICE == 0 && SPLIT_KEYS % SLICE == 0;
     const auto kernel = aligned && whole_slices ? attention_split<true, true> : aligned ? attention_split<true, false> : attention_split<false, false>;
     const parameters given_to_kernel = {params, make_divisor(params.page_size)};
     return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, given_to_kernel, stream);

@@ -14,11 +14,14 @@
 //
 // but never less than 8 units. A sequence then gets ceil(units / T) splits, at most num_splits.
 //
+// It also clears the counters of a fwd_split whose last blocks merge partial results (arrivals), where given.
+//
 // One block of 256 threads; each warp tests a T of its own, so the search takes few rounds.
 // Made by kgen 0.1.0 from templates/attention/prepare_scheduler.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_prepare_scheduler_sm80.cu
 
 #include "kgen.h"
+#include "kgen/atomics.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fwd_params.cuh"
@@ -108,6 +111,7 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER kgen_fwd_params p) {
     for (int batch = thread_index(); batch < p.batch; batch += THREADS) {
         store_global(p.split_counts + batch, min(p.num_splits, divide_up(work_of(p, batch).units, chosen)));
     }
+    for (int64_t tile = thread_index(); p.arrivals != nullptr && tile < p.arrivals_count; tile += THREADS) store_relaxed(p.arrivals + tile, 0u);
 }
 
 }  // namespace
@@ -117,7 +121,7 @@ extern "C" int flash_prepare_scheduler_sm80(const kgen_fwd_params* given, cudaSt
     kgen_fwd_params params;
     if (const int code = copy_fwd_params(given, self, params)) return code;
     if (const int code = check_shapes(params, FEATURE_FLAGS, self)) return code;
-    if (const int code = check_split_params(params, self)) return code;
+    if (const int code = check_split_numbers(params, self)) return code;
     if (const int code = refuse_query_limits(params, self)) return code;
     if (params.batch == 0) return KGEN_SUCCESS;
     if (params.split_counts == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: split_counts must not be NULL", self);

@@ -528,6 +528,9 @@ size_t flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm90_workspace(const kge
 int flash_fwd_combine_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_cache_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_cache_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -543,6 +546,7 @@ int flash_fwd_hdim128_bf16_causal_sm121(const kgen_fwd_params* params, cudaStrea
 int flash_fwd_hdim128_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -566,8 +570,11 @@ int flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm121(const kgen_fwd_param
 int flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp16_causal_paged_sm75(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
@@ -578,6 +585,7 @@ int flash_fwd_hdim128_fp16_causal_sm75(const kgen_fwd_params* params, cudaStream
 int flash_fwd_hdim128_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -604,6 +612,10 @@ int flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm75(const kgen_fwd_params
 int flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp8_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp8_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp8_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim128_fp8_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp8_causal_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp8_causal_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim128_fp8_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
@@ -704,6 +716,8 @@ int flash_fwd_hdim192_128_fp16_sm120(const kgen_fwd_params* params, cudaStream_t
 int flash_fwd_hdim192_128_fp16_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_128_fp16_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_128_fp16_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -715,6 +729,7 @@ int flash_fwd_hdim192_bf16_causal_sm121(const kgen_fwd_params* params, cudaStrea
 int flash_fwd_hdim192_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -738,6 +753,8 @@ int flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm121(const kgen_fwd_param
 int flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -749,6 +766,7 @@ int flash_fwd_hdim192_fp16_causal_sm121(const kgen_fwd_params* params, cudaStrea
 int flash_fwd_hdim192_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim192_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim192_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -852,6 +870,8 @@ int flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm120(const kgen_fwd_params
 int flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim224_fp8_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -863,6 +883,7 @@ int flash_fwd_hdim256_bf16_causal_sm121(const kgen_fwd_params* params, cudaStrea
 int flash_fwd_hdim256_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -886,6 +907,8 @@ int flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm121(const kgen_fwd_param
 int flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -897,6 +920,7 @@ int flash_fwd_hdim256_fp16_causal_sm121(const kgen_fwd_params* params, cudaStrea
 int flash_fwd_hdim256_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim256_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim256_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1004,6 +1028,9 @@ int flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm120(const kgen_fwd_params*
 int flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim32_fp8_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_paged_kv_e4m3_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_paged_kv_e4m3_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_paged_kv_e4m3_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1019,6 +1046,7 @@ int flash_fwd_hdim64_bf16_causal_sm121(const kgen_fwd_params* params, cudaStream
 int flash_fwd_hdim64_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1042,8 +1070,11 @@ int flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm121(const kgen_fwd_params
 int flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp16_causal_paged_sm75(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1054,6 +1085,7 @@ int flash_fwd_hdim64_fp16_causal_sm75(const kgen_fwd_params* params, cudaStream_
 int flash_fwd_hdim64_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1080,6 +1112,10 @@ int flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm75(const kgen_fwd_params*
 int flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp8_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp8_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp8_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim64_fp8_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp8_causal_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp8_causal_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp8_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1096,12 +1132,15 @@ int flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm120(const kgen_fwd_params*
 int flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim64_fp8_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1110,12 +1149,15 @@ int flash_fwd_hdim80_bf16_paged_window_softcap_alibi_sinks_sm90(const kgen_fwd_p
 int flash_fwd_hdim80_bf16_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_window_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_paged_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim80_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1128,6 +1170,8 @@ int flash_fwd_hdim80_fp8_causal_sm90(const kgen_fwd_params* params, cudaStream_t
 int flash_fwd_hdim80_fp8_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp8_window_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim80_fp8_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_bf16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_bf16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1139,6 +1183,7 @@ int flash_fwd_hdim96_bf16_causal_sm121(const kgen_fwd_params* params, cudaStream
 int flash_fwd_hdim96_bf16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_bf16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1162,6 +1207,8 @@ int flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm121(const kgen_fwd_params
 int flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_fp16_causal_packgqa_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_fp16_causal_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_causal_paged_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_causal_paged_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1174,6 +1221,7 @@ int flash_fwd_hdim96_fp16_causal_sm75(const kgen_fwd_params* params, cudaStream_
 int flash_fwd_hdim96_fp16_causal_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_causal_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_hdim96_fp16_packgqa_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_paged_window_softcap_alibi_sinks_sm120(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_paged_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp16_paged_window_softcap_alibi_sinks_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1216,6 +1264,7 @@ int flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm120(const kgen_fwd_params*
 int flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm121(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm89(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_hdim96_fp8_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_short_hdim128_bf16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim128_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim128_bf16_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim128_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1252,6 +1301,7 @@ int flash_fwd_short_hdim32_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_p
 int flash_fwd_short_hdim32_fp16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim32_fp16_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim32_fp16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
+int flash_fwd_short_hdim64_bf16_causal_paged_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim64_bf16_causal_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim64_bf16_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_short_hdim64_bf16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1272,6 +1322,8 @@ int flash_fwd_short_hdim96_fp16_sm90(const kgen_fwd_params* params, cudaStream_t
 int flash_fwd_short_hdim96_fp16_window_softcap_alibi_sinks_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 int flash_fwd_split_hdim128_bf16_causal_cache_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_cache_sm80_workspace(const kgen_fwd_params* params);
+int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);
+size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim128_bf16_causal_paged_kv_e5m2_sm80(const kgen_fwd_params* params, cudaStream_t stream);
@@ -1376,6 +1428,8 @@ int flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90(const kgen_fwd_params* 
 size_t flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90_workspace(const kgen_fwd_params* params);
+int flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_page_descale_sm80(const kgen_fwd_params* params, cudaStream_t stream);
+size_t flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_page_descale_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_sm80(const kgen_fwd_params* params, cudaStream_t stream);
 size_t flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_sm80_workspace(const kgen_fwd_params* params);
 int flash_fwd_split_hdim64_bf16_causal_paged_sm80(const kgen_fwd_params* params, cudaStream_t stream);

@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 6
+#define KGEN_ABI_VERSION 7
 
 /* Results of every call. */
 enum {
@@ -136,8 +136,7 @@ typedef struct kgen_fwd_params {
 
     /* Rows along the row axis of packed tensors: cu_seqlens_q[batch] and cu_seqlens_k[batch] if the caller knows them,
      * otherwise 0. Used by kernels that copy by TMA, for the split path's workspace and for the choice of a path. With
-     * seqused_k alone total_k may hold its sum, for the choice; with cu_seqlens_q, seqused_q and total_q = 0 nothing is
-     * split, as the rows between the sequences cannot be counted. */
+     * seqused_k alone total_k may hold its sum, for the choice. */
     int32_t total_q;
     int32_t total_k;
 
@@ -201,6 +200,25 @@ typedef struct kgen_fwd_params {
      * their work from it, one tile after another, so that sequences of unequal lengths leave none idle. Calls that may
      * run at the same time must not share them. NULL, and for kernels that know no other: in a fixed order. */
     uint32_t* work_counter;
+
+    /* From version 7 on. */
+
+    /* `arrivals_count` words of device memory, zero before the first call that is given them and zero again after each:
+     * with them the block of fwd_split that ends last of a row tile may merge the tile's partial results, in place of
+     * fwd_combine. A launch counts in one word for each row tile; batch * seqlen_q * num_heads words are always enough.
+     * Calls that may run at the same time must not share them. NULL: kgen_fwd() has counters of its own, in the
+     * workspace, where prepare_scheduler runs and clears them. A launcher of fwd_split that is given them and a
+     * workspace writes O and LSE. */
+    uint32_t* arrivals;
+    int64_t arrivals_count;
+
+    /* An FP8 cache (kv_dtype) in pages that have factors of their own: by page and key head, fp32 in device memory, for
+     * K and V each; NULL stands for 1. They multiply what k_descale and v_descale do. Finite, those of K above 0. Those
+     * of pages that no sequence uses are not read. Strides in floats; 0 repeats one. */
+    const float* k_page_descale;
+    const float* v_page_descale;
+    int64_t k_page_descale_page_stride, k_page_descale_head_stride;
+    int64_t v_page_descale_page_stride, v_page_descale_head_stride;
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -216,6 +234,10 @@ typedef struct kgen_fwd_params {
 #define KGEN_FLAG_PATH_SCHEDULED 0x800u
 #define KGEN_FLAG_PATH_MIXED 0x1000u
 #define KGEN_FLAG_PATH_PACKED 0x2000u
+/* For the same functions: how partial results are merged, by a launch of fwd_combine or by the last block of each row
+ * tile (`arrivals`). Neither or both: as predicted to be faster. A path that cannot merge so is not taken. */
+#define KGEN_FLAG_MERGE_BY_LAUNCH 0x4000u
+#define KGEN_FLAG_MERGE_BY_LAST_BLOCK 0x8000u
 
 /* A launcher: checks the parameters, starts its kernel on `stream`, returns one of the codes above. The kinds fwd,
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
@@ -499,6 +521,7 @@ int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_CACHE 512u
 #define KGEN_FEATURE_QV 1024u
 #define KGEN_FEATURE_PACKGQA 2048u
+#define KGEN_FEATURE_PAGE_DESCALE 4096u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {
@@ -536,8 +559,8 @@ int kgen_fwd_metadata(const kgen_fwd_params* params, cudaStream_t stream);
 enum {
     KGEN_PATH_DENSE = 0,    /* fwd */
     KGEN_PATH_SHORT = 1,    /* fwd_short */
-    KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine; with one split fwd_split alone */
-    KGEN_PATH_SCHEDULED = 3, /* prepare_scheduler, fwd_split, fwd_combine: splits differ with lengths */
+    KGEN_PATH_SPLIT = 2,    /* fwd_split, fwd_combine; with one split, or merged by last blocks, fwd_split alone */
+    KGEN_PATH_SCHEDULED = 3, /* prepare_scheduler, then the same: splits differ with lengths */
     KGEN_PATH_MIXED = 4,    /* fwd for sequences of many queries, fwd_split for the others; paged K and V only */
     KGEN_PATH_PACKED = 5    /* fwd with KGEN_FEATURE_PACKGQA */
 };
@@ -557,8 +580,10 @@ typedef struct kgen_candidate {
     double chain_ns;        /* latency bound: the steps of one resident block slot, in sequence */
     double step_ns;         /* throughput bound: a multiprocessor's units, with the steps of all its blocks */
     double memory_ns;       /* bandwidth bound: device memory or L2, with all bytes */
-    double combine_ns;      /* fwd_combine */
+    double combine_ns;      /* merging partial results, by fwd_combine or by the last block of each row tile */
     double scheduler_ns;    /* prepare_scheduler */
+    int32_t by_last_block;  /* 1: partial results are merged by the last block of each row tile; else 0 */
+    int32_t reserved;       /* 0 */
 } kgen_candidate;
 
 /* Large enough for every candidate of this version. */

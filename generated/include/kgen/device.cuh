@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <stdint.h>
 
 #include <atomic>
 
@@ -9,47 +10,85 @@
 
 namespace kgen {
 
+// Devices whose numbers are remembered; later ones are asked each time.
+constexpr int REMEMBERED_DEVICES = 64;
+
+// Numbers of devices that do not change, each plus 1; 0: not asked yet.
+struct device_numbers {
+    std::atomic<int> of[REMEMBERED_DEVICES];
+};
+
+// A number of the calling thread's current device, which `ask(value, device)` fetches from CUDA once.
+template <class Ask>
+cudaError_t of_device(device_numbers& known, int& value, Ask ask) {
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    const bool remembered = error == cudaSuccess && device < REMEMBERED_DEVICES;
+    if (remembered) {
+        const int before = known.of[device].load(std::memory_order_relaxed);
+        if (before != 0) {
+            value = before - 1;
+            return cudaSuccess;
+        }
+    }
+    if (error == cudaSuccess) error = ask(value, device);
+    if (error == cudaSuccess && remembered) known.of[device].store(value + 1, std::memory_order_relaxed);
+    if (error != cudaSuccess) cudaGetLastError();  // the caller reports it; it must not surface in an unrelated later call
+    return error;
+}
+
+// Stands for the calling thread's current device where choices are remembered: another for each; -1 if CUDA has none.
+inline int64_t device_identity() {
+    int device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess) return device;
+    cudaGetLastError();
+    return -1;
+}
+
 // Compute capability of the calling thread's current device, major * 10 + minor; 0 if CUDA reports none, and
 // `last_error` then holds its message.
 inline int device_capability() {
-    int device = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    if (error == cudaSuccess) return major * 10 + minor;
-    cudaGetLastError();  // reported here; it must not surface in an unrelated later call
+    static device_numbers known;
+    int capability = 0;
+    const cudaError_t error = of_device(known, capability, [](int& value, int device) {
+        int major = 0, minor = 0;
+        cudaError_t asked = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+        if (asked == cudaSuccess) asked = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+        value = major * 10 + minor;
+        return asked;
+    });
+    if (error == cudaSuccess) return capability;
     fail(KGEN_ERROR_LAUNCH, "no CUDA device to choose a kernel for: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
     return 0;
 }
 
-// Shared memory (bytes) available to a block on the calling thread's current device; 0 if CUDA reports none.
+// Shared memory (bytes) available to a block on the calling thread's current device; 0, so that nothing fits, if CUDA
+// reports none.
 inline int device_shared_memory() {
-    int device = 0, bytes = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller is told that nothing fits
-    return error == cudaSuccess ? bytes : 0;
+    static device_numbers known;
+    int bytes = 0;
+    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, device); };
+    return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 
 // Multiprocessors of the calling thread's current device; 0 if CUDA reports none, and `last_error` then holds its
 // message.
 inline int multiprocessor_count() {
-    int device = 0, count = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    static device_numbers known;
+    int count = 0;
+    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device); };
+    const cudaError_t error = of_device(known, count, ask);
     if (error == cudaSuccess) return count;
-    cudaGetLastError();  // reported here; it must not surface in an unrelated later call
     fail(KGEN_ERROR_LAUNCH, "the device's multiprocessors cannot be counted: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
     return 0;
 }
 
 // Bytes of L2 of the calling thread's current device; 0 if CUDA reports none.
 inline int l2_cache_bytes() {
-    int device = 0, bytes = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device);
-    if (error != cudaSuccess) cudaGetLastError();  // the caller assumes none
-    return error == cudaSuccess ? bytes : 0;
+    static device_numbers known;
+    int bytes = 0;
+    const auto ask = [](int& value, int device) { return cudaDeviceGetAttribute(&value, cudaDevAttrL2CacheSize, device); };
+    return of_device(known, bytes, ask) == cudaSuccess ? bytes : 0;
 }
 
 // Rated memory bandwidth (GB/s) of the calling thread's current device: two transfers per clock. 0 if CUDA does not
@@ -57,12 +96,11 @@ inline int l2_cache_bytes() {
 //
 // The driver fetches the memory clock from the device, which takes about a millisecond, so each device is queried once.
 inline double device_memory_gbs() {
-    constexpr int REMEMBERED = 64;  // devices; later ones are queried each time
     constexpr double NOT_SAID = -1;
-    static std::atomic<double> known[REMEMBERED];  // 0: not queried yet
+    static std::atomic<double> known[REMEMBERED_DEVICES];  // 0: not queried yet
     int device = 0, kilohertz = 0, bits = 0;
     cudaError_t error = cudaGetDevice(&device);
-    const bool remembered = error == cudaSuccess && device < REMEMBERED;
+    const bool remembered = error == cudaSuccess && device < REMEMBERED_DEVICES;
     if (remembered) {
         const double before = known[device].load(std::memory_order_relaxed);
         if (before != 0) return before == NOT_SAID ? 0 : before;

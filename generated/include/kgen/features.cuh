@@ -46,7 +46,8 @@ int read_features(Params& p, const char* name) {
 inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
     return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) | (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
            (p.kv_dtype == KGEN_DTYPE_FP8_E5M2 ? KGEN_FEATURE_KV_E5M2 : 0) |
-           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0);
+           (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
+           (p.k_page_descale != nullptr || p.v_page_descale != nullptr ? KGEN_FEATURE_PAGE_DESCALE : 0);
 }
 inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
 
@@ -54,6 +55,12 @@ inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
 inline int refuse_two_places(const kgen_fwd_params& p, const char* name) {
     if ((p.cache_batch_idx == nullptr && p.leftpad_k == nullptr) || (p.cu_seqlens_k == nullptr && p.page_table == nullptr)) return KGEN_SUCCESS;
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table", name);
+}
+
+// Refuses factors by page of what is not FP8 in pages.
+inline int refuse_stray_page_descales(const kgen_fwd_params& p, const char* name) {
+    if ((p.k_page_descale == nullptr && p.v_page_descale == nullptr) || (p.page_table != nullptr && p.kv_dtype != 0)) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: k_page_descale and v_page_descale need a page_table and a kv_dtype", name);
 }
 
 // The features that parameters ask for (KGEN_FEATURE_*), after read_features().
@@ -102,8 +109,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 
 // The word for the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa"};
-    for (int bit = 0; bit < 12; ++bit) {
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa", "page_descale"};
+    for (int bit = 0; bit < 13; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }
     return "unknown";

@@ -1,6 +1,7 @@
 // Tiles of paged K and V by TMA: a copy for each granule of 16 rows, which lie in one page.
 #pragma once
 
+#include "kgen/byte_tile.cuh"
 #include "kgen/mbarrier.cuh"
 #include "kgen/pages.cuh"
 #include "kgen/sync.cuh"
@@ -15,15 +16,25 @@ constexpr int GRANULE = 16;
 // Rounds up to whole granules.
 KGEN_DEVICE int whole_granules(int rows) { return (rows + GRANULE - 1) / GRANULE * GRANULE; }
 
-// A granule as wide as `Tile`: what the maps describe.
+// A granule as wide as `Tile`, and of elements of the same size: what the maps describe.
+template <class Tile, int BYTES = Tile::element_bytes>
+struct granule {
+    using tile = shared_tile<GRANULE, Tile::columns>;
+};
+
 template <class Tile>
-using granule_of = shared_tile<GRANULE, Tile::columns>;
+struct granule<Tile, 1> {
+    using tile = byte_tile<GRANULE, 2 * Tile::columns>;
+};
+
+template <class Tile>
+using granule_of = typename granule<Tile>::tile;
 
 template <class Tile, int START = 0>
 KGEN_DEVICE void fetch_granule_panels(uint32_t tile, const tile_maps<granule_of<Tile>>& maps, uint32_t barrier, int tile_row, int row, int head, int page) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
-        tma_load(tile + Tile::panel_offset(START) + tile_row * width * 2, maps.of_width[maps.index(width)], barrier, START, row, head, page);
+        tma_load(tile + Tile::panel_offset(START) + tile_row * width * 2, maps.of_width[maps.index(width)], barrier, START * 2 / Tile::element_bytes, row, head, page);
         fetch_granule_panels<Tile, START + width>(tile, maps, barrier, tile_row, row, head, page);
     }
 }

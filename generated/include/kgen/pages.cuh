@@ -64,8 +64,8 @@ KGEN_DEVICE auto part_of_piece(int column) {
 
 // copy_tile() of kgen/tile.cuh, or copy_bytes() of kgen/byte_tile.cuh, for a sequence in pages: rows `first_row` ..
 // `first_row + Tile::rows` of it, by all threads. The pages of several rows are looked up at once, so that their
-// latencies overlap.
-template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, int START = 0, class Element>
+// latencies overlap. ORDER: in which order rows are stored.
+template <class Tile, int HEAD_DIM, int THREADS, bool VECTOR, row_order ORDER = row_order::natural, int START = 0, class Element>
 KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& source, const sequence_pages& pages, int first_row, int rows) {
     if constexpr (START < Tile::columns) {
         constexpr int width = Tile::panel_columns(START);
@@ -73,12 +73,12 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
         constexpr int pass_rows = THREADS / chunks;
         constexpr int passes = (Tile::rows + pass_rows - 1) / pass_rows;
         constexpr int at_once = passes < 2 ? passes : 2;
-        static_assert(pass_rows % 8 == 0, "the swizzle of a thread's chunk is the same in every pass");
+        static_assert(pass_rows % (ORDER == row_order::natural ? 8 : 16) == 0, "the swizzle and the order of a thread's row are the same in every pass");
 
         const int row = thread_index() / chunks;
         const int column = (START + thread_index() % chunks * 8) * (2 / Tile::element_bytes);
         const auto part = part_of_piece<Tile, HEAD_DIM, START>(column);
-        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(row, thread_index() % chunks);
+        const uint32_t destination = tile + Tile::panel_offset(START) + swizzled<width>(stored_row<ORDER>(row), thread_index() % chunks);
         KGEN_ROLLED
         for (int begin = 0; begin < passes; begin += at_once) {
             int page[at_once];
@@ -95,7 +95,7 @@ KGEN_DEVICE void copy_paged_tile(uint32_t tile, const rows_in_pages<Element>& so
                 copy_piece<VECTOR>(destination + (begin + i) * pass_rows * width * 2, from, first_row + tile_row < rows ? part : 0);
             }
         }
-        copy_paged_tile<Tile, HEAD_DIM, THREADS, VECTOR, START + width>(tile, source, pages, first_row, rows);
+        copy_paged_tile<Tile, HEAD_DIM, THREADS, VECTOR, ORDER, START + width>(tile, source, pages, first_row, rows);
     }
 }
 

@@ -200,6 +200,25 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
+// What is assumed of a merge by last blocks, in cycles: a block counting itself, behind a fence and between two barriers;
+// the log-sum-exps of a row; a round of `at_once` loads of partial O for each lane.
+constexpr double COUNTING = 1500, LOG_SUM_EXPS = 900, ROUND_OF_PARTS = 450;
+
+// The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile, and a
+// warp reads 32 pieces of 4 columns 8 times before it adds them.
+inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
+    const double group = r.heads / r.heads_k, warps = k.rows > 32 ? 8 : 4;
+    const double tiles = r.batch * r.heads_k * tile_count(r, r.queries * group, k.rows);
+    const double rows = ceil(fmin(k.rows, r.queries * group) / warps);
+    double lanes = 4;  // that share a split's row
+    while (lanes < 32 && lanes * 4 < r.head_dim_v) lanes *= 2;
+    const double rounds = ceil(splits * lanes / (32 * 8)) * ceil(r.head_dim_v / 128);
+    const double counted = ceil(tiles * splits / (d.multiprocessors * k.resident)) * COUNTING;
+    const double busy = (counted + rows * (LOG_SUM_EXPS + rounds * ROUND_OF_PARTS)) / d.cycles_per_ns;
+    const double bytes = r.batch * (r.queries - rows_without_keys(r)) * r.heads * splits * (r.head_dim_v + 1) * 4;
+    return fmax(busy, bytes / d.l2_bytes_per_ns);
+}
+
 // The choice of split counts: one block, whose warps iterate over the batch `rows` sequences at a time.
 inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const device_cost& d) {
     return k.launch_ns + ceil(r.batch / k.rows) * k.tile_cycles / d.cycles_per_ns;

@@ -10,7 +10,7 @@ namespace kgen {
 
 // The row of the workspace for a split, a query of a sequence, and a head.
 KGEN_DEVICE int64_t split_workspace_row(const kgen_fwd_params& p, int split, sequence queries, int batch, int query, int head) {
-    const int64_t first = queries.packed ? queries.first_row : static_cast<int64_t>(batch) * p.seqlen_q;
+    const int64_t first = parts_lie_as_queries(p) ? queries.first_row : static_cast<int64_t>(batch) * p.seqlen_q;
     return (split * split_total_rows(p) + first + query) * p.num_heads + head;
 }
 

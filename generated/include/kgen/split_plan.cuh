@@ -1,11 +1,11 @@
 // Split-KV on the host: the workspace, the launchers' checks, and the maximum number of splits worthwhile for a
 // request. For the host compiler as well as nvcc.
 //
-// The workspace, for total_q query rows (cu_seqlens_q: params.total_q, or batch * seqlen_q where that is 0; otherwise
-// batch * seqlen_q), row i of sequence b being row cu_seqlens_q[b] + i or b * seqlen_q + i:
+// The workspace has rows for the queries below seqlen_q of each sequence: row i of sequence b is row b * seqlen_q + i, or
+// cu_seqlens_q[b] + i where that takes fewer (total_q is given and below batch * seqlen_q):
 //
-//   partial O    fp32 [num_splits][total_q][num_heads][head_dim_v], normalised within its split
-//   partial LSE  fp32 [num_splits][total_q][num_heads], natural logarithms; -infinity where the split holds no key that
+//   partial O    fp32 [num_splits][rows][num_heads][head_dim_v], normalised within its split
+//   partial LSE  fp32 [num_splits][rows][num_heads], natural logarithms; -infinity where the split holds no key that
 //                the row sees, and partial O is then undefined
 //
 // Only splits below the sequence's count and rows that take part are written.
@@ -15,7 +15,6 @@
 #include "kgen/blocks.cuh"
 #include "kgen/features.cuh"
 #include "kgen/launch.cuh"
-#include "kgen/query_rows.cuh"
 
 #ifndef KGEN_HOST_DEVICE
 #define KGEN_HOST_DEVICE inline  // for the host compiler, which cannot read platform.cuh
@@ -34,8 +33,13 @@ constexpr int SPLIT_LEAST = 8;
 // Rows of the tiles counted by the scheduler: query rows of all heads that read one key head.
 constexpr int SPLIT_TILE_ROWS = 16;
 
+// Whether the workspace's rows are numbered as those of the packed queries.
+KGEN_HOST_DEVICE bool parts_lie_as_queries(const kgen_fwd_params& p) {
+    return p.cu_seqlens_q != nullptr && p.total_q > 0 && p.total_q < static_cast<int64_t>(p.batch) * p.seqlen_q;
+}
+
 KGEN_HOST_DEVICE int64_t split_total_rows(const kgen_fwd_params& p) {
-    return p.cu_seqlens_q != nullptr && p.total_q > 0 ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
+    return parts_lie_as_queries(p) ? p.total_q : static_cast<int64_t>(p.batch) * p.seqlen_q;
 }
 
 // Rows of the workspace: a row for each query row, head and split.
@@ -55,18 +59,26 @@ inline int check_split_numbers(const kgen_fwd_params& p, const char* name) {
     return KGEN_SUCCESS;
 }
 
-// Checks what a request must have whose partial results need a workspace, beyond the shapes.
-inline int check_split_params(const kgen_fwd_params& p, const char* name) {
-    if (const int code = check_split_numbers(p, name)) return code;
-    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
-    return KGEN_SUCCESS;
-}
-
 // Whether fwd_split writes O and LSE as the caller wants them: one split, and no workspace.
 KGEN_HOST_DEVICE bool is_whole(const kgen_fwd_params& p) { return p.num_splits == 1 && p.workspace == nullptr; }
 
+// Whether fwd_split's blocks merge partial results themselves.
+KGEN_HOST_DEVICE bool merges_by_last_block(const kgen_fwd_params& p) { return p.arrivals != nullptr && !is_whole(p); }
+
+// Row tiles of `tile_rows` rows, in each of which the blocks that end are counted. Saturates.
+inline uint64_t split_tiles_to_count(const kgen_fwd_params& p, uint64_t tile_rows) {
+    return product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k, p.batch);
+}
+
+// Checks the counters of a launch of fwd_split with tiles of `tile_rows` rows.
+inline int check_arrivals(const kgen_fwd_params& p, uint64_t tile_rows, const char* name) {
+    const uint64_t tiles = split_tiles_to_count(p, tile_rows);
+    if (!merges_by_last_block(p) || (p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= tiles)) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count is %lld; %llu row tiles are counted", name, static_cast<long long>(p.arrivals_count),
+                static_cast<unsigned long long>(tiles));
+}
+
 inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
-    if (!query_rows_are_bounded(p)) return refuse_unbounded_queries(name);
     const uint64_t bytes = split_workspace_bytes(p);
     if (p.workspace == nullptr || p.workspace_bytes < bytes) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: the workspace has %zu bytes; %d splits need %llu", name,
