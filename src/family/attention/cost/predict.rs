@@ -231,8 +231,8 @@ const NOT_BESIDE: f64 = 0.2;
 /// a block of `fwd_combine` for a row that a shorter sequence does not have.
 const WITHOUT_KEYS: f64 = 0.3;
 
-/// What is assumed of a merge by last blocks (cycles): a block counting itself, behind a fence and between two barriers;
-/// the log-sum-exps of a row; a round of loads of partial O.
+/// What is assumed of a merge by last blocks (cycles): a block counting itself, behind a fence and between two
+/// barriers; the log-sum-exps of a row; a round of loads of partial O.
 const COUNTING: f64 = 1500.0;
 const LOG_SUM_EXPS: f64 = 900.0;
 const ROUND_OF_PARTS: f64 = 450.0;
