@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+from kgen_attn import abi
 from kgen_attn.library import library
 
 
@@ -51,7 +52,8 @@ def test_a_library_for_gpus_refuses_cpu_tensors_with_a_sentence(tmp_path):
     source = tmp_path / "stub.c"
     names = "kgen_fwd kgen_bwd kgen_append_kv kgen_fwd_workspace kgen_bwd_workspace kgen_last_error"
     functions = "".join(f"long {name}(void) {{ return 0; }}\n" for name in names.split())
-    source.write_text(functions + "unsigned kgen_abi_version(void) { return 6; }\nvoid* kgen_variants(unsigned long* n) { *n = 0; return 0; }\n")
+    version = f"unsigned kgen_abi_version(void) {{ return {abi.ABI_VERSION}; }}\n"
+    source.write_text(functions + version + "void* kgen_variants(unsigned long* n) { *n = 0; return 0; }\n")
     stub = tmp_path / "libkgen.so"
     subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(stub)], check=True)
     call = "import torch; from kgen_attn import flash_attn_func; q = torch.zeros(1, 4, 1, 32, dtype=torch.float16); flash_attn_func(q, q, q)"

@@ -59,8 +59,8 @@ enum Project {
         #[arg(value_name = "PATH")]
         checkout: PathBuf,
 
-        /// PATH is an installed vLLM, whose built modules those in DIR replace; its own are kept beside them. DIR is what
-        /// `scripts/torch_ops.sh` has written; `--check` and `--remove` need none.
+        /// PATH is an installed vLLM, whose built modules those in DIR replace; its own are kept beside them. DIR is
+        /// what `scripts/torch_ops.sh` has written; `--check` and `--remove` need none.
         #[arg(long, value_name = "DIR", num_args = 0..=1)]
         #[allow(clippy::option_option, reason = "absent, without a folder, with one")]
         prebuilt: Option<Option<PathBuf>>,
