@@ -338,9 +338,9 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
 }
 
 
-// Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the partial
-// results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`, and
-// `flag` is a word of shared memory that nobody uses by then.
+// Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the
+// partial results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`,
+// and `flag` is a word of shared memory that nobody uses by then.
 template <class Meet>
 KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
     meet();  // all partial results of the block are written

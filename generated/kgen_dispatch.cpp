@@ -1135,8 +1135,8 @@
     KERNEL(flash_fwd_split_hdim32_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1120, 960, 4201, 593, 305, false) \
     KERNEL(flash_fwd_split_hdim32_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1120, 960, 4201, 593, 305, false) \
     KERNEL(flash_fwd_split_hdim32_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1120, 960, 4201, 593, 305, false) \
-    KERNEL(flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 512, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_QV | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 230432, 232448, 4, 64, 64, 64, 1, 2020, 890, 10010, 3399, 3999, false) \
-    KERNEL(flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 512, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_QV | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 230432, 232448, 4, 64, 64, 64, 1, 2020, 890, 10010, 3399, 3999, false) \
+    KERNEL(flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 512, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_QV | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 230432, 232448, 4, 64, 64, 64, 1, 2020, 890, 5712, 3485, 3085, false) \
+    KERNEL(flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 512, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_QV | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 230432, 232448, 4, 64, 64, 64, 1, 2020, 890, 5712, 3485, 3085, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_page_descale_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_PAGE_DESCALE | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 37440, 166912, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 980, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 980, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
@@ -1971,8 +1971,8 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
 }
 
 // After a kernel could not read the tensors: another of the same path, if the library holds one that reads them
-// otherwise, or none. Where that was the last path that splits, others are taken although splits were asked for: a mixed
-// path may have asked for less workspace than the others need.
+// otherwise, or none. Where that was the last path that splits, others are taken although splits were asked for: a
+// mixed path may have asked for less workspace than the others need.
 void refuse(const request& asked, candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
     const bool mixed = c.told.path == KGEN_PATH_MIXED, whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;
@@ -2046,8 +2046,8 @@ void keep_presence(T*& pointer) {
     pointer = reinterpret_cast<T*>(static_cast<uintptr_t>(pointer != nullptr));
 }
 
-// A request as far as its choice depends on it: of pointers, whether they are there. A pointer that is not named here is
-// compared by its value, which only makes more requests differ.
+// A request as far as its choice depends on it: of pointers, whether they are there. A pointer that is not named here
+// is compared by its value, which only makes more requests differ.
 request without_addresses(const request& asked) {
     request key;
     memcpy(static_cast<void*>(&key), &asked, sizeof key);  // with its padding, which read_fwd() has cleared

@@ -200,8 +200,8 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
-// What is assumed of a merge by last blocks, in cycles: a block counting itself, behind a fence and between two barriers;
-// the log-sum-exps of a row; a round of `at_once` loads of partial O for each lane.
+// What is assumed of a merge by last blocks, in cycles: a block counting itself, behind a fence and between two
+// barriers; the log-sum-exps of a row; a round of loads of partial O for each lane.
 constexpr double COUNTING = 1500, LOG_SUM_EXPS = 900, ROUND_OF_PARTS = 450;
 
 // The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile, and a

@@ -1,8 +1,8 @@
 // Split-KV on the host: the workspace, the launchers' checks, and the maximum number of splits worthwhile for a
 // request. For the host compiler as well as nvcc.
 //
-// The workspace has rows for the queries below seqlen_q of each sequence: row i of sequence b is row b * seqlen_q + i, or
-// cu_seqlens_q[b] + i where that takes fewer (total_q is given and below batch * seqlen_q):
+// The workspace has rows for the queries below seqlen_q of each sequence: row i of sequence b is row b * seqlen_q + i,
+// or cu_seqlens_q[b] + i where that takes fewer (total_q is given and below batch * seqlen_q):
 //
 //   partial O    fp32 [num_splits][rows][num_heads][head_dim_v], normalised within its split
 //   partial LSE  fp32 [num_splits][rows][num_heads], natural logarithms; -infinity where the split holds no key that
