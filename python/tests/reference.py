@@ -19,7 +19,7 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
     position = torch.arange(rows)[:, None] + keys - rows
     key = torch.arange(keys)[None, :]
     if slopes is not None:
-        scores = scores - slopes.to(dtype)[:, None, None] * (position - key).abs()
+        scores = scores - slopes.to(scores)[:, None, None] * (position - key).abs()
     seen = torch.ones(rows, keys, dtype=torch.bool)
     left, right = window[0], 0 if causal else window[1]
     if left >= 0:
@@ -28,7 +28,7 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
         seen &= key <= position + right
     scores = scores.masked_fill(~seen, -math.inf)
     if sinks is not None:
-        scores = torch.cat([scores, sinks.to(dtype)[:, None, None].expand(heads, rows, 1)], dim=-1)
+        scores = torch.cat([scores, sinks.to(scores)[:, None, None].expand(heads, rows, 1)], dim=-1)
     lse = torch.logsumexp(scores, dim=-1) if scores.shape[-1] else torch.full((heads, rows), -math.inf, dtype=dtype)
     weights = torch.exp(scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None])[..., :keys]
     return torch.einsum("hij,jhd->ihd", weights, v), lse

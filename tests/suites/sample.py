@@ -53,8 +53,10 @@ def drawn(function, marks):
 
 
 def pytest_pycollect_makeitem(collector, name, obj):
+    if not name.startswith("test_"):
+        return
     marks = [mark for mark in getattr(obj, "pytestmark", []) if mark.name == "parametrize"]
-    if not name.startswith("test_") or not marks:
+    if not marks:
         return
     names, rows, ids = drawn(name, marks)
     others = [mark for mark in obj.pytestmark if mark.name != "parametrize"]

@@ -232,25 +232,23 @@ impl KernelCost {
         }
     }
 
-    /// Queries of two parts, by the times of `benches/mla.py` on an H200: a launch as of other kernels that take a whole
-    /// multiprocessor; 4.6 to 6 µs for a tile, which reads all columns of its queries and writes O before and after its
-    /// steps; 1.94 µs for a step of 64 keys where few blocks run, 2.3 where all multiprocessors have one. Scores take
-    /// more of shared memory than of the tensor cores, for each warpgroup reads all queries for half of the keys, and
-    /// the warpgroups wait for each other's maxima and weights.
+    /// Queries of two parts. Assumed: a launch as of other kernels that take a whole multiprocessor; a tile that
+    /// reads all columns of its queries and writes O before and after its steps; steps whose scores take more of
+    /// shared memory than of the tensor cores, for each warpgroup reads all queries for half of the keys, and that wait
+    /// for each other's maxima and weights.
     fn latent(point: Point, design: &Design) -> Self {
-        const ALONE: f64 = 0.85; // what a step takes where few blocks run
         let (HeadDim { qk, v }, tile) = (point.head_dim, &design.tile);
         let columns = HeadDim { qk: qk + v, v };
         let units = Units::new(f64::from(tile.m * tile.n), columns, flops_a_cycle(point.target, true));
-        let step = units.shared([1.72, 1.0]);
+        let step = units.shared([1.3, 1.0]);
         Self {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
             launch_ns: 2020,
             crowded_ns: 890,
-            tile_cycles: rounded(1850.0 + 15.0 * mean(columns)),
-            chain_cycles: rounded(ALONE * step),
+            tile_cycles: rounded(1850.0 + 7.1 * mean(columns)),
+            chain_cycles: rounded(400.0 + step),
             step_cycles: rounded(step),
             ..Self::default()
         }
