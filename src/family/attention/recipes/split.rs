@@ -49,8 +49,8 @@ const WIDEST_KEPT_WITH_FEATURES: u32 = 160;
 /// enough where it may not.
 const OTHER_REGISTERS: u32 = 52;
 
-/// Keys of a slice that never lies in two pages: splits begin at multiples of 16 (`SPLIT_KEYS` of `kgen/split_plan.cuh`).
-/// Of longer slices the page of each row is looked up.
+/// Keys of a slice that never lies in two pages: splits begin at multiples of 16 (`SPLIT_KEYS` of
+/// `kgen/split_plan.cuh`). Of longer slices the page of each row is looked up.
 const SLICE_OF_A_PAGE: u32 = 16;
 
 /// With K and V in FP8 a slice has so many times the keys: as many bytes on their way.
