@@ -31,7 +31,7 @@ _AT = tuple(
     getattr(_P, name).offset
     for name in (
         *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
-        *("cache_batch_idx", "page_table", "seqlens_rotary", "k_descale", "v_descale"),
+        *("cache_batch_idx", "page_table", "seqlens_rotary", "k_descale", "v_descale", "cu_seqlens_new", "cu_seqlens_q"),
     )
 )
 
@@ -54,9 +54,13 @@ def append_kv(
     v_descale: TensorOrNone,
     causal_positions: bool,
     interleaved: bool,
+    cu_seqlens_new: TensorOrNone = None,
+    cu_seqlens_q: TensorOrNone = None,
 ) -> torch.Tensor:
     """Writes K and V, (batch, seqlen_new, key heads, D), into the caches after `cache_seqlens` rows of each sequence,
     and gives Q, (batch, seqlen_q, heads, D), rotated; an empty tensor without `q`.
+
+    With `cu_seqlens_new`, (batch + 1,), K and V are packed, (total rows, key heads, D); with `cu_seqlens_q` so is Q.
 
     The caches are (entries, rows, key heads, D), or (pages, page size, key heads, D) with `page_table`. K and Q are
     rotated with `rotary_cos` and `rotary_sin`, (rows, rotary dim / 2). With `causal_positions` the positions of Q rise
@@ -67,7 +71,7 @@ def append_kv(
     q_out = k.new_empty((0,)) if q is None else torch.empty(q.shape, dtype=q.dtype, device=q.device)
     # fmt: off
     tensors = (k, v, k_cache, v_cache, q, None if q is None else q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx,
-               page_table, seqlens_rotary, k_descale, v_descale)
+               page_table, seqlens_rotary, k_descale, v_descale, cu_seqlens_new, cu_seqlens_q)
     # fmt: on
     key = (*map(known, tensors), causal_positions, interleaved)
     plan = _plans.get(key)
@@ -97,17 +101,19 @@ def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table, seqlens_rotary,
-     k_descale, v_descale) = tensors
+     k_descale, v_descale, cu_seqlens_new, cu_seqlens_q) = tensors
     # fmt: on
     check_device(k, "k")
     named = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q}
     integers = {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx, "block_table": page_table}
+    starts = {"cu_seqlens_k_new": cu_seqlens_new, "cu_seqlens_q": cu_seqlens_q}
     descales = {"k_descale": k_descale, "v_descale": v_descale}
-    check_integers(integers)
-    check_beside(k, {**named, **integers, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, **descales})
+    check_integers({**integers, **starts})
+    check_beside(k, {**named, **integers, **starts, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, **descales})
+    packed = {"k": cu_seqlens_new is not None, "v": cu_seqlens_new is not None, "q": cu_seqlens_q is not None}
     for name, tensor in named.items():
         if tensor is not None:
-            check_rank(tensor, name, packed=False)
+            check_rank(tensor, name, packed.get(name, False))
     dtypes = {tensor.dtype for tensor in (k, v, q, rotary_cos, rotary_sin) if tensor is not None}
     if len(dtypes) != 1 or k.dtype not in HALVES or k_cache.dtype != v_cache.dtype or k_cache.dtype not in DTYPES:
         raise TypeError(
@@ -119,18 +125,28 @@ def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved
         raise ValueError(f"{shapes}: K and V have the same rows and heads, and the heads and head dims of their caches")
     p = _P(struct_size=ctypes.sizeof(_P))
     p.flags = (abi.FLAG_CAUSAL if causal_positions else 0) | (abi.FLAG_ROTARY_INTERLEAVED if interleaved else 0)
-    p.batch, p.seqlen_new, p.num_heads_k, p.head_dim = k.shape
+    p.num_heads_k, p.head_dim = k.shape[-2:]
     p.head_dim_v = v.shape[-1]
+    if packed["k"]:
+        p.batch, p.total_new = cu_seqlens_new.shape[0] - 1, k.shape[0]
+    else:
+        p.batch, p.seqlen_new = k.shape[:2]
     check_lengths(p.batch, {**integers, "seqlens_rotary": seqlens_rotary}, 0)
+    check_lengths(p.batch, starts, 1)
     for name, tensor in named.items():
         if tensor is not None:
-            enter_strides(p, name, tensor.stride()[:-1], ("page" if name.endswith("cache") else "batch", "row", "head"))
+            axes = ("page" if name.endswith("cache") else "batch", "row", "head")[1 if packed.get(name) else 0 :]
+            enter_strides(p, name, tensor.stride()[:-1], axes)
     p.num_pages, p.page_size = k_cache.shape[:2]
     if page_table is not None:
         p.page_table_stride, p.pages_per_sequence = page_table.stride(0), page_table.shape[1]
     if q is not None:
-        p.seqlen_q, p.num_heads = q.shape[1:3]
-        enter_strides(p, "q_out", q_out.stride()[:-1], ("batch", "row", "head"))
+        p.num_heads = q.shape[-2]
+        if packed["q"]:
+            p.total_q = q.shape[0]
+        else:
+            p.seqlen_q = q.shape[1]
+        enter_strides(p, "q_out", q_out.stride()[:-1], ("batch", "row", "head")[1 if packed["q"] else 0 :])
     if rotary_cos is not None:
         if rotary_cos.dim() != 2 or rotary_cos.shape != rotary_sin.shape or rotary_cos.stride() != rotary_sin.stride():
             given = f"{tuple(rotary_cos.shape)} and {tuple(rotary_sin.shape)}"

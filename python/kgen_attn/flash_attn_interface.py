@@ -3,8 +3,8 @@
     import kgen_attn.flash_attn_interface as flash_attn_interface
 
 What is not said below means what it means in the functions of `kgen_attn`. `pack_gqa` is a hint that changes no result,
-and is not followed: the library predicts what is faster. Refused by name: `sm_margin` but 0, `scheduler_metadata`,
-`cu_seqlens_k_new`, and `qv` but with a KV cache.
+and is not followed: the library predicts what is faster. Refused by name: `sm_margin` but 0, `scheduler_metadata` but
+None, and `qv` but with a KV cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, interface, kvcache, ops
+from . import interface, kvcache
 from .interface import Window
 
 TensorOrNone = Optional[torch.Tensor]
@@ -148,44 +148,15 @@ def flash_attn_with_kvcache(
     sm_margin: int = 0,
     return_softmax_lse: bool = False,
 ) -> Result:
-    """`kgen_attn.flash_attn_with_kvcache`, whose `block_table` is `page_table` here.
-
-    With `cu_seqlens_q`, (batch + 1,) int32, and `max_seqlen_q`, `q` is (total_q, heads, head_dim) and the log-sum-exp
-    (heads, total_q); `k` and `v` are then refused.
-    """
-    _refuse(sm_margin=sm_margin, scheduler_metadata=scheduler_metadata, cu_seqlens_k_new=cu_seqlens_k_new)
+    """`kgen_attn.flash_attn_with_kvcache`, whose `block_table` is `page_table` here."""
+    _refuse(sm_margin=sm_margin, scheduler_metadata=scheduler_metadata)
     # fmt: off
-    if cu_seqlens_q is None:
-        return kvcache.flash_attn_with_kvcache(
-            q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, page_table,
-            softmax_scale, causal, window_size, softcap, rotary_interleaved, None, num_splits, return_softmax_lse,
-            rotary_seqlens=rotary_seqlens, attention_chunk=attention_chunk, q_descale=q_descale, k_descale=k_descale,
-            v_descale=v_descale, qv=qv)
+    return kvcache.flash_attn_with_kvcache(
+        q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, page_table,
+        softmax_scale, causal, window_size, softcap, rotary_interleaved, None, num_splits, return_softmax_lse,
+        rotary_seqlens=rotary_seqlens, attention_chunk=attention_chunk, q_descale=q_descale, k_descale=k_descale,
+        v_descale=v_descale, qv=qv, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, cu_seqlens_k_new=cu_seqlens_k_new)
     # fmt: on
-    for name, given in {"k": k, "v": v, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}.items():
-        if given is not None:
-            raise NotImplementedError(f"`{name}` with `cu_seqlens_q`: new keys go with queries of equal lengths alone")
-    if max_seqlen_q is None:
-        raise ValueError("`cu_seqlens_q` needs `max_seqlen_q`")
-    if arguments.is_padded(q.shape[-1]) or arguments.is_padded(v_cache.shape[-1]):
-        raise NotImplementedError(f"`cu_seqlens_q` with head dim {q.shape[-1]}: it must be a multiple of 8, and at least 16")
-    batch = cu_seqlens_q.shape[0] - 1
-    if isinstance(cache_seqlens, int):
-        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
-    if page_table is not None and cache_seqlens is None:
-        raise ValueError("`page_table` needs `cache_seqlens`, the rows of each sequence")
-    rows = k_cache.shape[1] if page_table is None else page_table.shape[1] * k_cache.shape[1]
-    causal, left, right = arguments.windows(causal, window_size, max_seqlen_q, rows)
-    if softmax_scale is None:
-        softmax_scale = (q.shape[-1] + (0 if qv is None else qv.shape[-1])) ** -0.5
-    # fmt: off
-    optional = (cu_seqlens_q, None, None, cache_seqlens, page_table, cache_batch_idx, cache_leftpad, None, None, q_descale,
-                k_descale, v_descale, qv)
-    # fmt: on
-    numbers = (max_seqlen_q, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
-    q, k_cache, v_cache = (t.detach() for t in (q, k_cache, v_cache))
-    out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
-    return (out, lse) if return_softmax_lse else out
 
 
 def get_scheduler_metadata(*args, **kwargs) -> None:

@@ -39,6 +39,9 @@ def flash_attn_with_kvcache(
     k_descale: Optional[torch.Tensor] = None,
     v_descale: Optional[torch.Tensor] = None,
     qv: Optional[torch.Tensor] = None,
+    cu_seqlens_q: Optional[torch.Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    cu_seqlens_k_new: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """Attention to a KV cache, after new keys and values have been written into it, if any are given. No gradients.
 
@@ -52,11 +55,14 @@ def flash_attn_with_kvcache(
         rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their position,
             `cache_seqlens` for the first; queries likewise with a causal mask or a window, else all by the first.
         cache_seqlens: int or (batch,) int32: rows in the cache before this call. None: all of them.
-        cache_batch_idx: (batch,) int32: the entry of the cache that each sequence has.
+        cache_batch_idx: (batch,) int32: the entry of the cache that each sequence has; with `block_table`, its row.
         cache_leftpad: (batch,) int32: rows of an entry before its first key, which `cache_seqlens` counts.
         block_table: (batch, pages of a sequence) int32.
-        returns: (batch, seqlen_q, heads, head_dim), and with `return_softmax_lse` the log-sum-exp of each row,
-            (batch, heads, seqlen_q) float32.
+        cu_seqlens_q, max_seqlen_q: (batch + 1,) int32 and the longest sequence of queries: `q` is then packed,
+            (total_q, heads, head_dim).
+        cu_seqlens_k_new: (batch + 1,) int32: `k` and `v` are then packed, (total_new, key heads, head_dim).
+        returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
+            seqlen_q) float32, or (heads, total_q).
 
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
@@ -74,13 +80,18 @@ def flash_attn_with_kvcache(
         raise ValueError("`rotary_cos` goes with new keys, `k` and `v`")
     if cache_leftpad is not None and block_table is not None:
         raise NotImplementedError("`cache_leftpad` with `block_table`: pages have no rows before the first key")
-    if cache_batch_idx is not None and block_table is not None:
-        raise NotImplementedError("`cache_batch_idx` with `block_table`: the table says where a sequence lies")
+    if cu_seqlens_k_new is not None and k is None:
+        raise ValueError("`cu_seqlens_k_new` goes with new keys, `k` and `v`")
+    if cu_seqlens_q is not None and max_seqlen_q is None:
+        raise ValueError("`cu_seqlens_q` needs `max_seqlen_q`")
+    if cache_batch_idx is not None and block_table is not None:  # the kernels read the rows of a table in order
+        block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (q, k_cache, v_cache, k, v)):
         q, k_cache, v_cache = q.detach(), k_cache.detach(), v_cache.detach()
         k, v = (None, None) if k is None else (k.detach(), v.detach())
     rows = k_cache.shape[1] if block_table is None else block_table.shape[1] * k_cache.shape[1]
-    batch, seqlen_q, head_dim = q.shape[0], q.shape[1], q.shape[-1]
+    head_dim = q.shape[-1]
+    batch, seqlen_q = q.shape[:2] if cu_seqlens_q is None else (cu_seqlens_q.shape[0] - 1, max_seqlen_q)
     if cache_seqlens is None and k is not None:
         raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
     if isinstance(cache_seqlens, int):
@@ -98,21 +109,22 @@ def flash_attn_with_kvcache(
         run = launch_append_kv if ops.is_eager(q) else torch.ops.kgen_attn.append_kv
         # fmt: off
         rotated = run(k, v, k_cache, v_cache, q if rotary_cos is not None else None, cache_seqlens, rotary_cos, rotary_sin,
-                      cache_batch_idx, block_table, rotary_seqlens, k_descale, v_descale, rising, rotary_interleaved)
+                      cache_batch_idx, block_table, rotary_seqlens, k_descale, v_descale, rising, rotary_interleaved,
+                      cu_seqlens_k_new, cu_seqlens_q)
         # fmt: on
         q = rotated if rotary_cos is not None else q
         if padded:
             for cache, wide in zip(caches, (k_cache, v_cache)):
                 cache.copy_(wide[..., :head_dim])
-        cache_seqlens = cache_seqlens + k.shape[1]
+        cache_seqlens = cache_seqlens + (k.shape[1] if cu_seqlens_k_new is None else cu_seqlens_k_new.diff())
     if softmax_scale is None:
         softmax_scale = (head_dim + (0 if qv is None else qv.shape[-1])) ** -0.5
     if block_table is not None and cache_seqlens is None:
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
-    optional = (None, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
+    optional = (cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
                 arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv)
-    numbers = (0, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    numbers = (0 if cu_seqlens_q is None else max_seqlen_q, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     # fmt: on
     out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
     out = out[..., :head_dim] if padded else out

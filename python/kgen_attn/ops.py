@@ -41,7 +41,8 @@ _SCHEMAS = {
     "append_kv": (
         "(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? q, Tensor cache_seqlens, Tensor? rotary_cos, "
         "Tensor? rotary_sin, Tensor? cache_batch_idx, Tensor? page_table, Tensor? seqlens_rotary, Tensor? k_descale, "
-        "Tensor? v_descale, bool causal_positions, bool interleaved) -> Tensor"
+        "Tensor? v_descale, bool causal_positions, bool interleaved, Tensor? cu_seqlens_new=None, Tensor? cu_seqlens_q=None) "
+        "-> Tensor"
     ),
 }
 

@@ -97,12 +97,11 @@ def test_what_is_not_there_is_refused_by_name(draw, device):
             fa3.flash_attn_func(q, q, q, **options)
         with pytest.raises(NotImplementedError, match=f"`{name}` is"):
             fa3.flash_attn_varlen_func(q[0], q[0], q[0], cu, cu, 4, 4, **options)
-    for name in ("scheduler_metadata", "cu_seqlens_k_new"):
-        with pytest.raises(NotImplementedError, match=f"`{name}` is"):
-            fa3.flash_attn_with_kvcache(q, q, q, **{name: q})
+    with pytest.raises(NotImplementedError, match="`scheduler_metadata` is"):
+        fa3.flash_attn_with_kvcache(q, q, q, scheduler_metadata=q)
     assert fa3.get_scheduler_metadata(1, 1, 1, 1, 1, 32, cu) is None
-    with pytest.raises(NotImplementedError, match="`k` with `cu_seqlens_q`"):
-        fa3.flash_attn_with_kvcache(q[0], q, q, q, q, cache_seqlens=4, cu_seqlens_q=cu, max_seqlen_q=4)
+    with pytest.raises(ValueError, match="`cu_seqlens_k_new` goes with new keys"):
+        fa3.flash_attn_with_kvcache(q, q, q, cache_seqlens=4, cu_seqlens_k_new=cu)
     with pytest.raises(ValueError, match="needs `max_seqlen_q`"):
         fa3.flash_attn_with_kvcache(q[0], q, q, cache_seqlens=4, cu_seqlens_q=cu)
 

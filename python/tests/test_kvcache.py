@@ -80,6 +80,39 @@ def test_calls(draw, device, cache, new, interleaved):
         assert_close(lse[b].cpu(), exact_lse, low_lse, "LSE")
 
 
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("paged", [False, True])
+def test_packed_new_keys_and_queries(draw, device, paged, rotary):
+    """Sequences of unequal numbers of queries and of new keys, with the rows of the cache in another order."""
+    queries, new, lengths, order = [2, 0, 3], [1, 2, 3], [9, 0, 12], [2, 0, 3]
+    starts = lambda counts: torch.tensor([0, *counts], dtype=torch.int32, device=device).cumsum(0, dtype=torch.int32)
+    q, k_new, v_new = draw(sum(queries), 4, 32), draw(sum(new), 2, 32), draw(sum(new), 2, 32)
+    k_cache, v_cache = (draw(12, 16, 2, 32) if paged else draw(4, 32, 2, 32) for _ in range(2))
+    table = torch.randperm(12)[:8].reshape(4, 2).to(torch.int32).to(device)
+    sequence = lambda cache, b: cache[table[order[b]].long()].flatten(0, 1) if paged else cache[order[b]]
+    before = [[sequence(cache, b).cpu().clone() for b in range(3)] for cache in (k_cache, v_cache)]
+    cos, sin = table_of(torch.rand(64, 8) * 6)
+    out = flash_attn_with_kvcache(
+        q, k_cache, v_cache, k_new, v_new, cos.to(device) if rotary else None, sin.to(device) if rotary else None,
+        cache_seqlens=torch.tensor(lengths, dtype=torch.int32, device=device), causal=True,
+        cache_batch_idx=torch.tensor(order, dtype=torch.int32, device=device), block_table=table if paged else None,
+        cu_seqlens_q=starts(queries), max_seqlen_q=3, cu_seqlens_k_new=starts(new),
+    )  # fmt: skip
+    for b, (queries_of, new_of) in enumerate(zip(q.cpu().split(queries), zip(k_new.cpu().split(new), v_new.cpu().split(new)))):
+        (key, value), begin, end = new_of, lengths[b], lengths[b] + new[b]
+        if rotary:
+            queries_of = rotated(queries_of, cos, sin, torch.arange(begin, begin + queries[b]), True)
+            key = rotated(key, cos, sin, torch.arange(begin, end), True)
+        keys, values = before[0][b], before[1][b]
+        keys[begin:end], values[begin:end] = key, value
+        assert_close(sequence(k_cache, b).cpu(), keys.double(), keys, "K of the cache")
+        assert torch.equal(sequence(v_cache, b).cpu(), values), "V of the cache"
+        exact, low = (
+            attention(queries_of, keys[:end], values[:end], causal=True, dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16)
+        )
+        assert_close(out[sum(queries[:b]) : sum(queries[: b + 1])].cpu(), exact, low, "O")
+
+
 @pytest.mark.parametrize("window", [(-1, -1), (4, -1), (-1, 40)], ids=str)
 def test_positions_of_queries_rise_with_a_mask_alone(draw, device, window):
     """A window that hides nothing is a window all the same, as in FlashAttention."""

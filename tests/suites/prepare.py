@@ -5,8 +5,9 @@
     python3 tests/suites/prepare.py OUT --vllm SOURCES                  # vLLM's unpacked source archive
 
 FlashAttention's test files import a package `flash_attn`. OUT gets one that has kgen_attn's functions, and of the
-checkout's what its tests need besides: padding and rotary embedding. vLLM's file imports vLLM, which is to be installed
-with kgen's ops in place of its own (docs/vllm.md). The sampling plugin goes along. Nothing of this is committed.
+checkout's what its tests need besides: padding and rotary embedding. FlashAttention-3's file, test_flash_attn_3.py in
+OUT, imports a module `flash_attn_interface`, which is kgen_attn's here. vLLM's file imports vLLM, which is to be
+installed with kgen's ops in place of its own (docs/vllm.md). The sampling plugin goes along. Nothing of this is committed.
 """
 
 import argparse
@@ -18,6 +19,13 @@ FUNCTIONS = (
     "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
     "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache",
 )
+#: Partial results of other libraries are what kgen does not merge.
+FA3_INTERFACE = """from kgen_attn.flash_attn_interface import *
+
+
+def flash_attn_combine(*args, **kwargs):
+    raise NotImplementedError("kgen_attn has no `flash_attn_combine`")
+"""
 HELPERS = ("bert_padding.py", "layers/rotary.py", "ops/triton/rotary.py")
 
 
@@ -40,6 +48,14 @@ def flash_attention(checkout, out):
     block_size = function_text(checkout / "flash_attn" / "flash_attn_interface.py", "_get_block_size_n")
     (package / "flash_attn_interface.py").write_text(f"{imports}\nUSE_TRITON_ROCM = False\n\n\n{block_size}\n")
     shutil.copy(checkout / "tests" / "test_flash_attn.py", out)
+    flash_attention_3(checkout / "hopper", out)
+
+
+def flash_attention_3(hopper, out):
+    (out / "flash_attn_interface.py").write_text(FA3_INTERFACE)
+    for helper in ("padding.py", "test_util.py"):
+        shutil.copy(hopper / helper, out)
+    shutil.copy(hopper / "test_flash_attn.py", out / "test_flash_attn_3.py")
 
 
 def main():

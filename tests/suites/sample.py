@@ -4,8 +4,10 @@
 
 The suites of FlashAttention have some hundred thousand cases in products of `parametrize`, more than pytest collects in
 minutes. Of each function the KGEN_SUITE_CASES cases with the smallest hashes are kept (all, if it is not set), with the
-ids that pytest gives them; cases with dropout are not drawn, since kgen has none. KGEN_SUITE_SHARD is this process' part
-of them. KGEN_SUITE_REPORT is where the counts go, as JSON, with the message of each failure.
+ids that pytest gives them. Cases for which KGEN_SUITE_WITHOUT, an expression of Python in the names of the parameters,
+is true are not drawn; without it those with dropout, since kgen has none. Names that a function does not have are None.
+KGEN_SUITE_SHARD is this process' part of them. KGEN_SUITE_REPORT is where the counts go, as JSON, with the message of
+each failure.
 """
 
 import hashlib
@@ -19,6 +21,7 @@ import pytest
 CASES = int(os.environ.get("KGEN_SUITE_CASES", "0"))
 SHARD, SHARDS = map(int, os.environ.get("KGEN_SUITE_SHARD", "0/1").split("/"))
 REPORT = os.environ.get("KGEN_SUITE_REPORT")
+WITHOUT = compile(os.environ.get("KGEN_SUITE_WITHOUT", "dropout_p"), "KGEN_SUITE_WITHOUT", "eval")
 
 
 def id_of(name, value, index):
@@ -34,15 +37,21 @@ def axis(mark):
     return names, [("-".join(id_of(*item, index) for item in zip(names, row)), row) for index, row in enumerate(rows)]
 
 
+class Given(dict):
+    """A case's values by name; None for other names."""
+
+    def __missing__(self, _):
+        return None
+
+
 def drawn(function, marks):
     names, choices = zip(*(axis(mark) for mark in marks))
     names = list(itertools.chain(*names))
-    dropout = names.index("dropout_p") if "dropout_p" in names else None
 
     def cases():
         for parts in itertools.product(*choices):
             row = tuple(itertools.chain(*(values for _, values in parts)))
-            if dropout is None or row[dropout] == 0:
+            if not eval(WITHOUT, {}, Given(zip(names, row))):
                 name = "-".join(text for text, _ in parts)
                 yield hashlib.blake2b(f"{function}[{name}]".encode(), digest_size=8).digest(), name, row
 
