@@ -76,6 +76,8 @@ def flash_attn_with_kvcache(
         raise ValueError("`k` and `v` come together")
     if (rotary_cos is None) != (rotary_sin is None):
         raise ValueError("`rotary_cos` and `rotary_sin` come together")
+    if rotary_cos is None:  # FlashAttention takes first positions that nothing is rotated by
+        rotary_seqlens = None
     if rotary_cos is not None and k is None:
         raise ValueError("`rotary_cos` goes with new keys, `k` and `v`")
     if cache_leftpad is not None and block_table is not None:

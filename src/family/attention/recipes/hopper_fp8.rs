@@ -127,12 +127,14 @@ fn estimate(variant: Point, tile: &Tile, part: u32) -> RegisterEstimate {
 
 /// With pages: looking up takes eight registers of each consumer, and rows always know their positions. The largest
 /// tiles that ptxas compiles without spills; none was timed.
-fn tile_for_pages(default: Tile, columns: u32, scores: bool) -> Tile {
-    match (columns, scores) {
-        (..=80, _) | (..=96, false) => default,
-        (97..=128, true) => Tile { n: 64, ..default },
-        (129..=160, true) => tile(128, 128, Turns::Exponentials),
-        (..=192, _) | (..=224, false) => Tile { n: 96, ..default },
+fn tile_for_pages(default: Tile, columns: u32, parts: FeatureParts) -> Tile {
+    let limited = parts.window || parts.chunk;
+    match (columns, parts.scores, limited) {
+        (..=80, _, _) | (..=96, false, _) => default,
+        (97..=128, true, _) | (97..=128, _, true) => Tile { n: 64, ..default },
+        (129..=160, true, _) | (129..=160, _, true) => tile(128, 128, Turns::Exponentials),
+        (..=192, _, _) | (..=224, false, _) => Tile { n: 96, ..default },
+        (_, true, true) => Tile { n: 32, overlap: true, ..default },
         _ => Tile { n: 64, overlap: true, ..default },
     }
 }
@@ -152,7 +154,7 @@ impl Recipe for HopperFp8Forward {
         // columns it spills with 96, where there are positions only.
         let (parts, columns) = (FeatureParts::of(variant), variant.head_dim.wider());
         if parts.paged {
-            return Ok(tile_for_pages(tile, columns, parts.scores));
+            return Ok(tile_for_pages(tile, columns, parts));
         }
         let narrower = !variant.features.is_empty() && columns > 96 && (columns <= 240 || parts.scores || !parts.positions);
         Ok(if narrower { Tile { n: 96, ..tile } } else { tile })
