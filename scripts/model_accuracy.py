@@ -7,7 +7,7 @@ import statistics
 import torch
 import torch.nn.functional as F
 from model_attention import RULE, Calls, errors, outcome, ratio, use
-from model_shapes import SDPA, Batch, model_of
+from model_shapes import EAGER, SDPA, Batch, model_of
 
 #: Of fewer elements the mean square is chance too: a tiny model's sinks are four.
 LEAST_ELEMENTS = 64
@@ -89,6 +89,8 @@ def train(report, shape, device, seed, steps, tiny):
     initial.train()
     ways = {name: (how, 0) for name, how in shape.peers.items()}
     ways |= {f"{name}, rotated": (how, 1) for name, how in shape.peers.items()}
+    if shape.peers is EAGER:
+        ways["wide"] = ("wide", 0)
     ways["kgen"] = ("kgen", 0)
     config = shape.config
     if not tiny and shape.peers is SDPA and getattr(config, "num_key_value_heads", config.num_attention_heads) == config.num_attention_heads:

@@ -13,8 +13,8 @@ have, it is transformers' unfused attention ("eager"; "plain" rounds everything 
             reference is the same model in float64; kgen's error may be twice that of the peer in the same dtype (the
             larger one of torch's choice and of its unfused computation, "math"), FlashAttention's own rule.
   train     50 steps of AdamW under bf16 autocast. The loss curve may differ from the middle of the peers' by twice
-            what theirs differ from each other: torch's choice, math, "efficient" (or eager, plain), and the first two
-            with the batch in another order.
+            what theirs differ from each other: torch's choice, math, "efficient" (or eager, plain, and in float32), and
+            the first two with the batch in another order.
   generate  greedy, with a growing key cache: equal and left-padded prompts, and a long one. Each step's logits obey the
             2x rule against float64. In the peer's text kgen's best token is the peer's wherever the peer's two best
             logits are further apart than bf16 makes both sides' logits err by.
