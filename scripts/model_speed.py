@@ -1,5 +1,7 @@
-"""Parts of scripts/real_models.py: tokens per second of prefill and of generation apart, and of training steps."""
+"""Parts of scripts/real_models.py: tokens per second of prefill and of generation apart, with attention's share of the
+time, and of training steps."""
 
+import re
 import statistics
 import time
 
@@ -9,6 +11,10 @@ import torch.nn.functional as F
 from model_attention import use
 from model_shapes import SDPA, Batch, model_of
 from transformers import DynamicCache, StaticCache
+
+
+#: In the names of kgen's kernels, FlashAttention's, CUTLASS' and cuDNN's.
+FUSED = re.compile("flash|fmha|sdpa", re.IGNORECASE)
 
 
 def sides_of(shape):
@@ -32,7 +38,12 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
             return timed(device, lambda: decode(model, first, cache, length, new))
 
     sides = sides_of(shape)
-    told(report, "speed", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds), batch * length)
+    times = alternated(prefill, sides, rounds)
+    told(report, "speed", shape, f"prefill {batch} x {length}", times, batch * length)
+    if device == "cuda":
+        shares = {side: attention_ms(lambda: prefill(side)) / 1e3 / statistics.median(times[side]) for side in sides[:2] if side in times}
+        text = ", ".join(f"of {side} {share:.0%}" for side, share in shares.items())
+        report.row("speed", shape.name, f"prefill {batch} x {length}", None, f"attention's share of the time: {text}", attention=shares)
     told(report, "speed", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
 
 
@@ -114,6 +125,14 @@ def decode(run, first, cache, length, new):
         torch.compiler.cudagraph_mark_step_begin()
         said = run(input_ids=token, past_key_values=cache, position_ids=positions[:, step : step + 1], use_cache=True)
         token = said.logits[:, -1:].argmax(-1)
+
+
+def attention_ms(f):
+    """Milliseconds of the device in fused attention kernels, by their names."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        f()
+    kernels = profile.key_averages()
+    return sum(kernel.self_device_time_total for kernel in kernels if FUSED.search(kernel.key)) / 1e3
 
 
 def timed(device, f):

@@ -18,7 +18,8 @@ have, it is transformers' unfused attention ("eager"; "plain" rounds everything 
   generate  greedy, with a growing key cache: equal and left-padded prompts, and a long one. Each step's logits obey the
             2x rule against float64. In the peer's text kgen's best token is the peer's wherever the peer's two best
             logits are further apart than bf16 makes both sides' logits err by.
-  speed     tokens per second of prefill and of generation apart, for each of --batches and --lengths.
+  speed     tokens per second of prefill and of generation apart, for each of --batches and --lengths, and the share of
+            prefill's time that the GPU is in attention kernels.
   steps     tokens per second, forward and backward.
   compile   prefill and generation beside torch.compile(mode="max-autotune"), for --compiled. Minutes each.
 

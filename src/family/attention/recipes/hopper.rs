@@ -84,12 +84,15 @@ impl Recipe for HopperForward {
                 variant.target
             ));
         }
+        let parts = FeatureParts::of(variant);
         if !is_queued(variant) {
-            return Ok(tile);
+            // 112 keys beside the bounds of a chunk: ptxas spills three registers.
+            let narrower = parts.chunk && matches!(variant.head_dim.wider(), 81..=96);
+            return Ok(if narrower { Tile { n: 96, ..tile } } else { tile });
         }
         // Looking up pages, or work, takes registers, which three warpgroups that multiply leave over only without
         // scores.
-        let scores = FeatureParts::of(variant).scores;
+        let scores = parts.scores;
         let tile = match variant.head_dim.wider() {
             ..=64 if !scores => PAGED_112,
             65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
@@ -97,9 +100,13 @@ impl Recipe for HopperForward {
             97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
             ..=64 => PAGED_WITH_SCORES,
             _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
+            161..=192 if scores && parts.packgqa && parts.paged => Tile { n: tile.n.min(96), ..tile },
             _ => tile,
         };
-        Ok(Tile { cluster: 1, ..tile })
+        // Both ends of a window take registers too.
+        let two_ends = !variant.causal && (parts.window || parts.chunk);
+        let narrower = two_ends && !scores && tile.m == PAGED_112.m;
+        Ok(Tile { cluster: 1, n: if narrower { tile.n - 16 } else { tile.n }, ..tile })
     }
 
     fn features(&self) -> Features {
