@@ -14,7 +14,7 @@ from transformers import DynamicCache, StaticCache
 
 
 #: In the names of kgen's kernels, FlashAttention's, CUTLASS' and cuDNN's.
-FUSED = re.compile("flash|fmha|sdpa", re.IGNORECASE)
+FUSED = re.compile("flash|fmha|sdpa|attention", re.IGNORECASE)
 
 
 def sides_of(shape):

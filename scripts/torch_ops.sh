@@ -49,12 +49,12 @@ compile() {
 }
 
 # What the linker needs to know of libkgen_vllm.so: its name and the functions that are called.
-for function in kgen_fwd kgen_fwd_workspace kgen_fwd_metadata kgen_append_kv kgen_last_error ${DEVICE:+kgen_emulator_tensor}; do
+for function in kgen_fwd kgen_fwd_workspace kgen_fwd_metadata kgen_explain_choice kgen_append_kv kgen_last_error ${DEVICE:+kgen_emulator_tensor}; do
     echo "void $function(void) {}"
 done > "$work/stub.c"
 "${CC:-cc}" -shared -fPIC -Wl,-soname,libkgen_vllm.so "$work/stub.c" -o "$work/libkgen_vllm.so"
 
-for part in view workspace attention append widen metadata; do compile "$part" "$sources/$part.cpp"; done
+for part in view numbers workspace attention append widen metadata; do compile "$part" "$sources/$part.cpp"; done
 compile device "${DEVICE:-$sources/device_cuda.cpp}"
 cuda=()
 [[ -n ${DEVICE:-} ]] || cuda=(-ltorch_cuda)
@@ -63,7 +63,7 @@ for version in 2 3; do
     compile "fa$version" "$sources/fa$version.cpp"
     compile "module$version" "$sources/module.cpp" "-DKGEN_TORCH_MODULE=$name"
     "$cxx" -shared -Wl,-rpath,'$ORIGIN' -o "$out/$name.abi3.so" \
-        "$work"/{"fa$version","module$version",view,workspace,attention,append,widen,metadata,device}.o \
+        "$work"/{"fa$version","module$version",view,numbers,workspace,attention,append,widen,metadata,device}.o \
         -Wl,--no-as-needed -L "$work" -lkgen_vllm -L "$torch/lib" "${cuda[@]}" -ltorch_cpu -lc10 2> "$work/log" || { cat "$work/log" >&2; exit 1; }
     echo "$out/$name.abi3.so"
 done

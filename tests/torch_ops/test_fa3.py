@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine import FP8, Step
-from reference import Asked
+from reference import Asked, attention
 
 FWD = torch.ops._vllm_fa3_C.fwd
 METADATA = torch.ops._vllm_fa3_C.get_scheduler_metadata
@@ -113,6 +113,25 @@ def test_fp8_queries_and_cache(emulator, batch, splits):
     step = Step(**BATCHES[batch], dtype=FP8)
     metadata = metadata_of(emulator, step, num_splits=splits)
     step.check(*fwd(emulator, step, metadata=metadata, num_splits=splits, descales=DESCALES), DESCALES)
+
+
+@pytest.mark.parametrize("queries, keys, converted", [([1] * 24, [600] * 24, True), ([200, 170], [200, 300], False)], ids=["decode", "prefill"])
+def test_fp8_queries_are_converted_where_that_is_faster(emulator, queries, keys, converted):
+    """On Hopper the library has both: FP8 products, which split no keys, and E4M3 keys beside bf16 queries."""
+    emulator.device(90)
+    step = Step(queries=queries, keys=keys, dtype=FP8)
+    out, lse = fwd(emulator, step, metadata=metadata_of(emulator, step), descales=DESCALES)
+    out = out.clone()
+    wide = Step(queries=queries, keys=keys, dtype=FP8)
+    wide.q = wide.q.bfloat16()
+    of_bf16, _ = fwd(emulator, wide, metadata=metadata_of(emulator, wide), descales=(1.0, DESCALES[0] * DESCALES[1], DESCALES[2]))
+    assert torch.equal(out, of_bf16) == converted
+    for sequence, (first, last) in enumerate(zip(step.starts, step.starts[1:])):
+        rows = (step.q[first:last], *step.rows_of(sequence))
+        exact, exact_lse = attention(*(t.double() * factor for t, factor in zip(rows, DESCALES)), step.asked)
+        # P is rounded to E4M3 as well, of which the rule in bf16 knows nothing.
+        assert (out[first:last].double() - exact).abs().max() < 0.08 * exact.abs().max()
+        torch.testing.assert_close(lse[:, first:last].double(), exact_lse, rtol=1e-3, atol=1e-2)
 
 
 def test_fp8_queries_whose_rows_lie_apart(emulator):

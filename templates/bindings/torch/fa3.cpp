@@ -95,9 +95,11 @@ std::vector<Tensor> fwd(Tensor q_, const Tensor& k_, const Tensor& v_, const opt
     const new_rows rows = {k_new, v_new, cu_seqlens_k_new, seqused_k, rotary_cos, rotary_sin, seqlens_rotary, is_rotary_interleaved, "k_new", "v_new", "cu_seqlens_k_new", "seqused_k"};
     const appended kept = append(p, rows, keys, q, device);
 
+    std::optional<widened> queries;  // lives until the launch
+    if (p.dtype == KGEN_DTYPE_FP8_E4M3 && is_faster_widened(p, device.index())) queries = widen_queries(p, q, q_descale, k_descale, device);
     int code = attend(p, device);
-    if (code == KGEN_ERROR_NO_VARIANT && p.dtype == KGEN_DTYPE_FP8_E4M3) {
-        const widened queries = widen_queries(p, q, q_descale, k_descale, device);
+    if (code != KGEN_SUCCESS && code != KGEN_ERROR_LAUNCH && p.dtype == KGEN_DTYPE_FP8_E4M3) {  // tensors that TMA does not take
+        queries = widen_queries(p, q, q_descale, k_descale, device);
         code = attend(p, device);
     }
     require_success(code, op);

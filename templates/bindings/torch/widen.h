@@ -1,9 +1,11 @@
-// FP8 queries where the library has FP8 kernels for K and V alone: kernels for pages read E4M3 keys beside 16-bit
-// queries. Every E4M3 number is a bf16 number, so the queries are converted without loss, and their factor goes to K's:
+// FP8 queries, converted for kernels that read E4M3 keys beside 16-bit queries. Every E4M3 number is a bf16 number, so
+// nothing is lost, and the queries' factor goes to K's:
 //   softmax_scale (q q_descale) (k k_descale) = softmax_scale q (k (q_descale k_descale))
-// Two small launches more; vLLM avoids them where it does not quantise queries.
+// Two small launches more; vLLM avoids them where it does not quantise queries. Worth it where the library has kernels
+// for K and V in FP8 alone, and where few queries meet many keys: FP8 queries have no kernels that split keys.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "attention.h"
@@ -15,6 +17,10 @@ struct widened {
     Tensor q;
     std::optional<Tensor> k_descale;
 };
+
+// Whether the call, as the library predicts it, takes less time with bf16 queries, their conversion included. The answer
+// is remembered for calls that differ in pointers alone, such as those of a model's layers.
+bool is_faster_widened(const kgen_fwd_params& p, int32_t device);
 
 // Changes a request with E4M3 queries, keys and values (pointers and strides of all entered) into one with bf16
 // queries.
