@@ -14,6 +14,9 @@ pub(super) const WINDOW: u32 = 4;
 /// `KGEN_FLAG_ROTARY_INTERLEAVED`.
 pub(super) const INTERLEAVED: u32 = 0x10;
 
+/// `KGEN_FLAG_DESCALE_BY_PAGE`.
+pub(super) const DESCALE_BY_PAGE: u32 = 0x20;
+
 /// The fields in order. Pointers have the names of their tensors.
 const NAMES: [&str; 57] = [
     "k",
@@ -89,7 +92,7 @@ pub(super) struct Request {
     pub(super) strides: [Strides; 6],
     pub(super) rotary_row_stride: usize,
     pub(super) page_table_stride: usize,
-    /// From batch entry to batch entry and from head to head, of K's and V's factors.
+    /// From batch entry to batch entry (or page to page) and from head to head, of K's and V's factors.
     pub(super) descale_strides: [[usize; 2]; 2],
     pub(super) batch: usize,
     pub(super) seqlen_new: usize,

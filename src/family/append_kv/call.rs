@@ -1,8 +1,8 @@
 //! The tensors of a case, and what must come of them.
 
 use super::{
-    abi::{INTERLEAVED, Request},
-    exam::{AppendCase, Cache, Queries, Sequence, Starts, position_of_index},
+    abi::{DESCALE_BY_PAGE, INTERLEAVED, Request},
+    exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts, position_of_index},
     memory::{Lie, Places, Row, image_of_long},
     reference::{Tables, nearest_right},
 };
@@ -12,6 +12,7 @@ use crate::{
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 
 /// Rows of a sequence.
 type Length = fn(&Sequence) -> usize;
@@ -214,11 +215,18 @@ impl Drawing {
     fn descales(&self) -> Vec<(&'static str, Image)> {
         let case = &self.case;
         let image = |of_v: bool| {
-            let factors = (0..case.sequences.len()).flat_map(|batch| (0..case.heads_k).map(move |head| (batch, head)));
-            let place = |(batch, head)| ((batch * case.descale_stride() + head) as i64, case.descale(of_v, batch, head));
+            // Those of pages that no row goes to are not there to be read.
+            let written: BTreeSet<usize> = self.written.iter().map(|written| written.page).collect();
+            let entries = if case.descales == Descales::ByPage {
+                written.into_iter().collect()
+            } else {
+                (0..case.sequences.len()).collect::<Vec<_>>()
+            };
+            let factors = entries.into_iter().flat_map(|entry| (0..case.heads_k).map(move |head| (entry, head)));
+            let place = |(entry, head)| ((entry * case.descale_stride() + head) as i64, case.descale(of_v, entry, head));
             Image::of_numbers(&factors.map(place).collect::<Vec<_>>())
         };
-        if case.descales { vec![("k_descale", image(false)), ("v_descale", image(true))] } else { Vec::new() }
+        if case.descales != Descales::None { vec![("k_descale", image(false)), ("v_descale", image(true))] } else { Vec::new() }
     }
 
     /// Room for the rows of Q that are written.
@@ -242,7 +250,9 @@ impl Drawing {
         let longest = |length: Length| if case.packed { 0 } else { case.longest(length) };
         let columns = (v_part.first_column * case.stored.element().bytes()).cast_signed();
         Request {
-            flags: case.mask | if case.rotary.is_some_and(|r| r.interleaved) { INTERLEAVED } else { 0 },
+            flags: case.mask
+                | if case.rotary.is_some_and(|r| r.interleaved) { INTERLEAVED } else { 0 }
+                | if case.descales == Descales::ByPage { DESCALE_BY_PAGE } else { 0 },
             k_cache: Field::Tensor("k_cache"),
             v_cache: if case.one_cache { Field::TensorAt("k_cache", columns) } else { Field::Tensor("v_cache") },
             q_out: Field::Tensor(if case.queries == Queries::InPlace { "q" } else { "q_out" }),
@@ -294,7 +304,8 @@ impl Drawing {
         for written in &self.written {
             let row = &written.row;
             for (head, new) in self.new[which].rows[row.index].iter().enumerate() {
-                let descale = if converted { case.descale(which == 1, row.batch, head).into() } else { 1.0 };
+                let entry = if case.descales == Descales::ByPage { written.page } else { row.batch };
+                let descale = if converted { case.descale(which == 1, entry, head).into() } else { 1.0 };
                 let (exact, rotated) = self.become_of(new, written.position.filter(|_| which == 0));
                 for (column, exact) in exact.iter().enumerate() {
                     let got = case.stored.widen(image.bits(part.at(written, head, column))).into();

@@ -3,7 +3,7 @@
 
 use super::{
     Point, abi,
-    exam::{AppendCase, Cache, Queries, Sequence, Starts},
+    exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
     reference::Rotary,
     refusals,
@@ -56,7 +56,7 @@ fn base(number: Number) -> AppendCase {
         queries: Queries::Apart,
         starts: Starts::Cached,
         mask: abi::CAUSAL,
-        descales: false,
+        descales: Descales::None,
         pad: 0,
         crooked: None,
     }
@@ -92,7 +92,7 @@ fn ordinary(number: Number) -> Vec<AppendCase> {
         mask: abi::WINDOW,
         ..paged.clone()
     };
-    let fp8 = |stored| AppendCase { stored, descales: true, ..paged.clone() };
+    let fp8 = |stored| AppendCase { stored, descales: Descales::BySequence, ..paged.clone() };
     let holes = Cache::Paged { page: 16, pages: 3, holes: true };
     let slots = AppendCase { cache: Cache::Slots { page: 16 }, ..paged.clone() };
     vec![
@@ -130,11 +130,14 @@ fn ordinary(number: Number) -> Vec<AppendCase> {
         AppendCase { starts: Starts::Given, mask: 0, ..dense.clone() },
         fp8(Number::E4m3),
         fp8(Number::E5m2),
-        AppendCase { descales: false, ..plain(fp8(Number::E4m3)) },
-        AppendCase { stored: Number::E4m3, descales: true, ..in_one },
+        AppendCase { descales: Descales::None, ..plain(fp8(Number::E4m3)) },
+        AppendCase { stored: Number::E4m3, descales: Descales::BySequence, ..in_one },
         slots.clone(),
+        AppendCase { descales: Descales::ByPage, ..fp8(Number::E4m3) },
+        AppendCase { descales: Descales::ByPage, cache: holes, ..fp8(Number::E5m2) },
+        AppendCase { descales: Descales::ByPage, stored: Number::E4m3, ..slots.clone() },
         AppendCase { starts: Starts::EachRow, sequences: vec![sequence(0, 9, 9), sequence(0, 4, 4)], ..slots.clone() },
-        AppendCase { starts: Starts::Given, stored: Number::E5m2, descales: true, ..slots.clone() },
+        AppendCase { starts: Starts::Given, stored: Number::E5m2, descales: Descales::BySequence, ..slots.clone() },
         AppendCase { packed: false, sequences: vec![sequence(0, 6, 2); 3], cache: Cache::Slots { page: 3 }, ..plain(slots) },
     ]
 }
@@ -152,7 +155,7 @@ fn lying(number: Number) -> Vec<AppendCase> {
         AppendCase { pad: 8, ..base(number) },
         AppendCase { pad: 3, ..base(number) },
         AppendCase { pad: 3, rotary: rotary(16, true), queries: Queries::InPlace, ..base(number) },
-        AppendCase { pad: 3, stored: Number::E4m3, descales: true, ..base(number) },
+        AppendCase { pad: 3, stored: Number::E4m3, descales: Descales::BySequence, ..base(number) },
         AppendCase { pad: 5, stored: Number::E5m2, ..base(number) },
         AppendCase { pad: 8, stored: Number::E4m3, ..short.clone() },
     ];

@@ -68,11 +68,19 @@ pub(super) struct AppendCase {
     pub(super) starts: Starts,
     /// `KGEN_FLAG_CAUSAL` or `KGEN_FLAG_WINDOW`, or neither.
     pub(super) mask: u32,
-    pub(super) descales: bool,
+    pub(super) descales: Descales,
     /// Elements after each head, row and batch.
     pub(super) pad: usize,
     /// What is no multiple of 16 bytes of the tensor of that name.
     pub(super) crooked: Option<(&'static str, Crooked)>,
+}
+
+/// By what the factors of an FP8 cache are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Descales {
+    None,
+    BySequence,
+    ByPage,
 }
 
 impl AppendCase {
@@ -125,17 +133,17 @@ impl AppendCase {
         usize::try_from(position).ok().filter(|&position| position < rows)
     }
 
-    /// Factors of K or V by batch entry and head: powers of two and others, so that some values are the largest, and
+    /// Factors of K or V by batch entry, or page, and head: powers of two and others, so that some values are the largest, and
     /// some below the smallest normal one.
-    pub(super) fn descale(&self, of_v: bool, batch: usize, head: usize) -> f32 {
-        if !self.descales {
+    pub(super) fn descale(&self, of_v: bool, entry: usize, head: usize) -> f32 {
+        if self.descales == Descales::None {
             return 1.0;
         }
-        let number = 7 * batch + 3 * head + usize::from(of_v);
+        let number = 7 * entry + 3 * head + usize::from(of_v);
         [0.002, 0.25, 1.7, 130.0, 0.00003, 11.0][number % 6]
     }
 
-    /// Factors from batch entry to batch entry.
+    /// Factors from batch entry to batch entry, or from page to page.
     pub(super) fn descale_stride(&self) -> usize {
         self.heads_k + 1
     }
@@ -168,9 +176,14 @@ impl Case for AppendCase {
             format!(" rotary{}{} of {} {:?}", r.dim, if r.interleaved { "i" } else { "" }, r.rows, self.starts)
         });
         let mut more = String::new();
-        for (holds, word) in [(self.packed, " packed"), (self.one_cache, " in one"), (self.descales, " descaled")] {
+        for (holds, word) in [(self.packed, " packed"), (self.one_cache, " in one")] {
             more.push_str(if holds { word } else { "" });
         }
+        more.push_str(match self.descales {
+            Descales::None => "",
+            Descales::BySequence => " descaled",
+            Descales::ByPage => " descaled by page",
+        });
         let crooked = self.crooked.map_or_else(String::new, |(name, what)| format!(" {name} {what:?}"));
         let Self { heads, heads_k, stored, queries, mask, pad, spare, .. } = self;
         format!(

@@ -3,7 +3,7 @@
 
 use super::{
     abi,
-    exam::{AppendCase, Cache, Queries, Sequence, Starts},
+    exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
     reference::Rotary,
 };
@@ -47,6 +47,11 @@ impl AppendCase {
         let head_dim = |rng: &mut ChaCha8Rng| 8 * rng.random_range(1..=if size > 8 { 32 } else { 8 });
         let head_dims = [rotary.map_or(0, |r| r.dim).max(head_dim(rng)), head_dim(rng)];
         let heads_k = rng.random_range(1..=size.min(6));
+        let descales = if stored == number {
+            Descales::None
+        } else {
+            pick(rng, &[Descales::None, Descales::None, Descales::BySequence, Descales::ByPage])
+        };
         Self {
             number,
             stored,
@@ -62,7 +67,7 @@ impl AppendCase {
             queries,
             starts,
             mask: pick(rng, &[0, abi::CAUSAL, abi::WINDOW]),
-            descales: stored != number && rng.random(),
+            descales,
             pad: pick(rng, &[0, 0, 0, 8, 1, 5]),
             crooked: crooked(rng),
         }
