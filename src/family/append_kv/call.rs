@@ -226,7 +226,7 @@ impl Drawing {
             let place = |(entry, head)| ((entry * case.descale_stride() + head) as i64, case.descale(of_v, entry, head));
             Image::of_numbers(&factors.map(place).collect::<Vec<_>>())
         };
-        if case.descales != Descales::None { vec![("k_descale", image(false)), ("v_descale", image(true))] } else { Vec::new() }
+        if case.descales == Descales::None { Vec::new() } else { vec![("k_descale", image(false)), ("v_descale", image(true))] }
     }
 
     /// Room for the rows of Q that are written.
