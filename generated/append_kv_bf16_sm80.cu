@@ -318,18 +318,24 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
     if (at.batch < 0) return;
     const int position = p.rotary_dim == 0 ? 0 : position_of(p, index, at, true);
     if (position < 0) return;
-    // What waits for the length, or for nothing, is loaded before the table is: only a store waits for that.
     float k_descale[PAIRS], v_descale[PAIRS];
-    KGEN_UNROLL
-    for (int i = 0; i < PAIRS; ++i) {
-        const int head = min(group + i * groups, p.num_heads_k - 1);
-        k_descale[i] = descale_of(p, p.k_descale, at.batch * p.k_descale_batch_stride + head * p.k_descale_head_stride);
-        v_descale[i] = descale_of(p, p.v_descale, at.batch * p.v_descale_batch_stride + head * p.v_descale_head_stride);
-    }
+    const auto load_descales = [&](int entry) {
+        KGEN_UNROLL
+        for (int i = 0; i < PAIRS; ++i) {
+            const int head = min(group + i * groups, p.num_heads_k - 1);
+            k_descale[i] = descale_of(p, p.k_descale, entry * p.k_descale_batch_stride + head * p.k_descale_head_stride);
+            v_descale[i] = descale_of(p, p.v_descale, entry * p.v_descale_batch_stride + head * p.v_descale_head_stride);
+        }
+    };
+    // What waits for the length, or for nothing, is loaded before the table is: only a store waits for that, and factors
+    // by page.
+    const bool by_page = (p.flags & KGEN_FLAG_DESCALE_BY_PAGE) != 0;
+    if (!by_page) load_descales(at.batch);
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };
     if (of_k.rotates) by = load_angles<PIECES>(p, position, of_k);
     const destination to = destination_of(w, index, at);
     if (to.page < 0) return;
+    if (by_page) load_descales(to.page);
     const cache_tensor k_cache = {p.k_cache, p.k_cache_page_stride, p.k_cache_row_stride, p.k_cache_head_stride};
     const cache_tensor v_cache = {p.v_cache, p.v_cache_page_stride, p.v_cache_row_stride, p.v_cache_head_stride};
     KGEN_UNROLL

@@ -435,7 +435,7 @@ size_t kgen_reduce_workspace(const kgen_reduce_params* params);
  * are moved in pieces of 8 elements, otherwise element by element. */
 typedef struct kgen_append_kv_params {
     uint32_t struct_size; /* sizeof(kgen_append_kv_params) */
-    uint32_t flags;       /* KGEN_FLAG_CAUSAL, KGEN_FLAG_WINDOW, KGEN_FLAG_ROTARY_INTERLEAVED */
+    uint32_t flags;       /* KGEN_FLAG_CAUSAL, _WINDOW, _ROTARY_INTERLEAVED, _DESCALE_BY_PAGE */
 
     const void* k; /* new rows */
     const void* v;
@@ -467,7 +467,9 @@ typedef struct kgen_append_kv_params {
     const int64_t* positions;       /* by row of K */
 
     /* FP8 caches only, not read for others: factors of K and V by batch entry and key head, fp32 in device memory,
-     * finite and above 0; NULL stands for 1. Strides in floats; 0 repeats one. */
+     * finite and above 0; NULL stands for 1. Strides in floats; 0 repeats one. With KGEN_FLAG_DESCALE_BY_PAGE they are by
+     * page of the cache and key head (num_pages entries; those of pages that no row goes to are not read), and the batch
+     * strides are from page to page: what attention reads as k_page_descale and v_page_descale. */
     const float* k_descale;
     const float* v_descale;
     int64_t k_descale_batch_stride, k_descale_head_stride;
@@ -493,6 +495,8 @@ typedef struct kgen_append_kv_params {
 
 /* Pairs of columns that are rotated lie side by side. */
 #define KGEN_FLAG_ROTARY_INTERLEAVED 0x10u
+/* Factors of an FP8 cache are by page, not by batch entry. */
+#define KGEN_FLAG_DESCALE_BY_PAGE 0x20u
 
 enum { KGEN_KIND_APPEND_KV = 21 };
 

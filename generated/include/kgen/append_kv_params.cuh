@@ -16,7 +16,7 @@ constexpr int32_t LARGEST_HEAD_DIM = 256;
 // Copies the caller's structure, and tells the head dim of V to those who read it.
 inline int copy_append_kv_params(const kgen_append_kv_params* given, const char* name, kgen_append_kv_params& params) {
     if (const int code = copy_structure(given, sizeof params, APPEND_KV_VERSION, "kgen_append_kv_params", name, params)) return code;
-    constexpr uint32_t known = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW | KGEN_FLAG_ROTARY_INTERLEAVED;
+    constexpr uint32_t known = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW | KGEN_FLAG_ROTARY_INTERLEAVED | KGEN_FLAG_DESCALE_BY_PAGE;
     if (const int code = check_flags(params.flags, known, name)) return code;
     if (params.head_dim_v == 0) params.head_dim_v = params.head_dim;
     return KGEN_SUCCESS;
