@@ -17,7 +17,7 @@ step "clippy, warnings are errors"
 cargo clippy --release --all-targets --quiet -- -D warnings
 
 step "unit, snapshot, fault and integration tests"
-cargo test --release
+cargo test --release --no-fail-fast
 
 # The binary that the tests have just run: `cargo run` would compile the library again, without the tests' features.
 kgen="${CARGO_TARGET_DIR:-target}/release/kgen"

@@ -133,8 +133,8 @@ impl AppendCase {
         usize::try_from(position).ok().filter(|&position| position < rows)
     }
 
-    /// Factors of K or V by batch entry, or page, and head: powers of two and others, so that some values are the largest, and
-    /// some below the smallest normal one.
+    /// Factors of K or V by batch entry, or page, and head: powers of two and others, so that some values are the
+    /// largest, and some below the smallest normal one.
     pub(super) fn descale(&self, of_v: bool, entry: usize, head: usize) -> f32 {
         if self.descales == Descales::None {
             return 1.0;

@@ -18,8 +18,8 @@ struct widened {
     std::optional<Tensor> k_descale;
 };
 
-// Whether the call, as the library predicts it, takes less time with bf16 queries, their conversion included. The answer
-// is remembered for calls that differ in pointers alone, such as those of a model's layers.
+// Whether the call, as the library predicts it, takes less time with bf16 queries, their conversion included. The
+// answer is remembered for calls that differ in pointers alone, such as those of a model's layers.
 bool is_faster_widened(const kgen_fwd_params& p, int32_t device);
 
 // Changes a request with E4M3 queries, keys and values (pointers and strides of all entered) into one with bf16
