@@ -327,8 +327,8 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
             v_descale[i] = descale_of(p, p.v_descale, entry * p.v_descale_batch_stride + head * p.v_descale_head_stride);
         }
     };
-    // What waits for the length, or for nothing, is loaded before the table is: only a store waits for that, and factors
-    // by page.
+    // What waits for the length, or for nothing, is loaded before the table is: only a store, and factors by page, wait
+    // for that.
     const bool by_page = (p.flags & KGEN_FLAG_DESCALE_BY_PAGE) != 0;
     if (!by_page) load_descales(at.batch);
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };

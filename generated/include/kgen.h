@@ -467,9 +467,9 @@ typedef struct kgen_append_kv_params {
     const int64_t* positions;       /* by row of K */
 
     /* FP8 caches only, not read for others: factors of K and V by batch entry and key head, fp32 in device memory,
-     * finite and above 0; NULL stands for 1. Strides in floats; 0 repeats one. With KGEN_FLAG_DESCALE_BY_PAGE they are by
-     * page of the cache and key head (num_pages entries; those of pages that no row goes to are not read), and the batch
-     * strides are from page to page: what attention reads as k_page_descale and v_page_descale. */
+     * finite and above 0; NULL stands for 1. Strides in floats; 0 repeats one. With KGEN_FLAG_DESCALE_BY_PAGE they are
+     * by page of the cache and key head (num_pages entries; those of pages that no row goes to are not read), and the
+     * batch strides are from page to page: what attention reads as k_page_descale and v_page_descale. */
     const float* k_descale;
     const float* v_descale;
     int64_t k_descale_batch_stride, k_descale_head_stride;
