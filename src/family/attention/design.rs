@@ -3,7 +3,7 @@
 use super::{Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    grid::{Feature, Target},
+    grid::{Dtype, Feature, Target},
 };
 use serde::Serialize;
 
@@ -26,7 +26,10 @@ pub struct Design {
     pub features: FeatureParts,
     /// Where K and V come from.
     pub kv: Kv,
-    /// Columns of tiles of K and of V in FP8: head dims rounded up to 32 bytes, where Q is of 16 bits.
+    /// The type that is multiplied, where a kernel widens its queries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub widened_to: Option<Dtype>,
+    /// Columns of tiles of K and of V in FP8: head dims rounded up to 32 bytes, where 16 bits are multiplied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_columns: Option<KvColumns>,
     /// FP8 kernels only.
@@ -64,7 +67,7 @@ impl KvColumns {
     /// Those of a kernel; `None` where K and V have Q's type.
     pub(in crate::family::attention) fn of(point: Point) -> Option<Self> {
         let padded = point.head_dim.padded_to(Self::STEP);
-        KvFormat::of(point.features).map(|_| Self { qk: padded.qk, v: padded.v })
+        KvFormat::widened(point).map(|_| Self { qk: padded.qk, v: padded.v })
     }
 
     /// Of K and V together.
@@ -83,7 +86,7 @@ pub struct FeatureParts {
     pub packgqa: bool,
     /// A cache of K and V with entries in another order, and rows before the keys.
     pub cache: bool,
-    /// K and V in FP8.
+    /// K and V in FP8 that are widened before they are multiplied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvFormat>,
     /// Factors of K and V by page.
@@ -122,7 +125,7 @@ impl FeatureParts {
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
         let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
         let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
-        let (kv, page_descale) = (KvFormat::of(point.features), has(Feature::PageDescale));
+        let (kv, page_descale) = (KvFormat::widened(point), has(Feature::PageDescale));
         Self { paged, packgqa, cache, kv, page_descale, window, chunk, softcap, alibi, sinks, positions, scores, declared }
     }
 

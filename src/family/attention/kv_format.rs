@@ -1,8 +1,9 @@
 //! The type of a K and V that have another one than Q.
 
+use super::{Kind, Point};
 use crate::{
     check::Number,
-    grid::{Feature, Features},
+    grid::{Dtype, Feature, Features},
 };
 use serde::Serialize;
 
@@ -23,6 +24,12 @@ impl KvFormat {
     /// That of a kernel with these features; `None`: K and V have Q's type.
     pub fn of(features: Features) -> Option<Self> {
         Self::ALL.into_iter().find(|format| features.has(format.feature()))
+    }
+
+    /// What a kernel widens K and V from before it multiplies them; `None`: it multiplies them as they are. A split-KV
+    /// kernel of FP8 queries widens all three: it waits for memory, and 16 bits need no transposition of V.
+    pub fn widened(point: Point) -> Option<Self> {
+        if point.widens_queries() { Some(Self::E4m3) } else { Self::of(point.features) }
     }
 
     /// The feature of kernels that read it.
@@ -47,5 +54,18 @@ impl KvFormat {
             Self::E4m3 => Number::E4m3,
             Self::E5m2 => Number::E5m2,
         }
+    }
+}
+
+impl Point {
+    /// Whether the kernel has queries in FP8 and multiplies them in 16 bits.
+    pub fn widens_queries(self) -> bool {
+        self.kind == Kind::FwdSplit && self.dtype == Dtype::Fp8
+    }
+
+    /// The type that the kernel multiplies. FP8 becomes fp16, of which it takes the fewest instructions and loses
+    /// nothing.
+    pub fn multiplied(self) -> Dtype {
+        if self.widens_queries() { Dtype::Fp16 } else { self.dtype }
     }
 }

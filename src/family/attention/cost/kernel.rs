@@ -92,7 +92,7 @@ const LATENCY: f64 = 660.0;
 /// which it does 64 at once. Counted, not measured; 0 where K and V have Q's type.
 fn widening(point: Point, keys: u32) -> f64 {
     let bytes = f64::from(keys * (point.head_dim.qk + point.head_dim.v));
-    if KvFormat::of(point.features).is_some() { bytes * 7.0 / 4.0 / 64.0 } else { 0.0 }
+    if KvFormat::widened(point).is_some() { bytes * 7.0 / 4.0 / 64.0 } else { 0.0 }
 }
 
 /// Widths of the panels that a row of `head_dim` columns is cut into: each needs a tensor map and boxes of its own.

@@ -1,4 +1,5 @@
-//! What a kernel computes with: the type of its tensors, and how its tensor cores sum the products of Q Kᵀ.
+//! What a kernel computes with: the type of its tensors, that of its products, and how its tensor cores sum those of
+//! Q Kᵀ.
 
 use crate::{
     check::Number,
@@ -21,6 +22,8 @@ const NO_EXPONENT: i32 = -1000;
 pub struct Arithmetic {
     /// The type of Q, K and V.
     pub number: Number,
+    /// The type that is multiplied, P's too.
+    pub multiplied: Number,
     /// How Q Kᵀ is summed.
     pub sums: Sums,
 }
@@ -39,14 +42,14 @@ impl Arithmetic {
     pub fn of(variant: Point) -> Self {
         let truncated = Plan::new(variant, None).is_ok_and(|plan| plan.tensor_core == TensorCore::Qgmma);
         let sums = if truncated { Sums::Truncated } else { Sums::Fp32 };
-        Self { number: Number::of(variant.dtype), sums }
+        Self { number: Number::of(variant.dtype), multiplied: Number::of(variant.multiplied()), sums }
     }
 }
 
 impl From<Number> for Arithmetic {
-    /// Of a kernel on tensors of that type whose tensor cores sum in fp32.
+    /// Of a kernel that multiplies tensors of that type as they are, and sums in fp32.
     fn from(number: Number) -> Self {
-        Self { number, sums: Sums::Fp32 }
+        Self { number, multiplied: number, sums: Sums::Fp32 }
     }
 }
 

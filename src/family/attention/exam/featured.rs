@@ -168,8 +168,7 @@ pub fn splits(features: Features) -> Vec<Listed> {
         }
     }
     if KvFormat::of(features).is_some() {
-        cases.extend(in_bytes(&[(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)]).into_iter().map(|problem| (problem, 4, counts())));
-        cases.push((counted(Problem::new(&[(1, 203); 3], 8, 2)).in_fp8(Descales::ByHead), SPLITS, None));
+        cases.extend(splits_of_bytes());
     }
     if features.has(Feature::PageDescale) {
         let sequences = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
@@ -340,6 +339,14 @@ fn cached(m: usize, n: usize) -> Vec<Problem> {
         ]
     });
     forms.collect()
+}
+
+/// What splits show of K and V in FP8.
+pub(super) fn splits_of_bytes() -> impl Iterator<Item = Listed> {
+    let sequences = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
+    let unlike = in_bytes(&sequences).into_iter().map(|problem| (problem, 4, Some(vec![4, 1, 0, 2, 3])));
+    let counted = Problem::new(&[(1, 203); 3], 8, 2).inputs(Inputs::Constant, Scale::Zero).in_fp8(Descales::ByHead);
+    unlike.chain([(counted, SPLITS, None)])
 }
 
 /// Every way of giving the descales of K and V in FP8, to sequences of unlike lengths; columns that no other is taken

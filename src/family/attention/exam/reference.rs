@@ -173,7 +173,7 @@ fn attend_rows(
     rules: Rules,
     chosen: impl Iterator<Item = usize>,
 ) -> (Head, Yardstick) {
-    let Arithmetic { number, sums } = arithmetic.into();
+    let Arithmetic { multiplied, sums, .. } = arithmetic.into();
     let (rows, keys) = (q.len() / dim, k.len() / dim);
     let Rules { mask, score: rule, sink } = rules;
     let wide: [Vec<f64>; 3] = [q, k, v].map(|tensor| tensor.iter().copied().map(f64::from).collect());
@@ -223,8 +223,8 @@ fn attend_rows(
         }
         let o = &mut head.o[row * dim_v..(row + 1) * dim_v];
         let naive_sink = sink.map(|sink| sink as f32);
-        match number {
-            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim_v, number, &mut naive_o),
+        match multiplied {
+            Number::Fp32 | Number::Fp16 | Number::Bf16 => naive_output(scores, sink, v, dim_v, multiplied, &mut naive_o),
             Number::E4m3 | Number::E5m2 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(scores, sink);
@@ -383,7 +383,7 @@ mod tests {
     fn truncated_sums_allow_what_hopper_errs_by_but_neither_a_step_less_nor_another_factor() {
         let problem = Problem::new(&[(113, 203)], 2, 2).in_fp8(Descales::ByHead);
         let tensors = Tensors::draw(&problem, 192, Number::E4m3, 0x9e37_79b9_7f4a_7c15);
-        let hopper = Arithmetic { number: Number::E4m3, sums: Sums::Truncated };
+        let hopper = Arithmetic { sums: Sums::Truncated, ..Number::E4m3.into() };
         let [exact, truncated] = [Number::E4m3.into(), hopper].map(|a| Reference::compute(&problem, &tensors, 192, a, false));
         let allowed = truncated.tolerance.lse;
         assert!(allowed > 1.5 * 3.1e-4 && allowed < 1e-3, "{allowed}");

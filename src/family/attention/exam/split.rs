@@ -2,6 +2,8 @@
 //! compared with the reference of the whole.
 
 use super::{
+    arithmetic::Arithmetic,
+    descale::Descales,
     dims::Dims,
     featured, forward, latent,
     place::Side,
@@ -10,10 +12,10 @@ use super::{
     tensors::Tensors,
 };
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Tally},
+    check::{Case, Comparison, Drawn, Level, Tally},
     device::{Element, Image, Outputs, Params},
     family::attention::{self, Point},
-    grid::Feature,
+    grid::{Dtype, Feature},
 };
 use itertools::Itertools;
 
@@ -80,7 +82,7 @@ struct SplitCase {
     splits: usize,
     /// `split_counts`, where given.
     counts: Option<Vec<usize>>,
-    number: Number,
+    arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
     /// The kernel reads K and V by TMA alone.
@@ -90,14 +92,24 @@ struct SplitCase {
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     let boxed = listed(variant, level).into_iter().flat_map(|(parts, wholes)| {
-        let merged = parts.clone().into_iter().chain(merged_besides()).filter(is_merged);
+        let merged = in_type_of(variant, parts.clone().into_iter().chain(merged_besides()).filter(is_merged));
+        let (parts, wholes) = (in_type_of(variant, parts.into_iter()), in_type_of(variant, wholes.into_iter()));
         let merged = merged.map(move |listed| Box::new(MergedCase(parts_case(variant, listed))) as Box<dyn Case>);
-        let parts = parts.into_iter().map(move |listed| Box::new(case(variant, listed)) as Box<dyn Case>).chain(merged);
+        let parts = parts.map(move |listed| Box::new(case(variant, listed)) as Box<dyn Case>).chain(merged);
         let whole = move |(problem, _, counts)| Box::new(whole_case(variant, problem, counts)) as Box<dyn Case>;
-        parts.chain(wholes.into_iter().map(whole))
+        parts.chain(wholes.map(whole))
     });
     // Splits make no difference to a whole, so that several entries of the lists may be the same one.
     boxed.unique_by(|case| case.name()).collect()
+}
+
+/// The problems, those that say nothing of FP8 with descales in turns where the kernel's tensors are of that type.
+fn in_type_of(variant: Point, list: impl Iterator<Item = Listed>) -> impl Iterator<Item = Listed> {
+    let turns = [Descales::ByHead, Descales::Absent, Descales::Uniform].into_iter().cycle();
+    list.zip(turns).map(move |((problem, splits, counts), descales)| {
+        let is_plain = variant.dtype == Dtype::Fp8 && problem.fp8.is_none();
+        (if is_plain { problem.in_fp8(descales) } else { problem }, splits, counts)
+    })
 }
 
 /// What is computed with partial results, and what without; that of the smoke test first.
@@ -109,7 +121,8 @@ fn listed(variant: Point, level: Level) -> Vec<(Vec<Listed>, Vec<Listed>)> {
         let smoke = (latent::parts(features), latent::wholes(features));
         return [smoke].into_iter().chain(thoroughly.then(|| both(latent::thorough()))).collect();
     }
-    let smoke = smoke().into_iter().chain(featured::splits(features)).collect();
+    let bytes = variant.widens_queries().then(featured::splits_of_bytes).into_iter().flatten();
+    let smoke = smoke().into_iter().chain(featured::splits(features)).chain(bytes).collect();
     let besides = || thorough().into_iter().chain(featured::every_window(features)).collect();
     [both(smoke)].into_iter().chain(thoroughly.then(|| both(besides()))).collect()
 }
@@ -145,9 +158,9 @@ impl Case for MergedCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let SplitCase { ref problem, splits, ref counts, number, head_dim, causal, .. } = self.0;
-        let tensors = Tensors::draw(problem, head_dim, number, seed);
-        let mut call = tensors.call(problem, head_dim, number, causal);
+        let SplitCase { ref problem, splits, ref counts, arithmetic, head_dim, causal, .. } = self.0;
+        let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
+        let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let words = counters_for(problem);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
         (params.num_splits, params.arrivals) = (splits as i32, words as i64);
@@ -160,8 +173,8 @@ impl Case for MergedCase {
         call.outputs.push(("arrivals", Image::of_integers(&vec![0; words])));
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
-            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
-            let mut comparison = forward::compare(&problem, head_dim.v, number, &reference, outputs);
+            let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
+            let mut comparison = forward::compare(&problem, head_dim.v, arithmetic.number, &reference, outputs);
             let beyond = outputs.get("workspace").and_then(Image::first_damage);
             let beyond = beyond.map(|word| format!("memory outside of the workspace was written, first at its word {word}"));
             comparison.complaint = comparison.complaint.or(beyond).or_else(|| what_counters_say(outputs));
@@ -191,7 +204,7 @@ struct WholeCase {
     problem: Problem,
     /// `split_counts`, which nobody must read.
     counts: Option<Vec<usize>>,
-    number: Number,
+    arithmetic: Arithmetic,
     head_dim: Dims,
     causal: bool,
     /// The kernel reads K and V by TMA alone.
@@ -199,15 +212,15 @@ struct WholeCase {
 }
 
 fn whole_case(variant: Point, problem: Problem, counts: Option<Vec<usize>>) -> WholeCase {
-    let Point { head_dim, dtype, causal, .. } = variant;
+    let Point { head_dim, causal, .. } = variant;
     let problem = problem.for_kernel(variant);
     let needs_tma = attention::needs_tma(variant);
-    WholeCase { problem, counts, number: Number::of(dtype), head_dim: head_dim.into(), causal, needs_tma }
+    WholeCase { problem, counts, arithmetic: Arithmetic::of(variant), head_dim: head_dim.into(), causal, needs_tma }
 }
 
 impl Case for WholeCase {
     fn refusal(&self) -> Option<String> {
-        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
     fn name(&self) -> String {
@@ -216,9 +229,9 @@ impl Case for WholeCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, ref counts, number, head_dim, causal, .. } = *self;
-        let tensors = Tensors::draw(problem, head_dim, number, seed);
-        let mut call = tensors.call(problem, head_dim, number, causal);
+        let Self { ref problem, ref counts, arithmetic, head_dim, causal, .. } = *self;
+        let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
+        let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
         params.num_splits = 1;
         params.total_rows = [0; 2]; // without a workspace, the number of rows bounds nothing
@@ -227,8 +240,8 @@ impl Case for WholeCase {
         }
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
-            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
-            forward::compare(&problem, head_dim.v, number, &reference, outputs)
+            let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
+            forward::compare(&problem, head_dim.v, arithmetic.number, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
@@ -240,12 +253,12 @@ pub(super) fn case(variant: Point, listed: Listed) -> impl Case + use<> {
 }
 
 fn parts_case(variant: Point, (problem, splits, counts): Listed) -> SplitCase {
-    let Point { head_dim, dtype, causal, .. } = variant;
+    let Point { head_dim, causal, .. } = variant;
     SplitCase {
         problem: problem.for_kernel(variant),
         splits,
         counts,
-        number: Number::of(dtype),
+        arithmetic: Arithmetic::of(variant),
         head_dim: head_dim.into(),
         causal,
         needs_tma: attention::needs_tma(variant),
@@ -336,7 +349,7 @@ fn thorough() -> Vec<Listed> {
 
 impl Case for SplitCase {
     fn refusal(&self) -> Option<String> {
-        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.number) } else { None }
+        if self.needs_tma { self.problem.what_tma_refuses(self.head_dim, self.arithmetic.number) } else { None }
     }
 
     fn asked_workspace(&self) -> Option<usize> {
@@ -351,9 +364,9 @@ impl Case for SplitCase {
     }
 
     fn draw(&self, seed: u64) -> Drawn {
-        let Self { ref problem, splits, ref counts, number, head_dim, causal, .. } = *self;
-        let tensors = Tensors::draw(problem, head_dim, number, seed);
-        let mut call = tensors.call(problem, head_dim, number, causal);
+        let Self { ref problem, splits, ref counts, arithmetic, head_dim, causal, .. } = *self;
+        let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
+        let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
         params.num_splits = splits as i32;
         let workspace = Workspace::new(problem, head_dim.v, splits);
@@ -382,7 +395,7 @@ impl Case for SplitCase {
         call.outputs.push(("workspace", image));
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
-            let reference = Reference::compute(&problem, &tensors, head_dim, number, causal);
+            let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
             judge(&problem, &workspace, &count, causal, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }

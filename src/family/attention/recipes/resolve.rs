@@ -38,6 +38,9 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
         None if point.features.has(Feature::KvE4m3) && point.features.has(Feature::KvE5m2) => {
             Err(unsupported("`kv_e4m3` and `kv_e5m2` are two types of K and V, and a kernel has one".to_owned()))
         }
+        None if point.dtype == Dtype::Fp8 && KvFormat::of(point.features).is_some() => {
+            Err(unsupported("queries in `fp8` have K and V of their own type: leave out `kv_e4m3` and `kv_e5m2`".to_owned()))
+        }
         None if point.features.has(Feature::PageDescale)
             && !(point.features.has(Feature::Paged) && KvFormat::of(point.features).is_some()) =>
         {
@@ -85,6 +88,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         panels_v: panels(padded.v),
         features: FeatureParts::of(point),
         kv: recipe.kv(point, &tile),
+        widened_to: point.widens_queries().then_some(point.multiplied()),
         kv_columns: KvColumns::of(point),
         fp8: recipe.fp8(&tile, compiled_for),
         backward: recipe.backward(point, &tile),

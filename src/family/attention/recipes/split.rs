@@ -63,9 +63,6 @@ impl Recipe for SplitForward {
 
     fn default_tile(&self, variant: Point) -> Result<Tile, String> {
         check_target(variant.target)?;
-        if variant.dtype == Dtype::Fp8 {
-            return Err("split-KV kernels have no FP8 form yet; available: `fp16`, `bf16`".to_owned());
-        }
         if variant.target >= Target::Sm100 && variant.head_dim.wider() > WIDEST_FOR_BLACKWELL {
             return Err(format!(
                 "split-KV made for `{}` ends at head dim {WIDEST_FOR_BLACKWELL}, beyond which it would spill; `sm80`'s and `sm89`'s \
@@ -75,7 +72,7 @@ impl Recipe for SplitForward {
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
         let mut tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
-        if KvFormat::of(variant.features).is_some() {
+        if KvFormat::widened(variant).is_some() {
             tile.n *= KEYS_OF_BYTES;
         } else if variant.features.has(Feature::Paged) && tile.n > SLICE_OF_A_PAGE * tile.warps {
             // As many keys are on their way.
@@ -120,7 +117,8 @@ impl Recipe for SplitForward {
             return Some("`copy` is \"tma\"; this kernel copies with \"cp_async\"".to_owned());
         }
         // P reaches 2^threshold: fp16 ends at 65504, and fp32 sums of bf16's P stay exact enough up to 2^64.
-        let (dtype, most) = (variant.dtype, if variant.dtype == Dtype::Fp16 { 14 } else { 64 });
+        let dtype = variant.multiplied();
+        let most = if dtype == Dtype::Fp16 { 14 } else { 64 };
         if rescale_threshold > most {
             return Some(format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"));
         }
@@ -134,7 +132,7 @@ impl Recipe for SplitForward {
         let state = tile.warps * tile.m * 4;
         Region::lay_out(
             [
-                ("Q", tile.m * columns.qk * variant.dtype.bytes(), Some("Q_OFFSET")),
+                ("Q", tile.m * columns.qk * variant.multiplied().bytes(), Some("Q_OFFSET")),
                 ("rings of K and V (then O)", ring_bytes(variant, tile), Some("RING_OFFSET")),
                 ("maxima", state, Some("MAX_OFFSET")),
                 ("sums", state, Some("SUM_OFFSET")),
@@ -150,7 +148,7 @@ impl Recipe for SplitForward {
         let m_tiles = tile.m / 16;
         // With K and V in FP8 the tiles of O come in pairs.
         let output_tiles =
-            if KvFormat::of(variant.features).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
+            if KvFormat::widened(variant).is_some() { variant.head_dim.v.div_ceil(16) * 2 } else { variant.head_dim.v / 8 };
         let output = m_tiles * output_tiles * 4;
         let scores = m_tiles * (tile.n / tile.warps / 8) * 4;
         let query = if tile.q_in_registers { m_tiles * variant.head_dim.qk.div_ceil(16) * 4 } else { 0 };
@@ -181,7 +179,7 @@ fn ring_bytes(variant: Point, tile: &Tile) -> u32 {
 /// Columns of a row of O in shared memory, with the padding that keeps rows of a warp in different banks.
 fn output_columns(variant: Point) -> u32 {
     let v = variant.head_dim.v;
-    if KvFormat::of(variant.features).is_some() { v.next_multiple_of(16) + 16 } else { v + 8 }
+    if KvFormat::widened(variant).is_some() { v.next_multiple_of(16) + 16 } else { v + 8 }
 }
 
 /// Whether the instructions are there.
@@ -289,6 +287,19 @@ mod tests {
     }
 
     #[test]
+    fn queries_in_fp8_are_multiplied_as_fp16_on_every_target() {
+        let kv = Point { dtype: Dtype::Fp16, features: [Feature::KvE4m3].into_iter().collect(), ..D128 };
+        for &target in Target::ALL.iter().filter(|target| **target >= Target::Sm80) {
+            let of = |point| Plan::new(Point { target, ..point }, None).expect("fits");
+            let (queries, keys_only) = (of(Point { dtype: Dtype::Fp8, ..D128 }), of(kv));
+            assert_eq!(queries.attention().widened_to, Some(Dtype::Fp16));
+            assert_eq!(keys_only.attention().widened_to, None);
+            assert_eq!(queries.shared_memory, keys_only.shared_memory, "{target}");
+            assert_eq!(queries.attention().features.kv, Some(KvFormat::E4m3));
+        }
+    }
+
+    #[test]
     fn a_kernel_has_one_type_of_k_and_v() {
         let both = Point { features: [Feature::KvE4m3, Feature::KvE5m2].into_iter().collect(), ..D128 };
         let error = Plan::new(both, None).expect_err("two types").to_string();
@@ -311,7 +322,8 @@ mod tests {
         assert!(error(Point { target: Target::Sm75, ..D128 }).contains("needs `sm80` or newer"));
         let wide = error(Point { target: Target::Sm120, head_dim: HeadDim::equal(168), ..D128 });
         assert!(wide.contains("ends at head dim 160"), "{wide}");
-        assert!(error(Point { dtype: Dtype::Fp8, ..D128 }).contains("available: `fp16`, `bf16`"));
+        let both = error(Point { dtype: Dtype::Fp8, features: [Feature::KvE4m3].into_iter().collect(), ..D128 });
+        assert!(both.contains("queries in `fp8` have K and V of their own type"), "{both}");
     }
 
     #[test]
