@@ -423,7 +423,7 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
         "appended: 0 right",
         "8 columns: 1 append_kv_fp16_sm80: rotary_dim 8 must be a multiple of 16 in 16 .. head_dim 16",
         "no fp32: 3 kgen_append_kv: no variant",
-        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 7 of the library knows 0x15 here",
+        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 7 of the library knows 0x35 here",
         "no request: 1 kgen_append_kv: params is NULL",
     ];
     let lines: Vec<&str> = said.lines().collect();

@@ -1,7 +1,8 @@
-/* What kgen_explain_choice says of each line of its input: compute capability, multiprocessors, batch, heads, key heads, longest
- * queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in all, bytes of
- * workspace, the sides of a window, and counters of row tiles. Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what kgen_fwd itself says: the
- * launchers of this library fail with their names. */
+/* What kgen_explain_choice says of each line of its input: compute capability, multiprocessors, batch, heads, key heads,
+ * longest queries and keys, head dim, dtype, flags, num_splits, whether the sides' lengths differ, rows of both sides in
+ * all, bytes of workspace, the sides of a window, counters of row tiles, and rows of a page (0: none; unequal lengths of
+ * keys are then those used). Prints a line a candidate, then what was chosen, what kgen_fwd_workspace asks for, and what
+ * kgen_fwd itself says: the launchers of this library fail with their names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,14 +19,17 @@ int main(void) {
     memset(&p, 0, sizeof p);
     p.struct_size = sizeof p;
     uint64_t room;
-    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64,
+    while (scanf("%d %d %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %" SCNx32 " %" SCNd32 " %d %d %" SCNd32 " %" SCNd32 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNd64 " %" SCNd32,
                  &capability, &multiprocessors, &p.batch, &p.num_heads, &p.num_heads_k, &p.seqlen_q, &p.seqlen_k, &p.head_dim, &p.dtype, &p.flags,
                  &p.num_splits, &unequal_q, &unequal_k, &p.total_q, &p.total_k, &room, &p.features.window_left,
-                 &p.features.window_right, &p.arrivals_count) == 19) {
+                 &p.features.window_right, &p.arrivals_count, &p.page_size) == 20) {
         kgen_emulator_device(capability);
         kgen_emulator_multiprocessors(multiprocessors);
         p.cu_seqlens_q = unequal_q ? somewhere : NULL;
-        p.cu_seqlens_k = unequal_k ? somewhere : NULL;
+        p.page_table = p.page_size > 0 ? somewhere : NULL;
+        p.num_pages = p.page_size;
+        p.cu_seqlens_k = unequal_k && p.page_table == NULL ? somewhere : NULL;
+        p.seqused_k = unequal_k && p.page_table != NULL ? somewhere : NULL;
         p.workspace = room > 0 ? somewhere : NULL;
         p.workspace_bytes = (size_t)room;
         p.arrivals = p.arrivals_count > 0 ? (uint32_t*)somewhere : NULL;

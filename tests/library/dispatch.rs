@@ -28,6 +28,7 @@ const DENSE: i32 = 0;
 const SHORT: i32 = 1;
 const SPLIT: i32 = 2;
 const SCHEDULED: i32 = 3;
+const MIXED: i32 = 4;
 const PACKED: i32 = 5;
 
 fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
@@ -56,10 +57,25 @@ fn packed(causal: bool) -> Point {
     Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
 }
 
+/// Hopper's kernels for pages of head dim 128, and the split-KV kernel beside them.
+fn paged() -> impl Iterator<Item = Point> {
+    let of = |kind, target, features: &[Feature]| Point {
+        features: features.iter().copied().collect(),
+        ..point(kind, 128, true, target)
+    };
+    [
+        of(Kind::Fwd, Target::Sm90, &[Feature::Paged]),
+        of(Kind::Fwd, Target::Sm90, &[Feature::PackGqa, Feature::Paged]),
+        of(Kind::FwdSplit, Target::Sm80, &[Feature::Paged]),
+    ]
+    .into_iter()
+}
+
 /// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
 /// `fwd_short` nor `fwd_split`.
 static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
     let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
+    kernels.extend(paged());
     for causal in [false, true] {
         kernels.push(packed(causal));
         for head_dim in [64, 128] {
@@ -87,6 +103,8 @@ struct Ask {
     flags: u32,
     num_splits: u32,
     room: u64,
+    /// Rows of a page; 0: K and V are not paged.
+    page_size: u32,
 }
 
 const UNLIMITED: u64 = u64::MAX;
@@ -106,7 +124,7 @@ fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_d
         most_seen: None,
         arrivals: 0,
     };
-    Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED }
+    Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
 /// A line of the program about a candidate.
@@ -147,7 +165,7 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
     let lines: Vec<String> = asks
         .iter()
         .map(|ask| {
-            let Ask { capability, multiprocessors, request: r, flags, num_splits, room } = ask;
+            let Ask { capability, multiprocessors, request: r, flags, num_splits, room, page_size } = ask;
             let flags = flags | if r.causal { CAUSAL } else { 0 } | if r.most_seen.is_some() { WINDOW } else { 0 };
             // A window of so many keys, the query's own among them.
             let others = r.most_seen.map_or(0, |seen| seen - 1);
@@ -155,7 +173,7 @@ fn answers(asks: &[Ask]) -> Vec<Answer> {
             let right = others - left;
             let [unequal_q, unequal_k] = [r.queries, r.keys].map(|side| u8::from(side.unequal));
             format!(
-                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right} {}\n",
+                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right} {} {page_size}\n",
                 r.batch, r.heads, r.heads_k, r.queries.longest, r.keys.longest, r.head_dim, r.queries.total, r.keys.total, r.arrivals,
             )
         })
@@ -275,7 +293,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
     let most_seen = (request.head_dim == HeadDim::equal(WINDOWED) && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
     let request = Request { most_seen, ..request };
     let (capability, multiprocessors) = *[(90, 132), (90, 132), (90, 78), (80, 108)].choose(rng).expect("not empty");
-    Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED }
+    Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
 #[test]
@@ -403,6 +421,52 @@ fn a_batch_with_one_long_context_has_its_splits_scheduled() {
     mixed.request.keys.total = 0;
     let unknown = answer(mixed);
     assert!(unknown.chosen().path == SCHEDULED || unknown.chosen().splits >= 8, "{:?}", unknown.chosen());
+}
+
+/// A causal batch in pages of 16 rows, with so many queries in all; 32 heads that read 8 key heads.
+fn in_pages(batch: u32, [queries, total]: [u32; 2], keys: u32) -> Ask {
+    let mut one = ask(batch, [32, 8], [queries, keys], 128);
+    one.page_size = 16;
+    one.request.causal = true;
+    one.request.queries = Lengths { longest: queries, unequal: true, total };
+    one.request.keys = Lengths { longest: keys, unequal: true, total: 0 };
+    one
+}
+
+/// The shortest time of a path, in microseconds.
+fn microseconds(told: &Answer, path: i32) -> f64 {
+    told.of(path).map(|told| told.times[0] / 1000.0).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn long_contexts_beside_a_prompt_are_split_and_prompts_alone_take_one_kernel() {
+    for (batch, chunk, keys) in [(9, 2048, 131_072), (3, 2048, 131_072), (17, 512, 32_768)] {
+        let told = answer(in_pages(batch, [chunk, chunk + batch - 1], keys));
+        assert!(told.chosen().path == MIXED && told.chosen().splits > 1, "{told:?}");
+    }
+    // Where one prompt stands among shorter ones, the second kernel finds nothing. Measured on an H200: mixed 921 us,
+    // packed 883.
+    for (batch, longest, total) in [(31, 8192, 16832), (64, 700, 32000), (12, 6000, 36000)] {
+        let told = answer(in_pages(batch, [longest, total], longest));
+        assert_eq!(told.chosen().path, PACKED, "{told:?}");
+    }
+    // 63 decodes beside a chunk of 1985: measured on an H200, 236 us mixed and 237 packed.
+    let told = answer(in_pages(64, [1985, 2048], 3000));
+    assert!((0.8..1.25).contains(&(microseconds(&told, MIXED) / microseconds(&told, PACKED))), "{told:?}");
+}
+
+#[test]
+fn every_path_is_weighed_by_the_same_guesses_about_queries_which_one_query_more_hardly_changes() {
+    // From one query for each sequence but the longest to half of the sequences as long as that.
+    let times = |total| {
+        let told = answer(in_pages(64, [1024, total], 4096));
+        [DENSE, SPLIT, MIXED, PACKED].map(|path| microseconds(&told, path))
+    };
+    for total in [1087, 1088, 2000, 9000, 17_000, 32_000] {
+        for (before, after) in times(total).into_iter().zip(times(total + 1)) {
+            assert!((after / before - 1.0).abs() < 0.01, "{total}: {before} {after}");
+        }
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ static int explain(kgen_fwd_params p) {
 }
 
 int main(int argc, char** argv) {
-    if (argc != 2 && argc != 3) return 2;
+    if (argc < 2 || argc > 4) return 2;
     kgen_emulator_multiprocessors(4);
     fill(q, sizeof q / 2, 1);
     fill(cache, sizeof cache / 2, 2);
@@ -154,9 +154,10 @@ int main(int argc, char** argv) {
     p.cu_seqlens_q = starts, p.seqused_k = used, p.page_table = table, p.page_table_stride = WIDTH;
     p.page_size = PAGE, p.num_pages = PAGES;
     p.batch = BATCH, p.num_heads = HEADS, p.num_heads_k = HEADS_K, p.seqlen_k = MOST_KEYS, p.total_q = TOKENS;
-    p.seqlen_q = atoi(argv[1]), p.num_splits = argc == 3 ? atoi(argv[2]) : 0;
+    p.seqlen_q = atoi(argv[1]), p.num_splits = argc > 2 ? atoi(argv[2]) : 0;
     p.head_dim = DIM, p.dtype = KGEN_DTYPE_BF16, p.softmax_scale = 0.125f;
     p.split_counts = counts;
+    if (argc == 4) p.flags |= KGEN_FLAG_PATH_MIXED;
     if (argc == 2) return explain(p);
     const size_t bytes = kgen_fwd_workspace(&p);
     void* workspace = bytes > 0 ? malloc(bytes) : NULL; /* aligned to 16 bytes, as the C library has it */

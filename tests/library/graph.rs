@@ -28,8 +28,8 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// Name, launches with workspace, counts and verdict of each contents.
-fn contents(seqlen_q: &str, num_splits: &str) -> Vec<[String; 3]> {
-    let said = run(Command::new(&*PROGRAM).args([seqlen_q, num_splits]));
+fn contents(arguments: &[&str]) -> Vec<[String; 3]> {
+    let said = run(Command::new(&*PROGRAM).args(arguments));
     let lines = said.lines().map(|line| {
         let (name, rest) = line.split_once(": ").expect("a name");
         let (launches, counts) = rest.split_once(", counts ").expect("counts");
@@ -42,16 +42,24 @@ fn contents(seqlen_q: &str, num_splits: &str) -> Vec<[String; 3]> {
 
 #[test]
 fn launches_and_workspace_hang_on_no_length_in_memory() {
-    for (seqlen_q, splits, lines) in [("1", "32", 6), ("1", "0", 6), ("24", "32", 9), ("24", "0", 9), ("24", "1", 9)] {
-        let all = contents(seqlen_q, splits);
+    for (arguments, lines) in [
+        (&["1", "32"][..], 6),
+        (&["1", "0"], 6),
+        (&["24", "32"], 9),
+        (&["24", "0"], 9),
+        (&["24", "1"], 9),
+        (&["24", "32", "mixed"], 9),
+        (&["24", "1", "mixed"], 9),
+    ] {
+        let all = contents(arguments);
         assert_eq!(all.len(), lines, "{all:?}");
-        assert!(all.iter().all(|[_, launches, _]| *launches == all[0][1]), "{seqlen_q} {splits}: {all:?}");
+        assert!(all.iter().all(|[_, launches, _]| *launches == all[0][1]), "{arguments:?}: {all:?}");
     }
 }
 
 #[test]
 fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
-    let all = contents("1", "32");
+    let all = contents(&["1", "32"]);
     // A row tile of 16 for each sequence and key head, 32 splits; 6 rows of 4 heads, 64 + 1 numbers for each.
     assert_eq!(all[0][1], "prepare:1 split:384 combine:24, 199680 bytes");
     let of = |name: &str| &all.iter().find(|[other, ..]| other == name).expect("there is one")[2];
@@ -61,10 +69,10 @@ fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
     );
 }
 
-/// Where any sequence may have all queries, those of many go to `fwd`, and no grid of splits has a place for them.
+/// On the mixed path sequences of many queries go to `fwd`, and no grid of splits has a place for them.
 #[test]
-fn a_graph_in_which_any_sequence_may_have_all_queries_divides_them_between_two_kernels() {
-    let all = contents("24", "32");
+fn a_graph_of_the_mixed_path_divides_sequences_between_two_kernels() {
+    let all = contents(&["24", "32", "mixed"]);
     assert_eq!(all[0][1], "prepare:1 split:384 combine:192 fwd:24, 798720 bytes");
 }
 

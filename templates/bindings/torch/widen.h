@@ -1,8 +1,8 @@
 // FP8 queries, converted for kernels that read E4M3 keys beside 16-bit queries. Every E4M3 number is a bf16 number, so
 // nothing is lost, and the queries' factor goes to K's:
 //   softmax_scale (q q_descale) (k k_descale) = softmax_scale q (k (q_descale k_descale))
-// Two small launches more; vLLM avoids them where it does not quantise queries. Worth it where the library has kernels
-// for K and V in FP8 alone, and where few queries meet many keys: FP8 queries have no kernels that split keys.
+// Two small launches more; vLLM avoids them where it does not quantise queries. Worth it where the library has no
+// kernels for FP8 queries, or none that split keys where few queries meet many.
 #pragma once
 
 #include <cstdint>
