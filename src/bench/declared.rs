@@ -89,7 +89,7 @@ mod tests {
         grid::{Dtype, Features, HeadDim, Target},
     };
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 50, seqlen_k: 70 };
+    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 50, seqlen_k: 70, page_size: 0 };
 
     fn variant(kind: Kind, score: Option<&str>, mask: Option<&str>) -> Point {
         let mut names = Declared::default();

@@ -10,10 +10,12 @@ use super::{
 };
 use crate::{
     check::Number,
-    device::{AttentionFeatures, BwdParams, FwdParams, Params, Strides},
-    family::attention::{DeclaredCall, Kind, Point, exam::merge_splits},
-    grid::{Dtype, HeadDim},
+    device::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Params, Strides},
+    family::attention::{DeclaredCall, Kind, KvFormat, Point, exam::merge_splits},
+    grid::{Dtype, Feature, HeadDim},
 };
+use rand::{SeedableRng as _, seq::SliceRandom as _};
+use rand_chacha::ChaCha8Rng;
 
 /// Relative error of the sampled rows that a 16-bit kernel may have; rounding gives 0.002 to 0.005.
 const LARGEST_ERROR: f64 = 0.02;
@@ -41,6 +43,9 @@ const FEWEST_KEYS: u32 = 128;
 const SPLIT_ROWS: u32 = 16;
 const SPLIT_BLOCKS: u32 = 2;
 
+/// Rows of a tile of queries of two parts, whose block has a multiprocessor to itself.
+const LATENT_ROWS: u32 = 64;
+
 /// Everything about one kernel at one shape that is no device.
 pub struct Layout<'a> {
     /// The kernel.
@@ -49,6 +54,8 @@ pub struct Layout<'a> {
     pub shape: Shape,
     /// What its inputs are cut from.
     pub normals: &'a Normals,
+    /// What K and V are cut from.
+    pub kv_normals: &'a Normals,
     /// Draws the inputs.
     pub seed: u64,
     /// Splits of the keys; 0 where the kernel does not split them.
@@ -87,16 +94,23 @@ impl Trial for Layout<'_> {
 
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let [queries, keys] = self.rows();
+        let seed = |number: u64| self.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20);
         let normal = |name, rows: usize, number: u64| {
             let elements = rows * self.sample(&|_| &[]).head_dim(name);
-            let seed = self.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20);
-            (name, self.normals.tensor(elements, seed))
+            let normals = if matches!(name, "k" | "v") { self.kv_normals } else { self.normals };
+            (name, normals.tensor(elements, seed(number)))
         };
         let mut inputs = vec![normal("q", queries, 0), normal("k", keys, 1), normal("v", keys, 2)];
+        if self.variant.features.has(Feature::Qv) {
+            inputs.push(normal("qv", queries, 5));
+        }
+        if self.shape.page_size > 0 {
+            inputs.push(("page_table", self.page_table(seed(6))));
+        }
         if self.variant.kind == Kind::Bwd {
             inputs.extend([normal("o", queries, 3), normal("dout", queries, 4), ("lse", self.likely_lse())]);
         }
-        if self.variant.dtype == Dtype::Fp8 {
+        if self.variant.dtype == Dtype::Fp8 || KvFormat::of(self.variant.features).is_some() {
             let ones = 1.0_f32.to_le_bytes().repeat(self.shape.batch as usize * self.shape.heads_k as usize);
             inputs.extend(["q_descale", "k_descale", "v_descale"].map(|name| (name, ones.clone())));
         }
@@ -130,14 +144,15 @@ impl Trial for Layout<'_> {
 
     fn params(&self) -> Params {
         let Point { kind, head_dim, dtype, causal, .. } = self.variant;
-        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
+        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
         let query = |head_dim| strides(heads, seqlen_q, head_dim);
-        let key = |head_dim| strides(heads_k, seqlen_k, head_dim);
+        // Of a tensor in pages, the batch stride leads from page to page.
+        let key = |head_dim| strides(heads_k, if page_size > 0 { page_size } else { seqlen_k }, head_dim);
         let HeadDim { qk, v } = head_dim;
         let lse_strides = [i64::from(heads) * i64::from(seqlen_q), seqlen_q.into()];
         let [batch, num_heads, num_heads_k] = [batch, heads, heads_k].map(u32::cast_signed);
         let [seqlen_q, seqlen_k, head_dim, head_dim_v] = [seqlen_q, seqlen_k, qk, v].map(u32::cast_signed);
-        let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(qk));
+        let (dtype, softmax_scale) = (Number::of(dtype).code(), softmax_scale(self.variant));
         let score = declared::call_of(&self.variant).map(DeclaredCall::params).unwrap_or_default();
         let features = AttentionFeatures { score, ..AttentionFeatures::default() };
         if kind == Kind::Bwd {
@@ -175,14 +190,14 @@ impl Trial for Layout<'_> {
             head_dim,
             head_dim_v,
             dtype,
-            kv_dtype: 0,
+            kv_dtype: KvFormat::of(self.variant.features).map_or(0, |format| format.number().code()),
             causal,
             merging: 0,
             arrivals: 0,
             softmax_scale,
             features,
-            qv_strides: None,
-            pages: None,
+            qv_strides: self.variant.features.has(Feature::Qv).then(|| query(v)),
+            pages: self.pages(),
         })
     }
 
@@ -216,10 +231,30 @@ impl Trial for Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Rows of Q and of K over all sequences and heads.
+    /// Rows of Q and of K over all sequences and heads; of K in pages, the last ones' rest too.
     fn rows(&self) -> [usize; 2] {
-        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = self.shape;
-        [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * seqlen_k as usize]
+        let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
+        let keys = if page_size > 0 { self.shape.pages_per_sequence() * page_size } else { seqlen_k };
+        [batch as usize * heads as usize * seqlen_q as usize, batch as usize * heads_k as usize * keys as usize]
+    }
+
+    /// What is said of pages.
+    fn pages(&self) -> Option<PagedKeys> {
+        let Shape { batch, page_size, .. } = self.shape;
+        let each = self.shape.pages_per_sequence();
+        (page_size > 0).then(|| PagedKeys {
+            table_stride: each.into(),
+            size: page_size.cast_signed(),
+            count: (batch * each).cast_signed(),
+            ..PagedKeys::default()
+        })
+    }
+
+    /// Every page once, in no order: as in a cache that sequences have come to and left.
+    fn page_table(&self, seed: u64) -> Vec<u8> {
+        let mut pages: Vec<u32> = (0..self.shape.batch * self.shape.pages_per_sequence()).collect();
+        pages.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        pages.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 
     /// The log-sum-exp that normal inputs give on average, ln(keys) + 1/2: scores are normal too, and e to them has the
@@ -323,11 +358,12 @@ fn strides(heads: u32, seqlen: u32, head_dim: u32) -> Strides {
 }
 
 /// As many splits of the keys as make every block run at once on a device of so many multiprocessors.
-pub fn splits(shape: &Shape, multiprocessors: u32) -> u32 {
-    let Shape { batch, heads, heads_k, seqlen_q, seqlen_k } = *shape;
-    let tiles = (heads / heads_k * seqlen_q).div_ceil(SPLIT_ROWS) * batch * heads_k;
+pub fn splits(variant: Point, shape: &Shape, multiprocessors: u32) -> u32 {
+    let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, .. } = *shape;
+    let (rows, blocks) = if variant.features.has(Feature::Qv) { (LATENT_ROWS, 1) } else { (SPLIT_ROWS, SPLIT_BLOCKS) };
+    let tiles = (heads / heads_k * seqlen_q).div_ceil(rows) * batch * heads_k;
     let most = seqlen_k.div_ceil(FEWEST_KEYS).min(MOST_SPLITS);
-    (multiprocessors * SPLIT_BLOCKS / tiles).clamp(1, most)
+    (multiprocessors * blocks / tiles).clamp(1, most)
 }
 
 /// Refuses an output that holds a NaN, including the initial pattern that was not overwritten.
@@ -385,8 +421,9 @@ mod tests {
         let mut emulator = Emulator::open(&library, &name, capability).expect("it loads");
         let image = |name: &str, bytes: &[u8]| {
             let element = match name {
-                "lse" | "workspace" | "q_descale" | "k_descale" | "v_descale" | "score_table0" => Element::Bits32,
-                "q" | "k" | "v" => layout.normals.number().element(),
+                "lse" | "workspace" | "page_table" | "q_descale" | "k_descale" | "v_descale" | "score_table0" => Element::Bits32,
+                "k" | "v" => layout.kv_normals.number().element(),
+                "q" => layout.normals.number().element(),
                 _ => Element::Bits16,
             };
             let mut image = Image::poisoned(element, bytes.len() / element.bytes(), 0);
@@ -423,7 +460,7 @@ mod tests {
         let kit =
             EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
         let kit = kit.expect("the emulator compiles");
-        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 70 };
+        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 70, page_size: 0 };
         let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };
         for (kind, dtype, causal, target, shape, spoilt) in [
             (Kind::Fwd, Dtype::Bf16, true, Target::Sm80, shape, "o"),
@@ -437,7 +474,7 @@ mod tests {
             let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal, features: Features::NONE, target };
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
-            let layout = Layout { variant, shape, normals: &normals, seed: 1, splits };
+            let layout = Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits };
             let (outputs, mut written) = emulated(&kit, &layout);
             let inputs = layout.inputs(0);
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
@@ -447,6 +484,44 @@ mod tests {
             let end = written[at].len();
             written[at][end - 4..].copy_from_slice(&[0x00, 0x42, 0x00, 0x42]);
             assert!(layout.judge(&inputs, &outputs, &written).is_err(), "{variant}: `{spoilt}` was changed");
+        }
+    }
+
+    #[test]
+    fn kernels_that_read_pages_leave_attention_over_what_the_table_names() {
+        let (cache, templates) = (tempfile::tempdir().expect("a folder"), Templates::embedded());
+        let host = host_compiler_in_process().expect("a C++ compiler");
+        let kit =
+            EmulatorKit::new(cache.path(), templates.include_files(), templates.emulator_files(), &host, &Cancel::default());
+        let kit = kit.expect("the emulator compiles");
+        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 70, seqlen_k: 70, page_size: 16 };
+        let decoding = Shape { seqlen_q: 1, seqlen_k: 300, ..shape };
+        let latent = Shape { heads: 8, heads_k: 1, page_size: 64, ..decoding };
+        let small = HeadDim::equal(32);
+        for (kind, head_dim, dtype, features, target, shape) in [
+            (Kind::Fwd, small, Dtype::Bf16, &[Feature::Paged][..], Target::Sm80, shape),
+            (Kind::Fwd, small, Dtype::Fp8, &[Feature::Paged], Target::Sm89, Shape { page_size: 5, ..shape }),
+            (Kind::Fwd, small, Dtype::Fp16, &[Feature::KvE5m2], Target::Sm80, Shape { page_size: 0, ..shape }),
+            (Kind::FwdSplit, small, Dtype::Bf16, &[Feature::Paged, Feature::KvE4m3], Target::Sm80, decoding),
+            (Kind::FwdSplit, small, Dtype::Fp8, &[Feature::Paged], Target::Sm80, decoding),
+            (Kind::FwdSplit, HeadDim::LATENT, Dtype::Bf16, &[Feature::Qv, Feature::Paged], Target::Sm90, latent),
+        ] {
+            let features: Features = features.iter().copied().collect();
+            let variant = Point { kind, head_dim, dtype, causal: true, features, target };
+            let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
+            let normals = Normals::draw(Number::of(dtype), 1);
+            let kv = KvFormat::of(features).map(|format| Normals::draw(format.number(), 1));
+            let layout =
+                Layout { variant, shape, normals: &normals, kv_normals: kv.as_ref().unwrap_or(&normals), seed: 1, splits };
+            let (outputs, written) = emulated(&kit, &layout);
+            let inputs = layout.inputs(0);
+            let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
+            assert!(error > 0.0, "{variant}: rounding errs");
+            // The same pages in another order are other keys.
+            let mut turned = inputs;
+            let Some((_, table)) = turned.iter_mut().find(|(name, _)| *name == "page_table") else { continue };
+            table.rotate_left(4);
+            assert!(layout.judge(&turned, &outputs, &written).is_err(), "{variant}: the table changes nothing");
         }
     }
 
@@ -464,12 +539,12 @@ mod tests {
         let text = "s - decay * slope[h] * abs(q - k) + 0.1 * s * s";
         let score = UserScore::of("timed", names, Some(text), Some("k <= q and q - k < width")).expect("it reads");
         let features = Features::NONE.with_score(Some(KeptScore::of(score)));
-        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 130 };
+        let shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 130, seqlen_k: 130, page_size: 0 };
         for kind in [Kind::Fwd, Kind::Bwd] {
             let (dtype, target) = (Dtype::Bf16, Target::Sm80);
             let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal: false, features, target };
             let normals = Normals::draw(Number::of(dtype), 1);
-            let layout = Layout { variant, shape, normals: &normals, seed: 1, splits: 0 };
+            let layout = Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 0 };
             let (outputs, written) = emulated(&kit, &layout);
             let error = layout.judge(&layout.inputs(0), &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
@@ -482,10 +557,21 @@ mod tests {
 
     #[test]
     fn splits_fill_the_device_and_are_never_shorter_than_what_pays() {
-        let shape = Shape { batch: 1, heads: 32, heads_k: 8, seqlen_q: 1, seqlen_k: 32_768 };
-        assert_eq!(splits(&shape, 132), 33);
-        assert_eq!(splits(&Shape { batch: 64, ..shape }, 132), 1);
-        assert_eq!(splits(&Shape { seqlen_k: 300, ..shape }, 132), 3);
+        let shape = Shape { batch: 1, heads: 32, heads_k: 8, seqlen_q: 1, seqlen_k: 32_768, page_size: 0 };
+        let variant = Point {
+            kind: Kind::FwdSplit,
+            head_dim: HeadDim::equal(128),
+            dtype: Dtype::Bf16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        };
+        assert_eq!(splits(variant, &shape, 132), 33);
+        assert_eq!(splits(variant, &Shape { batch: 64, ..shape }, 132), 1);
+        assert_eq!(splits(variant, &Shape { seqlen_k: 300, ..shape }, 132), 3);
+        // 128 heads of MLA are two tiles of 64 rows.
+        let latent = Point { head_dim: HeadDim::LATENT, features: Features::from_iter([Feature::Qv]), ..variant };
+        assert_eq!(splits(latent, &Shape { heads: 128, heads_k: 1, ..shape }, 132), 66);
     }
 
     #[test]
@@ -500,8 +586,8 @@ mod tests {
         };
         let normals = Normals::draw(Number::Bf16, 1);
         let layout = |seqlen_k| {
-            let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k };
-            Layout { variant, shape, normals: &normals, seed: 1, splits: 1 }
+            let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k, page_size: 0 };
+            Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 1 }
         };
         // 16384 keys of two heads are 8 MB.
         let (large, tiny) = (layout(16_384), layout(16));

@@ -173,7 +173,7 @@ mod tests {
         grid::{Dtype, Features, HeadDim, Target},
     };
 
-    const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000 };
+    const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000, page_size: 0 };
     const POINT: Point = Point {
         kind: Kind::Fwd,
         head_dim: HeadDim::equal(128),

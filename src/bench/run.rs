@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_worker_that_dies_or_hangs_leaves_a_measurement_of_every_shape_and_the_next_variant_has_its_turn() {
         let folder = tempfile::tempdir().expect("a folder");
-        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 };
+        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16, page_size: 0 };
         let variant = |head_dim| Point {
             kind: Kind::Fwd,
             head_dim,

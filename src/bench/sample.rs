@@ -1,13 +1,14 @@
 //! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention.
 //! Proving kernels right is `check`'s.
 //!
-//! All tensors are contiguous (batch, seqlen, heads, head dim); LSE is (batch, heads, `seqlen_q`).
+//! All tensors are contiguous (batch, seqlen, heads, head dim), K and V in pages (pages, page size, heads, head dim); LSE
+//! is (batch, heads, `seqlen_q`).
 
 use super::{Shape, declared};
 use crate::{
     check::Number,
-    family::attention::{Mask, Point, Score},
-    grid::HeadDim,
+    family::attention::{KvFormat, Mask, Point, Score},
+    grid::{Feature, HeadDim},
 };
 use std::ops::Range;
 
@@ -40,7 +41,7 @@ impl Sample<'_> {
     /// Elements of a row of the tensor `name`.
     pub fn head_dim(&self, name: &str) -> usize {
         let HeadDim { qk, v } = self.variant.head_dim;
-        (if matches!(name, "v" | "o" | "dout" | "dv") { v } else { qk }) as usize
+        (if matches!(name, "v" | "o" | "dout" | "dv" | "qv") { v } else { qk }) as usize
     }
 
     /// The mask, a declared one aside.
@@ -51,7 +52,7 @@ impl Sample<'_> {
     fn score(&self, [sequence, head, _]: [usize; 3]) -> Score {
         let first = self.mask().position(0);
         let rule = declared::rule_of(&self.variant, &self.shape, sequence, head);
-        Score::scaled(f64::from(softmax_scale(self.variant.head_dim.qk))).sloped(0.0, first).declared(rule)
+        Score::scaled(f64::from(softmax_scale(self.variant))).sloped(0.0, first).declared(rule)
     }
 
     /// Rows that are looked at: of the first and the last sequence and head, from the first, the middle and the last
@@ -70,18 +71,37 @@ impl Sample<'_> {
         ((sequence * rows as usize + row) * heads as usize + head) * self.head_dim(name)
     }
 
-    /// The row of input `name`, a tensor of `heads` heads and `rows` rows a sequence, at a sequence, head and row.
-    fn row(&self, name: &str, heads: u32, rows: u32, place: [usize; 3]) -> Vec<f64> {
-        elements((self.tensor)(name), Number::of(self.variant.dtype), self.start(name, heads, rows, place), self.head_dim(name))
-    }
-
     fn query(&self, name: &str, place: [usize; 3]) -> Vec<f64> {
-        self.row(name, self.shape.heads, self.shape.seqlen_q, place)
+        let start = self.start(name, self.shape.heads, self.shape.seqlen_q, place);
+        elements((self.tensor)(name), Number::of(self.variant.dtype), start, self.head_dim(name))
     }
 
+    /// A row of K or V at a sequence, query head and key.
     fn key(&self, name: &str, [sequence, head, row]: [usize; 3]) -> Vec<f64> {
-        let group = (self.shape.heads / self.shape.heads_k) as usize;
-        self.row(name, self.shape.heads_k, self.shape.seqlen_k, [sequence, head / group, row])
+        let Shape { heads, heads_k, seqlen_k, page_size, .. } = self.shape;
+        let head_k = head / (heads / heads_k) as usize;
+        let start = if page_size == 0 {
+            self.start(name, heads_k, seqlen_k, [sequence, head_k, row])
+        } else {
+            let entry = sequence * self.shape.pages_per_sequence() as usize + row / page_size as usize;
+            self.start(name, heads_k, page_size, [self.page(entry), head_k, row % page_size as usize])
+        };
+        let number = KvFormat::of(self.variant.features).map_or(Number::of(self.variant.dtype), KvFormat::number);
+        elements((self.tensor)(name), number, start, self.head_dim(name))
+    }
+
+    /// An entry of the page table.
+    fn page(&self, entry: usize) -> usize {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&(self.tensor)("page_table")[entry * 4..entry * 4 + 4]);
+        u32::from_le_bytes(bytes) as usize
+    }
+
+    /// The product of a query's row and a key's, of queries of two parts with that of the second and V's row.
+    fn product(&self, place: [usize; 3], key: usize) -> f64 {
+        let [sequence, head, _] = place;
+        let product = |q: &str, k: &str| dot(&self.query(q, place), &self.key(k, [sequence, head, key]));
+        product("q", "k") + if self.variant.features.has(Feature::Qv) { product("qv", "v") } else { 0.0 }
     }
 
     /// Keys that a query sees if no declared mask hides them.
@@ -115,10 +135,9 @@ impl Sample<'_> {
     /// What the forward pass gives for a query that sees a key.
     pub fn forward(&self, place: [usize; 3]) -> ForwardRow {
         let [sequence, head, row] = place;
-        let q = self.query("q", place);
         let keys: Vec<usize> = self.visible(place).collect();
         let score = self.score(place);
-        let of = |key: &usize| score.of(dot(&q, &self.key("k", [sequence, head, *key])), row, *key);
+        let of = |key: &usize| score.of(self.product(place, *key), row, *key);
         let scores: Vec<f64> = keys.iter().map(of).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
@@ -160,7 +179,7 @@ impl Sample<'_> {
         let [sequence, head, row] = place;
         let at_key = [sequence, head, key];
         let (dout, lse) = (self.query("dout", place), self.lse(sequence, head, row));
-        let product = dot(&self.query("q", place), &self.key("k", at_key));
+        let product = self.product(place, key);
         let score = self.score(place);
         let p = (score.of(product, row, key) - lse).exp();
         (p, score.slope(product, row, key) * p * (dot(&dout, &self.key("v", at_key)) - dot(&dout, &self.query("o", place))))
@@ -172,9 +191,11 @@ impl Sample<'_> {
     }
 }
 
-/// 1 / √`head_dim`.
-pub fn softmax_scale(head_dim: u32) -> f32 {
-    1.0 / (head_dim as f32).sqrt()
+/// 1 / √columns that a score is the sum of: the head dim, and with queries of two parts V's too.
+pub fn softmax_scale(variant: Point) -> f32 {
+    let HeadDim { qk, v } = variant.head_dim;
+    let columns = if variant.features.has(Feature::Qv) { qk + v } else { qk };
+    1.0 / (columns as f32).sqrt()
 }
 
 /// `count` elements of a tensor, from number `start` on.
@@ -210,7 +231,7 @@ mod tests {
     };
     use std::collections::HashMap;
 
-    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 5, seqlen_k: 7 };
+    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 5, seqlen_k: 7, page_size: 0 };
     const DIM: usize = 16;
 
     fn variant(causal: bool) -> Point {
@@ -298,7 +319,7 @@ mod tests {
         tensors.insert("k", Normals::draw(Number::Fp16, 2).tensor(2 * 5 * 2 * DIM, 1));
         let sample = Sample { variant: variant(true), shape, tensor: &|name| &tensors[name] };
         let first = sample.forward([1, 3, 0]);
-        assert!(relative_error(&first.o, &sample.row("v", 2, 5, [1, 1, 0])) < 1e-12);
+        assert!(relative_error(&first.o, &sample.key("v", [1, 2, 0])) < 1e-12);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The sizes that variants are timed at: what a user lists, and what follows from the head dim where nothing is listed.
 
 use super::{Matrix, Size};
-use crate::family::attention::Kind;
+use crate::{
+    family::attention::{Kind, Point},
+    grid::Feature,
+};
 use itertools::iproduct;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,6 +21,14 @@ pub const SEQLENS: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 /// Query heads that share a key head in decoding, at the least, where no key heads are asked for: as in most models.
 const DECODING_GROUP: u32 = 4;
 
+/// Rows of a page, where none are asked for: what vLLM takes.
+pub const PAGE_SIZE: u32 = 16;
+
+/// Query heads of MLA decoding and rows of its pages: DeepSeek-V3 has so many heads, and vLLM such pages.
+pub const LATENT_HEADS: u32 = 128;
+/// See [`LATENT_HEADS`].
+pub const LATENT_PAGE_SIZE: u32 = 64;
+
 /// Sizes of one attention, all sequences alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -31,17 +42,37 @@ pub struct Shape {
     pub seqlen_q: u32,
     /// Keys of a sequence.
     pub seqlen_k: u32,
+    /// Rows of a page of K and V; 0: they are not in pages.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub page_size: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Shape {
+    /// Pages of a sequence; 0 where there are none.
+    pub fn pages_per_sequence(&self) -> u32 {
+        if self.page_size == 0 { 0 } else { self.seqlen_k.div_ceil(self.page_size) }
+    }
 }
 
 impl fmt::Display for Shape {
-    /// `b8 h16 s2048`, or with what differs: `b8 h16/4 sq1 sk2048`.
+    /// `b8 h16 s2048`, or with what differs: `b8 h16/4 sq1 sk2048 p16`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { batch, heads, heads_k, seqlen_q, seqlen_k } = self;
+        let Self { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self;
         write!(f, "b{batch} h{heads}")?;
         if heads_k != heads {
             write!(f, "/{heads_k}")?;
         }
-        if seqlen_q == seqlen_k { write!(f, " s{seqlen_q}") } else { write!(f, " sq{seqlen_q} sk{seqlen_k}") }
+        if seqlen_q == seqlen_k {
+            write!(f, " s{seqlen_q}")?
+        } else {
+            write!(f, " sq{seqlen_q} sk{seqlen_k}")?
+        }
+        if *page_size > 0 { write!(f, " p{page_size}") } else { Ok(()) }
     }
 }
 
@@ -60,6 +91,8 @@ pub struct Wanted {
     pub seqlen_q: Vec<u32>,
     /// Keys of a sequence.
     pub seqlen_k: Vec<u32>,
+    /// Rows of a page, for kernels that read pages.
+    pub page_size: Vec<u32>,
     /// Rows of a matrix.
     pub rows: Vec<u64>,
     /// Elements of its rows, or of a vector.
@@ -67,22 +100,32 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Every combination for a variant of `kind` and `head_dim`. Combinations whose query heads the key heads do not
-    /// divide are left out.
+    /// Every combination for a variant. Combinations whose query heads the key heads do not divide are left out.
     ///
     /// What is not asked for: as many heads as make [`WIDTH`] elements, as many sequences as make [`TOKENS`] tokens, as
     /// many key heads as query heads, equal lengths. Decoding (`fwd_split`) has one query a sequence and a key head for
-    /// four query heads or more.
-    pub fn shapes(&self, kind: Kind, head_dim: u32) -> Vec<Shape> {
+    /// four query heads or more; MLA decoding one key head for all, of which there are [`LATENT_HEADS`]. Pages have
+    /// [`PAGE_SIZE`] rows, those of MLA [`LATENT_PAGE_SIZE`].
+    pub fn shapes(&self, variant: Point) -> Vec<Shape> {
+        let (kind, latent) = (variant.kind, variant.features.has(Feature::Qv));
+        let usual_heads = if latent { LATENT_HEADS } else { (WIDTH / variant.head_dim.qk).max(1) };
+        let usual_pages = if latent { LATENT_PAGE_SIZE } else { PAGE_SIZE };
+        let pages = |or_usual: &[u32]| if or_usual.is_empty() { vec![usual_pages] } else { or_usual.to_vec() };
+        let pages = if variant.features.has(Feature::Paged) { pages(&self.page_size) } else { vec![0] };
+        let key_heads = |heads| match kind {
+            _ if latent => 1,
+            Kind::FwdSplit => shared_heads(heads),
+            _ => heads,
+        };
         let or = |list: &[u32], rule: u32| if list.is_empty() { vec![rule] } else { list.to_vec() };
         let mut shapes = Vec::new();
         for (seqlen_q, seqlen_k) in self.lengths(kind) {
             let batches = or(&self.batch, (TOKENS / seqlen_q.max(seqlen_k)).max(1));
-            for (batch, heads) in iproduct!(batches, or(&self.heads, (WIDTH / head_dim).max(1))) {
-                let key_heads = or(&self.heads_k, if kind == Kind::FwdSplit { shared_heads(heads) } else { heads });
-                let divides = |heads_k: &u32| heads.is_multiple_of(*heads_k);
-                let shape = |heads_k| Shape { batch, heads, heads_k, seqlen_q, seqlen_k };
-                shapes.extend(key_heads.into_iter().filter(divides).map(shape));
+            for (batch, heads) in iproduct!(batches, or(&self.heads, usual_heads)) {
+                let divides = |(heads_k, _): &(u32, u32)| heads.is_multiple_of(*heads_k);
+                let shape = |(heads_k, page_size)| Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size };
+                let combined = iproduct!(or(&self.heads_k, key_heads(heads)), pages.iter().copied());
+                shapes.extend(combined.filter(divides).map(shape));
             }
         }
         shapes
@@ -123,9 +166,28 @@ fn shared_heads(heads: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::{Dtype, HeadDim, Target};
+
+    fn names_of(wanted: &Wanted, kind: Kind, head_dim: HeadDim, features: &[Feature]) -> Vec<String> {
+        let (dtype, target, features) = (Dtype::Bf16, Target::Sm90, features.iter().copied().collect());
+        let variant = Point { kind, head_dim, dtype, causal: true, features, target };
+        wanted.shapes(variant).iter().map(Shape::to_string).collect()
+    }
 
     fn names(wanted: &Wanted, kind: Kind, head_dim: u32) -> Vec<String> {
-        wanted.shapes(kind, head_dim).iter().map(Shape::to_string).collect()
+        names_of(wanted, kind, HeadDim::equal(head_dim), &[])
+    }
+
+    #[test]
+    fn kernels_that_read_pages_have_pages_and_others_none() {
+        let wanted = Wanted { seqlen: vec![8192], page_size: vec![16, 256], ..Wanted::default() };
+        let paged = names_of(&wanted, Kind::FwdSplit, HeadDim::equal(128), &[Feature::Paged]);
+        assert_eq!(paged, ["b2 h16/4 sq1 sk8192 p16", "b2 h16/4 sq1 sk8192 p256"]);
+        assert_eq!(names(&wanted, Kind::FwdSplit, 128), ["b2 h16/4 sq1 sk8192"]);
+        let usual = Wanted { page_size: vec![], ..wanted };
+        assert_eq!(names_of(&usual, Kind::Fwd, HeadDim::equal(64), &[Feature::Paged]), ["b2 h32 s8192 p16"]);
+        let latent = names_of(&usual, Kind::FwdSplit, HeadDim::LATENT, &[Feature::Paged, Feature::Qv]);
+        assert_eq!(latent, ["b2 h128/1 sq1 sk8192 p64"]);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Work {
 pub struct Bench<'a> {
     /// What inputs are cut from, in the type of the kernel's inputs.
     pub normals: &'a Normals,
+    /// What K and V are cut from, where they have a type of their own.
+    pub kv_normals: Option<&'a Normals>,
     /// Draws the inputs.
     pub seed: u64,
     /// Multiprocessors of the GPU.

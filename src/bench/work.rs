@@ -2,7 +2,7 @@
 
 use super::{Shape, declared};
 use crate::{
-    family::attention::{Kind, Mask, Point},
+    family::attention::{Kind, KvFormat, Mask, Point},
     grid::{Feature, HeadDim},
 };
 
@@ -30,7 +30,8 @@ pub fn flops(variant: &Point, shape: &Shape) -> f64 {
 /// Bytes of K and V, once: what decoding cannot do without reading.
 pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
     let rows = f64::from(shape.batch) * f64::from(shape.seqlen_k) * f64::from(shape.heads_k);
-    rows * f64::from((variant.head_dim.qk + variant.head_dim.v) * variant.dtype.bytes())
+    let bytes = if KvFormat::of(variant.features).is_some() { 1 } else { variant.dtype.bytes() };
+    rows * f64::from((variant.head_dim.qk + variant.head_dim.v) * bytes)
 }
 
 #[cfg(test)]
@@ -42,7 +43,7 @@ mod tests {
         Point { kind, head_dim: HeadDim::equal(72), dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }
     }
 
-    const SQUARE: Shape = Shape { batch: 2, heads: 6, heads_k: 3, seqlen_q: 100, seqlen_k: 100 };
+    const SQUARE: Shape = Shape { batch: 2, heads: 6, heads_k: 3, seqlen_q: 100, seqlen_k: 100, page_size: 0 };
 
     #[test]
     fn flops_count_the_true_head_dim_half_under_a_causal_mask_and_two_and_a_half_times_backward() {
@@ -66,6 +67,13 @@ mod tests {
         let features = Features::from_iter([Feature::Qv]);
         let latent = Point { head_dim: HeadDim::LATENT, features, ..variant(Kind::FwdSplit, false) };
         assert_eq!(flops(&latent, &SQUARE), 2.0 * 2.0 * 6.0 * 100.0 * 100.0 * (64.0 + 512.0 + 512.0));
+    }
+
+    #[test]
+    fn a_cache_in_fp8_has_a_byte_an_element() {
+        let features = Features::from_iter([Feature::Paged, Feature::KvE4m3]);
+        let kv = Point { features, ..variant(Kind::FwdSplit, true) };
+        assert_eq!(2.0 * key_value_bytes(&kv, &SQUARE), key_value_bytes(&variant(Kind::FwdSplit, true), &SQUARE));
     }
 
     #[test]

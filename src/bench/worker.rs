@@ -9,6 +9,7 @@ use super::{
 use crate::{
     check::Number,
     device::{DeviceError, Gpu, GpuFacts, Nvml, TimingPlan},
+    family::attention::KvFormat,
     grid::{Dtype, Variant},
     isolate,
 };
@@ -67,7 +68,10 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
     let nvml = Nvml::open(&facts.pci_bus_id);
     let ceiling = Ceiling::of(&facts);
     let normals = Normals::draw(Number::of(request.variant.dtype().unwrap_or(Dtype::Fp16)), request.seed);
-    let bench = Bench { normals: &normals, seed: request.seed, multiprocessors: facts.multiprocessors };
+    let of_keys = request.variant.attention().and_then(|point| KvFormat::of(point.features));
+    let kv_normals = of_keys.map(|format| Normals::draw(format.number(), request.seed));
+    let bench =
+        Bench { normals: &normals, kv_normals: kv_normals.as_ref(), seed: request.seed, multiprocessors: facts.multiprocessors };
     for &shape in &request.shapes {
         let Some(trial) = request.variant.trial(shape, bench) else {
             report(&without(shape, Status::Error, format!("`{shape}` is no size of this kernel")))?;
@@ -104,7 +108,7 @@ mod tests {
             target: Target::Sm80,
         }
         .into();
-        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16 }.into();
+        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16, page_size: 0 }.into();
         let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
         let library = PathBuf::from("no-such-library.so");
         Request { version: PROTOCOL, variant, library, shapes: vec![shape; 2], plan, seed: 1, time_limit_seconds: 5.0 }

@@ -99,6 +99,10 @@ struct ShapeArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size(), conflicts_with = "seqlen")]
     seqlen_k: Vec<u32>,
 
+    /// Rows of a page, for kernels that read K and V from pages [default: 16; MLA: 64].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size())]
+    page_size: Vec<u32>,
+
     /// Rows of a matrix, for families other than attention [default: each family's own sizes].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = matrix_side())]
     rows: Vec<u64>,
@@ -150,8 +154,8 @@ fn matrix_side() -> clap::builder::RangedU64ValueParser<u64> {
 
 impl ShapeArgs {
     fn wanted(self) -> Wanted {
-        let Self { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, rows, columns } = self;
-        Wanted { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, rows, columns }
+        let Self { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, page_size, rows, columns } = self;
+        Wanted { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, page_size, rows, columns }
     }
 }
 
@@ -454,7 +458,7 @@ mod tests {
         target: Target::Sm80,
     };
     const VARIANT: Variant = Variant::Attention(POINT);
-    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64 };
+    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64, page_size: 0 };
 
     fn gpu() -> GpuFacts {
         let info = GpuInfo { name: "Some GPU".into(), compute_capability: 75, cuda_version: "13.0".into() };

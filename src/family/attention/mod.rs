@@ -78,13 +78,14 @@ impl Family for Attention {
         if !point.kind.has_shape() {
             return Vec::new();
         }
-        wanted.shapes(point.kind, point.head_dim.qk).into_iter().map(Size::from).collect()
+        wanted.shapes(point).into_iter().map(Size::from).collect()
     }
 
     fn trial<'a>(variant: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
         let Size::Attention(shape) = size else { return None };
-        let splits = if variant.kind == Kind::FwdSplit { splits(&shape, bench.multiprocessors) } else { 0 };
-        Some(Box::new(Layout { variant, shape, normals: bench.normals, seed: bench.seed, splits }))
+        let splits = if variant.kind == Kind::FwdSplit { splits(variant, &shape, bench.multiprocessors) } else { 0 };
+        let Bench { normals, kv_normals, seed, .. } = bench;
+        Some(Box::new(Layout { variant, shape, normals, kv_normals: kv_normals.unwrap_or(normals), seed, splits }))
     }
 
     fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
