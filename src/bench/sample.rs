@@ -1,8 +1,8 @@
 //! Attention in float64 for single rows of large tensors: enough to tell that what was timed computes attention.
 //! Proving kernels right is `check`'s.
 //!
-//! All tensors are contiguous (batch, seqlen, heads, head dim), K and V in pages (pages, page size, heads, head dim); LSE
-//! is (batch, heads, `seqlen_q`).
+//! All tensors are contiguous (batch, seqlen, heads, head dim), K and V in pages (pages, page size, heads, head dim);
+//! LSE is (batch, heads, `seqlen_q`).
 
 use super::{Shape, declared};
 use crate::{

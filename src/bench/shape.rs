@@ -68,9 +68,9 @@ impl fmt::Display for Shape {
             write!(f, "/{heads_k}")?;
         }
         if seqlen_q == seqlen_k {
-            write!(f, " s{seqlen_q}")?
+            write!(f, " s{seqlen_q}")?;
         } else {
-            write!(f, " sq{seqlen_q} sk{seqlen_k}")?
+            write!(f, " sq{seqlen_q} sk{seqlen_k}")?;
         }
         if *page_size > 0 { write!(f, " p{page_size}") } else { Ok(()) }
     }
