@@ -12,6 +12,7 @@ enum class slip {
     no_fence,
     no_fence_behind_a_wait,
     fence_before_d_is_written,
+    fence_before_a_is_written,
     no_commit,
     no_wait,
     d_is_written_too_early,
@@ -148,6 +149,13 @@ void multiply_from_registers_with_slips(int) {
     if (made == slip::stage_overwritten_before_the_wait && thread_index() == 77) store_shared(B_TILE + 1024, words4{});
     wgmma_wait<0>(d);
     judge<N>(d, 32, false);
+    if (made == slip::fence_before_a_is_written) wgmma_fence();
+    load_a<e4m3>(a);
+    if (made != slip::fence_before_a_is_written) wgmma_fence();
+    wgmma_registers<e4m3, N>(d, a[0], matrix_descriptor_by_bytes<128>(B_TILE, 0, 1024), false);
+    wgmma_commit();
+    wgmma_wait<0>(d);
+    judge<N>(d, 32, false);
 }
 
 void misuse_of_registers() {
@@ -158,6 +166,7 @@ void misuse_of_registers() {
     made = slip::none;
     expect(runs(multiply_from_registers_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "A in registers is taken when the product is issued");
     expect(shows("wgmma", slip::no_fence), "it needs a wgmma_fence");
+    expect(shows("wgmma", slip::fence_before_a_is_written), "... behind what is written to A");
     expect(shows("proxy", slip::no_proxy_fence), "... and what threads have written to B their fence_proxy_async");
     expect(shows("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same B");
     expect(shows("race", slip::stage_overwritten_before_the_wait), "overwriting B before the wait is a race");

@@ -38,6 +38,18 @@ struct fenced_registers {
     std::vector<float> values;  // [lane][register]
 };
 
+// The registers of an A, and what they held at the last wgmma_fence.
+struct fenced_a {
+    static constexpr uint32_t REGISTERS = 4;
+
+    const uint32_t* registers[LANES];
+    uint32_t values[LANES][REGISTERS];
+
+    void keep() {
+        for (uint32_t lane = 0; lane < LANES; ++lane) memcpy(values[lane], registers[lane], sizeof values[lane]);
+    }
+};
+
 // A warp's products in flight.
 struct warp_products {
     std::vector<pending_product> pending;  // in the order of issue
@@ -46,6 +58,7 @@ struct warp_products {
     uint32_t waits;
     bool fenced;  // since the last wait
     std::vector<fenced_registers> returned;  // each D that has been returned to the warp
+    std::vector<fenced_a> a;  // each A that has been in registers
 };
 
 static std::vector<warp_products> products(MAX_WARPS);  // of the running block
@@ -153,6 +166,25 @@ inline void check_fenced(const warp_products& mine, const accumulator& d, const 
     }
 }
 
+inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
+
+// The same of the registers of A, which the meeting lanes name. It knows those that have been an A before: others are
+// remembered.
+inline void check_fenced_a(warp_products& mine, const lane_operands* lanes, const use& used) {
+    const auto registers = [&](uint32_t lane) { return operands_of(lanes[lane]).registers; };
+    const auto same = [&](const fenced_a& known) { return known.registers[0] == registers(0); };
+    const auto known = std::find_if(mine.a.begin(), mine.a.end(), same);
+    if (known == mine.a.end()) {
+        fenced_a& a = mine.a.emplace_back();
+        for (uint32_t lane = 0; lane < LANES; ++lane) a.registers[lane] = registers(lane);
+        return a.keep();
+    }
+    for (uint32_t lane = 0; lane < LANES; ++lane) {
+        if (memcmp(known->values[lane], registers(lane), sizeof known->values[lane]) == 0) continue;
+        return complain_of_warp("wgmma", used, "A has been written to since the last wgmma_fence, by lane " + std::to_string(lane));
+    }
+}
+
 // The accumulator of the registers that the meeting lanes name, with their current contents: they are NaN from here on.
 // NULL, with a report, if they are part of another one's.
 inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const lane_operands* lanes, uint32_t tiles, bool accumulate, const use& used) {
@@ -188,8 +220,6 @@ inline std::shared_ptr<accumulator> accumulator_of(warp_products& mine, const la
     return d;
 }
 
-inline const wgmma_operands& operands_of(const lane_operands& lane) { return *static_cast<const wgmma_operands*>(lane.input); }
-
 // Whether all lanes pass the same operands.
 inline bool lanes_agree(const lane_operands* lanes, const wgmma_operands& operands, const use& used) {
     for (uint32_t lane = 0; lane < LANES; ++lane) {
@@ -213,6 +243,7 @@ inline void issue(const wgmma_operands& operands, const use& used) {
     if ((!p.a_in_registers() && !decode(operands.a, p.a, used)) || !decode(operands.b, p.b, used)) return;
     p.d = accumulator_of(mine, lanes, operands.columns / 8, operands.accumulate, used);
     if (p.d == nullptr) return;
+    if (p.a_in_registers()) check_fenced_a(mine, lanes, used);
     for (uint32_t lane = 0; p.a_in_registers() && lane < LANES; ++lane) place_a(p.a_bits, operands_of(lanes[lane]).registers, lane);
     bool inside = true;
     each_chunk_of_both(p, [&](uint32_t address, uint32_t, uint32_t) { inside = inside && shared.at(address, CHUNK, used, index, 0) != nullptr; });
@@ -327,6 +358,7 @@ void wgmma_fence(source at) {
     if (!meet(primitive::wgmma_fence, at)) return;
     products[current->warp].fenced = true;
     for (fenced_registers& d : products[current->warp].returned) keep_fenced(d);
+    for (fenced_a& a : products[current->warp].a) a.keep();
     come_as_warpgroup({{primitive::wgmma_fence, at}, {}}, WGMMA_CAPABILITY);
 }
 
