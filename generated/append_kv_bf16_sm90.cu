@@ -318,7 +318,7 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
     if (at.batch < 0) return;
     const int position = p.rotary_dim == 0 ? 0 : position_of(p, index, at, true);
     if (position < 0) return;
-    float k_descale[PAIRS], v_descale[PAIRS];
+    float k_descale[PAIRS] = {}, v_descale[PAIRS] = {};
     const auto load_descales = [&](int entry) {
         KGEN_UNROLL
         for (int i = 0; i < PAIRS; ++i) {

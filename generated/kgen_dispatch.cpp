@@ -1086,17 +1086,24 @@
     KERNEL(flash_fwd_split_hdim128_bf16_causal_cache_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_page_descale_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_PAGE_DESCALE | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 106048, 166912, 1, 16, 16, 128, 3, 1120, 960, 5103, 1993, 1884, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 128, 3, 1120, 960, 5103, 1993, 1884, false) \
+    KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_kv_e4m3_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 128, 3, 1120, 960, 5103, 2103, 2796, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_kv_e5m2_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 128, 3, 1120, 960, 5103, 1993, 1884, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
+    KERNEL(flash_fwd_split_hdim128_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 64, 3, 1120, 960, 5103, 768, 950, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
+    KERNEL(flash_fwd_split_hdim128_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 64, 3, 1120, 960, 5103, 768, 950, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
+    KERNEL(flash_fwd_split_hdim128_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 64, 3, 1120, 960, 5103, 768, 950, false) \
     KERNEL(flash_fwd_split_hdim128_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
+    KERNEL(flash_fwd_split_hdim128_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 64, 3, 1120, 960, 5103, 768, 950, false) \
     KERNEL(flash_fwd_split_hdim128_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
     KERNEL(flash_fwd_split_hdim128_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 64, 3, 1120, 960, 5103, 658, 494, false) \
+    KERNEL(flash_fwd_split_hdim128_fp8_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 102976, 166912, 1, 16, 16, 128, 3, 1120, 960, 5103, 1993, 1884, false) \
+    KERNEL(flash_fwd_split_hdim128_fp8_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 128, 128, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 70208, 101376, 1, 16, 16, 128, 3, 1120, 960, 5103, 2103, 2796, false) \
     KERNEL(flash_fwd_split_hdim160_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1120, 960, 5404, 852, 608, false) \
     KERNEL(flash_fwd_split_hdim160_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1120, 960, 5404, 852, 608, false) \
     KERNEL(flash_fwd_split_hdim160_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1120, 960, 5404, 852, 608, false) \
@@ -1104,13 +1111,17 @@
     KERNEL(flash_fwd_split_hdim160_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1120, 960, 5404, 852, 608, false) \
     KERNEL(flash_fwd_split_hdim160_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 160, 160, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 87616, 166912, 1, 16, 16, 64, 2, 1120, 960, 5404, 852, 608, false) \
     KERNEL(flash_fwd_split_hdim192_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
+    KERNEL(flash_fwd_split_hdim192_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 55616, 101376, 1, 16, 16, 32, 6, 1120, 960, 5705, 633, 703, false) \
     KERNEL(flash_fwd_split_hdim192_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim192_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
+    KERNEL(flash_fwd_split_hdim192_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 55616, 101376, 1, 16, 16, 32, 6, 1120, 960, 5705, 633, 703, false) \
     KERNEL(flash_fwd_split_hdim192_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim192_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim192_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
+    KERNEL(flash_fwd_split_hdim192_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 55616, 101376, 1, 16, 16, 32, 6, 1120, 960, 5705, 633, 703, false) \
     KERNEL(flash_fwd_split_hdim192_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim192_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
+    KERNEL(flash_fwd_split_hdim192_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 55616, 101376, 1, 16, 16, 32, 6, 1120, 960, 5705, 633, 703, false) \
     KERNEL(flash_fwd_split_hdim192_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 2, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim192_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 192, 192, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 105024, 166912, 1, 16, 16, 64, 3, 1120, 960, 5705, 936, 722, false) \
     KERNEL(flash_fwd_split_hdim224_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1120, 960, 6006, 1020, 836, false) \
@@ -1120,13 +1131,17 @@
     KERNEL(flash_fwd_split_hdim224_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1120, 960, 6006, 1020, 836, false) \
     KERNEL(flash_fwd_split_hdim224_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 224, 224, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 122432, 166912, 1, 16, 16, 64, 2, 1120, 960, 6006, 1020, 836, false) \
     KERNEL(flash_fwd_split_hdim256_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
+    KERNEL(flash_fwd_split_hdim256_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 74048, 101376, 1, 16, 16, 32, 5, 1120, 960, 6306, 717, 931, false) \
     KERNEL(flash_fwd_split_hdim256_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim256_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
+    KERNEL(flash_fwd_split_hdim256_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 74048, 101376, 1, 16, 16, 32, 5, 1120, 960, 6306, 717, 931, false) \
     KERNEL(flash_fwd_split_hdim256_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim256_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim256_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
+    KERNEL(flash_fwd_split_hdim256_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 74048, 101376, 1, 16, 16, 32, 5, 1120, 960, 6306, 717, 931, false) \
     KERNEL(flash_fwd_split_hdim256_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim256_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
+    KERNEL(flash_fwd_split_hdim256_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 74048, 101376, 1, 16, 16, 32, 5, 1120, 960, 6306, 717, 931, false) \
     KERNEL(flash_fwd_split_hdim256_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim256_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 256, 256, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 139840, 166912, 1, 16, 16, 64, 2, 1120, 960, 6306, 1104, 950, false) \
     KERNEL(flash_fwd_split_hdim32_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 32, 32, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 50752, 166912, 3, 16, 16, 128, 5, 1120, 960, 4201, 593, 305, false) \
@@ -1139,28 +1154,43 @@
     KERNEL(flash_fwd_split_hdim64_512_fp16_causal_paged_qv_sm90, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 512, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_QV | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 230432, 232448, 4, 64, 64, 64, 1, 2020, 890, 5712, 3485, 3085, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_page_descale_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_PAGE_DESCALE | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 37440, 166912, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 980, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 980, false) \
+    KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 1436, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
+    KERNEL(flash_fwd_split_hdim64_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 494, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
+    KERNEL(flash_fwd_split_hdim64_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 494, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
     KERNEL(flash_fwd_split_hdim64_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
     KERNEL(flash_fwd_split_hdim64_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
+    KERNEL(flash_fwd_split_hdim64_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 494, false) \
     KERNEL(flash_fwd_split_hdim64_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
     KERNEL(flash_fwd_split_hdim64_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
+    KERNEL(flash_fwd_split_hdim64_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 494, false) \
     KERNEL(flash_fwd_split_hdim64_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
     KERNEL(flash_fwd_split_hdim64_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 64, 4, 1120, 960, 4502, 600, 266, false) \
+    KERNEL(flash_fwd_split_hdim64_fp8_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 35392, 166912, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 980, false) \
+    KERNEL(flash_fwd_split_hdim64_fp8_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 64, 64, KGEN_DTYPE_FP8_E4M3, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 35392, 101376, 2, 16, 16, 128, 4, 1120, 960, 4502, 1319, 1436, false) \
     KERNEL(flash_fwd_split_hdim80_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64576, 166912, 1, 16, 16, 64, 4, 1120, 960, 4652, 532, 323, false) \
+    KERNEL(flash_fwd_split_hdim80_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 44096, 101376, 1, 16, 16, 64, 4, 1120, 960, 4652, 642, 608, false) \
     KERNEL(flash_fwd_split_hdim80_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64576, 166912, 1, 16, 16, 64, 4, 1120, 960, 4652, 532, 323, false) \
+    KERNEL(flash_fwd_split_hdim80_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 44096, 101376, 1, 16, 16, 64, 4, 1120, 960, 4652, 642, 608, false) \
     KERNEL(flash_fwd_split_hdim80_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64576, 166912, 1, 16, 16, 64, 4, 1120, 960, 4652, 532, 323, false) \
+    KERNEL(flash_fwd_split_hdim80_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 44096, 101376, 1, 16, 16, 64, 4, 1120, 960, 4652, 642, 608, false) \
     KERNEL(flash_fwd_split_hdim80_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64576, 166912, 1, 16, 16, 64, 4, 1120, 960, 4652, 532, 323, false) \
+    KERNEL(flash_fwd_split_hdim80_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 80, 80, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 44096, 101376, 1, 16, 16, 64, 4, 1120, 960, 4652, 642, 608, false) \
     KERNEL(flash_fwd_split_hdim96_bf16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
+    KERNEL(flash_fwd_split_hdim96_bf16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 52800, 101376, 1, 16, 16, 64, 3, 1120, 960, 4802, 684, 722, false) \
     KERNEL(flash_fwd_split_hdim96_bf16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_fwd_split_hdim96_bf16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
+    KERNEL(flash_fwd_split_hdim96_bf16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 52800, 101376, 1, 16, 16, 64, 3, 1120, 960, 4802, 684, 722, false) \
     KERNEL(flash_fwd_split_hdim96_bf16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_fwd_split_hdim96_bf16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_BF16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_fwd_split_hdim96_fp16_causal_paged_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
+    KERNEL(flash_fwd_split_hdim96_fp16_causal_paged_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 52800, 101376, 1, 16, 16, 64, 3, 1120, 960, 4802, 684, 722, false) \
     KERNEL(flash_fwd_split_hdim96_fp16_causal_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_fwd_split_hdim96_fp16_paged_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
+    KERNEL(flash_fwd_split_hdim96_fp16_paged_window_softcap_alibi_sinks_sm89, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_PAGED | KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 89, 89, EVERY_NEWER_GPU, 52800, 101376, 1, 16, 16, 64, 3, 1120, 960, 4802, 684, 722, false) \
     KERNEL(flash_fwd_split_hdim96_fp16_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_fwd_split_hdim96_fp16_window_softcap_alibi_sinks_sm80, kgen_fwd_params, 1, KGEN_KIND_FWD_SPLIT, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 77376, 166912, 1, 16, 16, 64, 3, 1120, 960, 4802, 574, 380, false) \
     KERNEL(flash_prepare_scheduler_sm80, kgen_fwd_params, 0, KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 64, 166912, 0, 32, 32, 0, 1, 5800, 0, 700, 0, 0, false) \
@@ -1584,6 +1614,19 @@ struct candidates {
     }
 };
 
+// Sequences with as many queries at most fill one row tile of the split-KV kernel: the heads that read a key head are
+// rows too.
+int32_t few_queries(const kgen_fwd_params& p) {
+    const int32_t group = p.num_heads / p.num_heads_k;
+    return group < SPLIT_TILE_ROWS ? SPLIT_TILE_ROWS / group : 1;
+}
+
+// Whether a request may mix sequences of many queries with others of few, and kernels could divide them among
+// themselves.
+bool may_mix(const kgen_fwd_params& p) {
+    return p.page_table != nullptr && p.cu_seqlens_q != nullptr && p.total_q > 0 && p.seqlen_q > few_queries(p) && p.seqlen_k > 0;
+}
+
 // What the host knows of a request, whose sizes are valid.
 request_cost cost_of_request(const kgen_fwd_params& p) {
     const bool unequal_q = p.cu_seqlens_q != nullptr || p.seqused_q != nullptr, unequal_k = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
@@ -1602,6 +1645,14 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
     r.unequal = unequal_q || unequal_k;
     r.unequal_queries = unequal_q && p.batch > 1, r.unequal_keys = unequal_k && p.batch > 1;
     r.keys_to_mean = keys_to_mean(r);
+    r.spread = 1;
+    if (may_mix(p)) {
+        // As many sequences as the queries leave room for, not whole ones. More than half of a batch are not few.
+        const double beyond_one = static_cast<double>(p.total_q) - p.batch, longest = p.seqlen_q - 1.0, longer = fmax(1, beyond_one / longest);
+        r.longer = 2 * longer > p.batch ? 0 : longer;
+        // Where one sequence has them all nothing else can be meant; where half of them have, either may be.
+        r.spread = r.longer == 0 ? 1 : fmin(1, (longer - 1) / fmax(p.batch / 2.0 - 1, 1));
+    }
     return r;
 }
 
@@ -1609,6 +1660,10 @@ request_cost cost_of_request(const kgen_fwd_params& p) {
 struct path_time {
     kernel_time attention;
     double combine, scheduler;
+
+    path_time beside(const path_time& other) const {
+        return {attention.beside(other.attention), combine + other.combine, fmax(scheduler, other.scheduler)};
+    }
 
     double total() const { return attention.total() + combine + scheduler; }
 };
@@ -1618,26 +1673,37 @@ bool has_arrivals(const kgen_fwd_params& p, uint64_t tiles) {
     return p.arrivals != nullptr && p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= tiles;
 }
 
-// Stores the time that `predict` gives for a request; if the number of keys is unknown, the mean of two guesses, with
-// the first one's parts.
-template <class Predict>
-void tell_times(kgen_candidate& told, const request_cost& r, Predict predict) {
-    const path_time time = predict(r);
+// Stores the time of a path: the mean of what it takes by each guess about lengths that are not known, with the parts
+// of the likelier one about queries. `spread(request)`: that queries are spread evenly; `parted(parts)`: that they are
+// those of a few long sequences, and one of each other.
+template <class Spread, class Parted>
+void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread, const Parted& parted) {
+    const auto total = [&](const request_cost& guess) {
+        const double evenly = r.spread > 0 ? r.spread * spread(guess).total() : 0;
+        return r.spread < 1 ? evenly + (1 - r.spread) * parted(kgen::parted(guess)).total() : evenly;
+    };
+    const path_time time = r.spread >= 0.5 ? spread(r) : parted(kgen::parted(r));
     told.launch_ns = time.attention.launch, told.tile_ns = time.attention.tile, told.chain_ns = time.attention.chain;
     told.step_ns = time.attention.step, told.memory_ns = time.attention.memory;
     told.combine_ns = time.combine, told.scheduler_ns = time.scheduler;
-    told.predicted_ns = r.keys_unknown ? (time.total() + predict(with_one_long_sequence(r)).total()) / 2 : time.total();
+    told.predicted_ns = r.keys_unknown ? (total(r) + total(with_one_long_sequence(r))) / 2 : total(r);
+}
+
+// The same of a path whose kernel computes both parts side by side.
+template <class Spread>
+void tell_times(kgen_candidate& told, const request_cost& r, const Spread& spread) {
+    tell_times(told, r, spread, [&](const parted_request& parts) { return spread(parts.many).beside(spread(parts.few)); });
 }
 
 // The same for a path whose partial results are merged, by the way that is faster among those that are allowed and that
-// the path has. `predict(request, by_last_block)`; `can_count`: its blocks can be counted.
-template <class Predict>
-void tell_merged_times(kgen_candidate& told, const request_cost& r, uint32_t merging, bool can_count, Predict predict) {
+// the path has. `tell(candidate, by_last_block)` stores a way's time; `can_count`: the path's blocks can be counted.
+template <class Tell>
+void tell_merged_times(kgen_candidate& told, uint32_t merging, bool can_count, const Tell& tell) {
     const bool may_launch = merging != KGEN_FLAG_MERGE_BY_LAST_BLOCK, may_count = can_count && merging != KGEN_FLAG_MERGE_BY_LAUNCH;
-    tell_times(told, r, [&](const request_cost& guess) { return predict(guess, false); });
+    tell(told, false);
     kgen_candidate counted = told;
     counted.by_last_block = 1;
-    tell_times(counted, r, [&](const request_cost& guess) { return predict(guess, true); });
+    tell(counted, true);
     if (may_count && (!may_launch || counted.predicted_ns < told.predicted_ns)) told = counted;
     else if (!may_launch) told.excluded = "nothing counts the blocks of its row tiles: arrivals_count is too small";
 }
@@ -1684,13 +1750,6 @@ void weigh_unsplit(const kgen_fwd_params& p, const kgen_variant& split, candidat
 // Whether the sizes are possible, and there is something to compute.
 bool has_work(const kgen_fwd_params& p) {
     return p.batch > 0 && p.seqlen_q > 0 && p.seqlen_k >= 0 && p.num_heads_k > 0 && p.num_heads > 0 && p.num_heads % p.num_heads_k == 0;
-}
-
-// Sequences with as many queries at most fill one row tile of the split-KV kernel: the heads that read a key head are
-// rows too.
-int32_t few_queries(const kgen_fwd_params& p) {
-    const int32_t group = p.num_heads / p.num_heads_k;
-    return group < SPLIT_TILE_ROWS ? SPLIT_TILE_ROWS / group : 1;
 }
 
 // Blocks of a split-KV kernel that run at once, as prepare_scheduler is told.
@@ -1771,11 +1830,13 @@ void weigh_splits(const request& asked, candidates& all) {
         c.prepare = path == KGEN_PATH_SCHEDULED ? prepare : nullptr;
         c.concurrent_blocks = blocks;
         c.told.variant = split->name;
-        tell_merged_times(c.told, r, asked.merging, can_count(p, c, tiles_to_count(p, *split)), [&](const request_cost& guess, bool by_last_block) {
-            const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
-            return path_time{time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}),
-                             by_last_block ? last_block_ns(guess, split_cost, device, average) : combine_ns(guess, combine_cost, device, average),
-                             c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
+        tell_merged_times(c.told, asked.merging, can_count(p, c, tiles_to_count(p, *split)), [&](kgen_candidate& told, bool by_last_block) {
+            tell_times(told, r, [&](const request_cost& guess) {
+                const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
+                return path_time{time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}),
+                                 by_last_block ? last_block_ns(guess, split_cost, device, average) : combine_ns(guess, combine_cost, device, average),
+                                 c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
+            });
         });
         need_workspace(asked, p, *split, c);
     };
@@ -1796,20 +1857,12 @@ void weigh_splits(const request& asked, candidates& all) {
     else if (most == 1) scheduled = "no sequence is worth a second split";
 }
 
-// Whether a request may mix sequences of many queries with others of few, and kernels could divide them among
-// themselves.
-bool may_mix(const kgen_fwd_params& p) {
-    return p.page_table != nullptr && p.cu_seqlens_q != nullptr && p.total_q > 0 && p.seqlen_q > few_queries(p) && p.seqlen_k > 0;
-}
-
 // Considers two kernels for a batch in which some sequences have many queries and most have few, as engines mix prefill
-// and decoding; the keys of those with few may be split. How many is a guess: of `total_q`, as few sequences as can be
-// have as many as the longest, and the others have one each.
+// and decoding; the keys of those with few may be split.
 void weigh_mixed(const request& asked, candidates& all) {
     const kgen_fwd_params& p = asked.params;
-    if (!may_mix(p)) return;
-    const double longer = fmax(1, ceil((static_cast<double>(p.total_q) - p.batch) / (p.seqlen_q - 1.0)));
-    if (2 * longer > p.batch) return;
+    const request_cost r = cost_of_request(p);
+    if (r.longer == 0) return;
     const wanted fwd = {KGEN_KIND_FWD, p.head_dim, p.head_dim_v, p.dtype, asked_features(p), p.score.id};
     wanted split = fwd;
     split.kind = KGEN_KIND_FWD_SPLIT;
@@ -1829,24 +1882,31 @@ void weigh_mixed(const request& asked, candidates& all) {
             c.combine = combine, c.concurrent_blocks = blocks;
             c.prepare = p.split_counts == nullptr ? prepare : nullptr;
         }
-        const auto predict = [&](const request_cost& r, bool by_last_block) {
-            request_cost many = r, few = r;
-            many.batch = longer, many.queries = r.longest_queries, many.unequal_queries = false;
-            few.batch = r.batch - longer, few.queries = few.longest_queries = 1, few.unequal_queries = false;
-            const double average = is_split ? balanced_splits(few, blocks, num_splits) : 1;
-            const double of_splits = time_of(few, cost_of(*of_few, shared_bytes), device, {true, average, is_split, static_cast<double>(num_splits)}).total();
-            const double merging = !is_split ? 0 : by_last_block ? last_block_ns(few, cost_of(*of_few, shared_bytes), device, average)
-                                                                  : combine_ns(few, cost_of(*combine, shared_bytes), device, average);
-            return path_time{time_of(many, cost_of(*of_many, shared_bytes), device, {false, 1, false, 1}), of_splits + merging,
-                             c.prepare != nullptr ? scheduler_ns(few, cost_of(*prepare, shared_bytes), device) : 0};
+        const kernel_cost cost_of_many = cost_of(*of_many, shared_bytes), cost_of_few = cost_of(*of_few, shared_bytes);
+        const auto of_prompts = [&](const request_cost& many) { return time_of(many, cost_of_many, device, {false, 1, false, 1}); };
+        const auto of_scheduler = [&](const request_cost& few) { return c.prepare != nullptr ? scheduler_ns(few, cost_of(*prepare, shared_bytes), device) : 0; };
+        const auto tell = [&](kgen_candidate& told, bool by_last_block) {
+            // Where queries are spread, nearly all sequences are prompts, and the other kernel finds nothing to do.
+            const auto spread = [&](const request_cost& guess) {
+                const double merging = is_split && !by_last_block ? cost_of(*combine, shared_bytes).launch_ns : 0;
+                return path_time{of_prompts(guess), cost_of_few.launch_ns + merging, of_scheduler(guess)};
+            };
+            const auto parted = [&](const parted_request& parts) {
+                const request_cost& few = parts.few;
+                const double average = is_split ? balanced_splits(few, blocks, num_splits) : 1;
+                const double of_splits = time_of(few, cost_of_few, device, {true, average, is_split, static_cast<double>(num_splits)}).total();
+                const double merging = !is_split ? 0 : by_last_block ? last_block_ns(few, cost_of_few, device, average)
+                                                                      : combine_ns(few, cost_of(*combine, shared_bytes), device, average);
+                return path_time{of_prompts(parts.many), of_splits + merging, of_scheduler(few)};
+            };
+            tell_times(told, r, spread, parted);
         };
-        const request_cost r = cost_of_request(p);
         if (!is_split) {
-            tell_times(c.told, r, [&](const request_cost& guess) { return predict(guess, false); });
+            tell(c.told, false);
             return;
         }
         const kgen_fwd_params told = told_to_few(p);
-        tell_merged_times(c.told, r, asked.merging, can_count(told, c, tiles_to_count(told, *of_few)), predict);
+        tell_merged_times(c.told, asked.merging, can_count(told, c, tiles_to_count(told, *of_few)), tell);
         need_workspace(asked, told, *of_few, c);
     };
     if (p.num_splits <= 1) add(1, false);

@@ -39,20 +39,29 @@ KGEN_DEVICE int columns_of_piece(int column) {
     else return max(0, min(16, HEAD_DIM - column));
 }
 
-// The first `columns` bytes of a 16-byte piece of a row; zeros follow, and no more is read.
+// The first `columns` bytes of a 16-byte piece of a row, by element loads; zeros follow, and no more is read.
+KGEN_DEVICE words4 load_elements(const uint8_t* from, int columns) {
+    uint32_t words[4] = {0, 0, 0, 0};
+    KGEN_UNROLL
+    for (int i = 0; i < 16; ++i) {
+        if (i < columns) words[i / 4] |= static_cast<uint32_t>(load_global(from + i)) << (i % 4 * 8);
+    }
+    return {words[0], words[1], words[2], words[3]};
+}
+
+// The same where ALIGNED pieces, which begin at multiples of 16 bytes, are loaded as a whole.
+template <bool ALIGNED>
+KGEN_DEVICE words4 load_piece(const uint8_t* from, int columns) {
+    if (ALIGNED && columns == 16) return load_global(reinterpret_cast<const words4*>(from));
+    return load_elements(from, columns);
+}
+
+// The same into shared memory.
 // VECTOR: an asynchronous copy; otherwise element loads, for tensors that are not aligned to 16 bytes.
 template <bool VECTOR>
 KGEN_DEVICE void copy_piece(uint32_t destination, const uint8_t* from, int columns) {
-    if constexpr (VECTOR) {
-        cp_async_partial(destination, from, columns);
-    } else {
-        uint32_t words[4] = {0, 0, 0, 0};
-        KGEN_UNROLL
-        for (int i = 0; i < 16; ++i) {
-            if (i < columns) words[i / 4] |= static_cast<uint32_t>(load_global(from + i)) << (i % 4 * 8);
-        }
-        store_shared(destination, words4{words[0], words[1], words[2], words[3]});
-    }
+    if constexpr (VECTOR) cp_async_partial(destination, from, columns);
+    else store_shared(destination, load_elements(from, columns));
 }
 
 // The order in which rows are stored. Of each 16 rows, P's layout needs rows 2t, 2t + 1, 2t + 8 and 2t + 9 adjacent

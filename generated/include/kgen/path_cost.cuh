@@ -45,7 +45,25 @@ struct request_cost {
     bool causal, unequal;
     bool unequal_queries, unequal_keys;  // of more than one sequence
     bool keys_unknown;  // lengths of K differ, and their sum is not known
+    double longer;      // sequences that may have as many queries as the longest, the others one each; 0: not weighed
+    double spread;      // the weight of the guess that queries are spread evenly, beside that one: 0 to 1
 };
+
+// A batch in which some sequences have as many queries as the longest and the others one each, as engines mix prompts
+// and decoding.
+struct parted_request {
+    request_cost many, few;
+};
+
+// The parts of a batch, `r.longer` of whose sequences are long. A prompt has no fewer keys than queries.
+inline parted_request parted(const request_cost& r) {
+    parted_request parts = {r, r};
+    parts.many.batch = r.longer, parts.many.queries = r.longest_queries;
+    parts.many.keys = fmax(r.keys, fmin(r.longest_keys, r.longest_queries));
+    parts.few.batch = r.batch - r.longer, parts.few.queries = parts.few.longest_queries = 1;
+    for (request_cost* part : {&parts.many, &parts.few}) part->unequal_queries = false, part->keys_to_mean = 1;
+    return parts;
+}
 
 // The mean length of `batch` sequences, one of which is the longest. Where the number of rows is not known, the others
 // have about half as many.
@@ -86,6 +104,11 @@ struct sharing {
 // The times of one kernel; see kgen_candidate.
 struct kernel_time {
     double launch, tile, chain, step, memory;
+
+    // Of two parts of a batch in one launch: what they keep busy adds up.
+    kernel_time beside(const kernel_time& other) const {
+        return {fmax(launch, other.launch), fmax(tile, other.tile), chain + other.chain, step + other.step, memory + other.memory};
+    }
 
     // About a fifth of what should run beside the longest part does not.
     double total() const {
