@@ -166,7 +166,7 @@ void misuse_of_registers() {
     made = slip::none;
     expect(runs(multiply_from_registers_with_slips, WARPGROUP, 1, BYTES) && all_ones(), "A in registers is taken when the product is issued");
     expect(shows("wgmma", slip::no_fence), "it needs a wgmma_fence");
-    expect(shows("wgmma", slip::fence_before_a_is_written), "... behind what is written to A");
+    expect(shows("wgmma", slip::fence_before_a_is_written), "... after A is written");
     expect(shows("proxy", slip::no_proxy_fence), "... and what threads have written to B their fence_proxy_async");
     expect(shows("warpgroup", slip::other_operands_in_a_warp), "the four warps bring the same B");
     expect(shows("race", slip::stage_overwritten_before_the_wait), "overwriting B before the wait is a race");
