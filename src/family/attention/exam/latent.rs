@@ -17,7 +17,8 @@ const PARTS: [Part; 4] = [Part::Start, Part::Head, Part::Row, Part::Batch];
 /// Sequences of unequal lengths: without queries, without keys, of one key, and longer than a tile.
 const UNEQUAL: [(usize, usize); 6] = [(2, 300), (0, 40), (3, 0), (1, 1), (5, 131), (1, 64)];
 
-/// Splits of each of them: none where there is no query, and where there is no key. Rows without keys are still written.
+/// Splits of each of them: none where there is no query, and where there is no key. Rows without keys are still
+/// written.
 fn counts() -> Vec<usize> {
     vec![4, 0, 0, 1, 2, 9]
 }
