@@ -189,8 +189,8 @@ impl Asked {
         }
     }
 
-    /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in fp32;
-    /// the same number in both types.
+    /// The sink of a query head: from far below the scores to so far above them that exp of the difference is 0 in
+    /// fp32. Both types hold it exactly.
     pub fn sink(&self, head: usize) -> Option<f64> {
         const LOGITS: [f64; 6] = [0.75, -3.5, 300.0, 40.0, -200.0, 2.0];
         self.sinks.map(|_| LOGITS[head % LOGITS.len()])
