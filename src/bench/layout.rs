@@ -198,6 +198,7 @@ impl Trial for Layout<'_> {
             features,
             qv_strides: self.variant.features.has(Feature::Qv).then(|| query(v)),
             pages: self.pages(),
+            new_rows: None,
         })
     }
 

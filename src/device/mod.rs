@@ -21,8 +21,8 @@ pub(crate) use abi::assert_layout_is_that_of_c;
 pub(crate) use abi::code_word;
 pub use abi::{
     AttentionFeatures, BwdParams, DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE,
-    ERROR_MISMATCH, ERROR_UNSUPPORTED, Field, Fields, FwdParams, Header, PATH_PACKED, PATH_SHORT, PATH_SPLIT, PagedKeys, Params,
-    Paths, SCORE_TABLES, ScoreParams, Strides,
+    ERROR_MISMATCH, ERROR_UNSUPPORTED, Field, Fields, FwdParams, Header, NewRows, PATH_PACKED, PATH_SHORT, PATH_SPLIT, PagedKeys,
+    Params, Paths, SCORE_TABLES, ScoreParams, Strides,
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;

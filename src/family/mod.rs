@@ -9,6 +9,7 @@ pub mod append_kv;
 pub mod attention;
 mod kind;
 pub mod reduce;
+mod rotary;
 pub mod transpose;
 pub mod vector_add;
 

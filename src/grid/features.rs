@@ -36,6 +36,8 @@ pub enum Feature {
     Cache = 8,
     /// Pages of K and V in FP8 have factors of their own.
     PageDescale = 11,
+    /// The call brings new rows of K and V, which the kernel writes into the cache before it attends to them.
+    Append = 12,
 }
 
 impl Feature {
@@ -48,6 +50,7 @@ impl Feature {
         Self::KvE4m3,
         Self::KvE5m2,
         Self::PageDescale,
+        Self::Append,
         Self::Window,
         Self::Chunk,
         Self::Softcap,
@@ -62,6 +65,7 @@ impl Feature {
             Self::KvE4m3 => "kv_e4m3",
             Self::KvE5m2 => "kv_e5m2",
             Self::PageDescale => "page_descale",
+            Self::Append => "append",
             Self::PackGqa => "packgqa",
             Self::Qv => "qv",
             Self::Cache => "cache",
@@ -82,6 +86,7 @@ impl Feature {
             Self::KvE4m3 => &["kv_fp8", "fp8_kv", "fp8_kv_e4m3"],
             Self::KvE5m2 => &["fp8_kv_e5m2"],
             Self::PageDescale => &["page_descales", "descale_by_page"],
+            Self::Append => &["new_kv", "fused_append"],
             Self::Window => &["sliding_window", "local"],
             Self::Chunk => &["attention_chunk"],
             Self::PackGqa => &["pack_gqa", "packed_heads"],

@@ -222,6 +222,7 @@ fn feature_constant(feature: Feature) -> &'static str {
         Feature::KvE4m3 => "KGEN_FEATURE_KV_E4M3",
         Feature::KvE5m2 => "KGEN_FEATURE_KV_E5M2",
         Feature::PageDescale => "KGEN_FEATURE_PAGE_DESCALE",
+        Feature::Append => "KGEN_FEATURE_APPEND",
         Feature::Window => "KGEN_FEATURE_WINDOW",
         Feature::Chunk => "KGEN_FEATURE_CHUNK",
         Feature::Softcap => "KGEN_FEATURE_SOFTCAP",

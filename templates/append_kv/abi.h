@@ -89,6 +89,11 @@ typedef struct kgen_append_kv_params {
     int32_t pages_per_sequence; /* entries of a row of page_table */
     int32_t dtype;       /* of Q, K, V, cos and sin: KGEN_DTYPE_FP16 or KGEN_DTYPE_BF16 */
     int32_t cache_dtype; /* the same, or KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2 */
+
+    /* From version 8 on. By batch entry, device memory of its own: receives the rows of each sequence's cache after
+     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b] is
+     * negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
+    int32_t* seqlens_after;
 } kgen_append_kv_params;
 
 /* Pairs of columns that are rotated lie side by side. */
@@ -105,3 +110,10 @@ typedef int (*kgen_append_kv_launcher)(const kgen_append_kv_params* params, cuda
  * memory: the grid depends on batch, seqlen_new, total_new, seqlen_q, total_q, heads and head dims alone, so that a
  * CUDA graph serves changing lengths. */
 int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
+
+/* What kgen_append_kv(append) and then kgen_fwd(attention) do, or the same in one launch, where that is predicted to be
+ * faster and both say the same: k_cache and v_cache are attention's k and v, q_out is its q, seqlens_after its
+ * seqused_k, with the same strides, tables and factors. Of what is only passed on from the one to the other, q_out and
+ * seqlens_after, nothing is defined afterwards. One launch also needs a kernel with KGEN_FEATURE_APPEND, and what
+ * k_new of kgen_fwd_params says. A workspace is attention's, of kgen_fwd_workspace(attention) bytes. */
+int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention, cudaStream_t stream);

@@ -27,11 +27,17 @@ pub struct Fields {
     pub flags: u32,
     /// In the order of the structure in C.
     pub fields: Vec<Field>,
+    /// How many of them came with a later version than the structure's first.
+    pub later: usize,
 }
 
 /// The structure, aligned as its widest fields are, and what follows it in memory.
 #[derive(Debug)]
-pub(in crate::device) struct Structure(Vec<u64>);
+pub(in crate::device) struct Structure {
+    words: Vec<u64>,
+    /// Bytes of its first version.
+    first_version: u32,
+}
 
 impl Field {
     /// Bytes, which are also what it is aligned to.
@@ -67,6 +73,8 @@ impl Fields {
     /// The structure to pass.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         let (offsets, size) = self.layout();
+        let first_version = self.fields.len().checked_sub(self.later).and_then(|first| offsets.get(first));
+        let first_version = first_version.map_or(size, |offset| *offset) as u32;
         let mut words = vec![0; size / 8];
         let mut put = |offset: usize, value: u64| words[offset / 8] |= value << (offset % 8 * 8);
         put(0, size as u64);
@@ -75,23 +83,26 @@ impl Fields {
             put(offset, field.value(address, workspace_bytes));
         }
         words.push(FOREIGN);
-        Structure(words)
+        Structure { words, first_version }
     }
 }
 
 impl Structure {
-    /// The same with another beginning. There has been one version so far.
+    /// The same with another beginning; where that is the first version's, what it does not have is garbage.
     pub(super) fn headed(mut self, header: Header) -> Self {
-        let (size, flags) = (self.0[0] as u32, (self.0[0] >> 32) as u32);
-        let (size, flags) = header.of(size, size, flags);
-        self.0[0] = u64::from(flags) << 32 | u64::from(size);
-        self.0.pop();
-        self.0.extend(header.tail(8 * self.0.len()));
+        let (size, flags) = (self.words[0] as u32, (self.words[0] >> 32) as u32);
+        let (size, flags) = header.of(size, self.first_version, flags);
+        self.words[0] = u64::from(flags) << 32 | u64::from(size);
+        self.words.pop();
+        if header == Header::FirstVersion {
+            self.words[self.first_version as usize / 8..].fill(FOREIGN);
+        }
+        self.words.extend(header.tail(8 * self.words.len()));
         self
     }
 
     pub(super) fn as_ptr(&self) -> *const c_void {
-        self.0.as_ptr().cast()
+        self.words.as_ptr().cast()
     }
 }
 
@@ -103,16 +114,16 @@ mod tests {
     #[test]
     fn fields_lie_where_c_puts_them() {
         let fields = vec![Field::Tensor("a"), Field::I32(-1), Field::U64(7), Field::I32(3), Field::I32(4)];
-        let fields = Fields { flags: 5, fields };
+        let fields = Fields { flags: 5, fields, later: 0 };
         assert_eq!(fields.layout(), (vec![8, 16, 24, 32, 36], 40));
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 0);
-        assert_eq!(structure.0, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003, FOREIGN]);
+        assert_eq!(structure.words, [0x5_0000_0028, 0x100, 0xffff_ffff, 7, 0x4_0000_0003, FOREIGN]);
     }
 
     #[test]
     fn a_pointer_into_a_tensor_and_the_size_of_the_workspace_are_passed() {
-        let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes] };
+        let fields = Fields { flags: 0, fields: vec![Field::TensorAt("a", -16), Field::WorkspaceBytes], later: 0 };
         let structure = fields.structure(&|_| ptr::without_provenance_mut(0x100), 99);
-        assert_eq!(structure.0[1..], [0xf0, 99, FOREIGN]);
+        assert_eq!(structure.words[1..], [0xf0, 99, FOREIGN]);
     }
 }

@@ -50,6 +50,25 @@ pub struct FwdParams {
     pub qv_strides: Option<Strides>,
     /// What is said of pages; `None`: nothing is.
     pub pages: Option<PagedKeys>,
+    /// What is said of new rows of K and V; `None`: nothing is.
+    pub new_rows: Option<NewRows>,
+}
+
+/// New rows of K and V that attention writes into the cache, but for the tensors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NewRows {
+    /// Strides of K's and V's.
+    pub strides: [Strides; 2],
+    /// Elements of a row of the tables of the rotation, with what lies between rows.
+    pub rotary_row_stride: i64,
+    /// New rows of each sequence.
+    pub seqlen: i32,
+    /// Columns that are rotated.
+    pub rotary_dim: i32,
+    /// Rows of the tables.
+    pub rotary_rows: i32,
+    /// Pairs of columns lie side by side.
+    pub interleaved: bool,
 }
 
 /// K and V in pages, but for the table itself.
@@ -72,6 +91,7 @@ impl FwdParams {
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         let [q, k, v, o] = self.strides;
         let pages = self.pages.unwrap_or_default();
+        let new = self.new_rows.unwrap_or_default();
         Structure {
             struct_size: size_of::<Structure>() as u32,
             flags: if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags() | self.merging,
@@ -122,6 +142,15 @@ impl FwdParams {
             arrivals_count: self.arrivals,
             page_descales: ["k_page_descale", "v_page_descale"].map(|name| address(name).cast_const()),
             page_descale_strides: pages.descale_strides,
+            new_rows: ["k_new", "v_new"].map(|name| address(name).cast_const()),
+            new_strides: new.strides.map(|s| [s.batch, s.row, s.head]),
+            rotary: ["rotary_cos", "rotary_sin"].map(|name| address(name).cast_const()),
+            rotary_row_stride: new.rotary_row_stride,
+            seqlens_rotary: address("seqlens_rotary"),
+            seqlen_new: new.seqlen,
+            rotary_dim: new.rotary_dim,
+            rotary_rows: new.rotary_rows,
+            rotary_interleaved: new.interleaved.into(),
         }
     }
 }
@@ -179,6 +208,15 @@ pub(in crate::device) struct Structure {
     arrivals_count: i64,
     page_descales: [*const c_void; 2],
     page_descale_strides: [[i64; 2]; 2],
+    new_rows: [*const c_void; 2],
+    new_strides: [[i64; 3]; 2],
+    rotary: [*const c_void; 2],
+    rotary_row_stride: i64,
+    seqlens_rotary: *const c_void,
+    seqlen_new: i32,
+    rotary_dim: i32,
+    rotary_rows: i32,
+    rotary_interleaved: i32,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -207,6 +245,10 @@ impl Structure {
             (self.work_counter, self.arrivals, self.arrivals_count) = (nowhere, nowhere, GARBAGE.into());
             self.page_descales = [nowhere.cast_const(); 2];
             self.page_descale_strides = [[GARBAGE.into(); 2]; 2];
+            (self.new_rows, self.rotary) = ([nowhere.cast_const(); 2], [nowhere.cast_const(); 2]);
+            (self.new_strides, self.rotary_row_stride) = ([[GARBAGE.into(); 3]; 2], GARBAGE.into());
+            (self.seqlens_rotary, self.seqlen_new) = (nowhere, GARBAGE);
+            (self.rotary_dim, self.rotary_rows, self.rotary_interleaved) = (GARBAGE, GARBAGE, GARBAGE);
         }
         self
     }
@@ -220,7 +262,8 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     let mut fields = each!(Structure: struct_size, flags, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, batch,
         num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
         workspace, workspace_bytes, head_dim_v, reserved, page_table, page_table_stride, page_size, num_pages, kv_dtype,
-        reserved_2, cache_batch_idx, leftpad_k, qv, work_counter, arrivals, arrivals_count);
+        reserved_2, cache_batch_idx, leftpad_k, qv, work_counter, arrivals, arrivals_count, rotary_row_stride, seqlens_rotary,
+        seqlen_new, rotary_dim, rotary_rows, rotary_interleaved);
     let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
     };
@@ -232,6 +275,9 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, qv_strides), 8, strides("", &["qv"], &["batch", "row", "head"]));
     row(offset_of!(Structure, page_descales), 8, ["k", "v"].map(|t| format!("{t}_page_descale")).to_vec());
     row(offset_of!(Structure, page_descale_strides), 8, strides("_page_descale", &["k", "v"], &["page", "head"]));
+    row(offset_of!(Structure, new_rows), 8, ["k", "v"].map(|t| format!("{t}_new")).to_vec());
+    row(offset_of!(Structure, new_strides), 8, strides("_new", &["k", "v"], &["batch", "row", "head"]));
+    row(offset_of!(Structure, rotary), 8, ["cos", "sin"].map(|t| format!("rotary_{t}")).to_vec());
     row(offset_of!(Structure, query_limits), 4, ["least", "most"].map(|limit| format!("{limit}_queries")).to_vec());
     fields.extend(features::layout(offset_of!(Structure, features)));
     fields.extend(score::layout(offset_of!(Structure, score)));

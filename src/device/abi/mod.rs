@@ -12,7 +12,7 @@ pub(super) use choice::Explain;
 pub use choice::{PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths};
 pub use features::AttentionFeatures;
 pub use fields::{Field, Fields};
-pub use fwd::{FwdParams, PagedKeys};
+pub use fwd::{FwdParams, NewRows, PagedKeys};
 pub use score::{SCORE_TABLES, ScoreParams};
 
 use std::ffi::{c_char, c_void};

@@ -78,8 +78,8 @@ const NAMES: [&str; 57] = [
     "dtype",
 ];
 
-/// What follows them.
-const LAST: &str = "cache_dtype";
+/// What follows them, the last of which came with a later version.
+const LAST: [&str; 2] = ["cache_dtype", "seqlens_after"];
 
 /// What a call says. Pointers besides those here are to the tensors of their name.
 #[derive(Debug, Clone)]
@@ -141,7 +141,8 @@ impl Request {
         let pages = [self.page_size, self.num_pages, self.pages_per_sequence];
         fields.extend(lengths.into_iter().chain(rest).chain(pages).map(number));
         fields.extend([Field::I32(self.number.code()), Field::I32(self.cache.code())]);
-        Params::Fields(Fields { flags: self.flags, fields })
+        fields.push(Field::Tensor("seqlens_after"));
+        Params::Fields(Fields { flags: self.flags, fields, later: 1 })
     }
 }
 
@@ -150,7 +151,7 @@ impl Request {
 /// # Panics
 /// Where there is none.
 pub(super) fn field<'a>(call: &'a mut Call, name: &str) -> &'a mut Field {
-    let place = NAMES.iter().chain([&LAST]).position(|known| *known == name).expect("a field of the structure");
+    let place = NAMES.iter().chain(&LAST).position(|known| *known == name).expect("a field of the structure");
     &mut call.fields()[place]
 }
 
@@ -187,14 +188,15 @@ mod tests {
             cache: Number::E5m2,
         };
         let params = request.params();
-        let names: Vec<&str> = NAMES.iter().copied().chain([LAST]).collect();
+        let names: Vec<&str> = NAMES.iter().copied().chain(LAST).collect();
         assert_layout_is_that_of_c("kgen_append_kv_params", &names, &params);
         let Params::Fields(written) = params else { panic!("written field by field") };
         // Each number is in the place of its name.
         let values: Vec<Field> = written.fields[NAMES.len() - 15..].to_vec();
         assert_eq!(values[..14], (1..=14).map(Field::I32).collect::<Vec<_>>());
-        assert_eq!(values[14..], [Field::I32(1), Field::I32(4)]);
-        for (name, field) in NAMES.iter().zip(&written.fields).filter(|(_, field)| matches!(field, Field::Tensor(_))) {
+        assert_eq!(values[14..], [Field::I32(1), Field::I32(4), Field::Tensor("seqlens_after")]);
+        for (name, field) in NAMES.iter().chain(&LAST).zip(&written.fields).filter(|(_, field)| matches!(field, Field::Tensor(_)))
+        {
             assert_eq!(*field, Field::Tensor(name));
         }
     }

@@ -4,11 +4,11 @@ use super::{
     abi::{DESCALE_BY_PAGE, INTERLEAVED, Request},
     exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts, position_of_index},
     memory::{Lie, Places, Row, image_of_long},
-    reference::{Tables, nearest_right},
 };
 use crate::{
     check::{Comparison, Tally, fill_normal},
-    device::{Call, Field, Image, Outputs},
+    device::{Call, Element, Field, Image, Outputs},
+    family::rotary::{Tables, nearest_right},
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -173,6 +173,11 @@ impl Drawing {
             Queries::InPlace => outputs.push(("q", self.q.image.clone())),
             Queries::Apart => outputs.push(("q_out", self.unwritten_queries())),
         }
+        outputs.extend(self.tells_lengths().then(|| {
+            let mut lengths = Image::poisoned(Element::Bits32, case.sequences.len(), 0);
+            (0..case.sequences.len()).for_each(|sequence| _ = lengths.mark(sequence as i64));
+            ("seqlens_after", lengths)
+        }));
         let params = self.request(rotary_row_stride).params();
         Call { inputs, outputs, scratch: false, multiprocessors: None, params }
     }
@@ -278,11 +283,32 @@ impl Drawing {
         }
     }
 
+    /// Whether the call asks for the lengths afterwards.
+    fn tells_lengths(&self) -> bool {
+        let slots = matches!(self.case.cache, Cache::Slots { .. });
+        self.case.mask != 0 && !slots && !self.case.sequences.is_empty()
+    }
+
+    /// The lengths afterwards: none beyond what the cache has places for.
+    fn judge_lengths(&self, image: &Image) -> Tally {
+        let mut tally = Tally::new("lengths", 0.0);
+        let capacity = self.places.page_rows as i64 * self.places.pages_per_sequence.max(1) as i64;
+        let uniform = self.case.longest(|s| s.new);
+        for (number, sequence) in self.case.sequences.iter().enumerate() {
+            let new = if self.case.packed { sequence.new } else { uniform };
+            let after = if sequence.cached < 0 { 0 } else { (i64::from(sequence.cached) + new as i64).min(capacity) };
+            let got = f64::from(image.bits(number as i64).cast_signed());
+            tally.see([number, 0, 0, 0], got, after as f64, true);
+        }
+        tally
+    }
+
     /// Compares what a run left with float64.
     pub(super) fn judge(&self, outputs: &Outputs) -> Comparison {
         let mut tallies = vec![self.judge_cache(0, outputs), self.judge_cache(1, outputs)];
         let name = if self.case.queries == Queries::InPlace { "q" } else { "q_out" };
         tallies.extend(outputs.get(name).map(|image| self.judge_queries(image)));
+        tallies.extend(outputs.get("seqlens_after").map(|image| self.judge_lengths(image)));
         let images: Vec<(&'static str, &Image)> = outputs.0.iter().map(|(name, image)| (*name, image)).collect();
         Comparison::of(&tallies, &images)
     }

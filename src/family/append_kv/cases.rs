@@ -5,10 +5,10 @@ use super::{
     Point, abi,
     exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
-    reference::Rotary,
     refusals,
 };
 use crate::check::{Case, Level, Number, STRUCTURE, Subject, changed};
+use crate::family::rotary::Rotary;
 use std::rc::Rc;
 
 const fn sequence(cached: i32, new: usize, queries: usize) -> Sequence {

@@ -3,9 +3,9 @@
 use super::{
     call::Drawing,
     memory::{Crooked, Lie, Row},
-    reference::Rotary,
 };
 use crate::check::{Case, Drawn, Number};
+use crate::family::rotary::Rotary;
 
 /// Lengths of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,6 @@ mod memory;
 mod plan;
 mod point;
 mod random;
-mod reference;
 mod refusals;
 mod trial;
 

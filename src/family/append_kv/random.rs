@@ -5,9 +5,9 @@ use super::{
     abi,
     exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
-    reference::Rotary,
 };
 use crate::check::Number;
+use crate::family::rotary::Rotary;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

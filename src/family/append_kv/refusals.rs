@@ -75,6 +75,7 @@ pub(super) const CHANGES: &[Change] = &[
     ("no pages", |c| set(c, "num_pages", 0), Refused(ERROR_INVALID_VALUE, "num_pages 0")),
     ("a table without entries", |c| set(c, "pages_per_sequence", 0), Refused(ERROR_INVALID_VALUE, "pages_per_sequence 0")),
     ("a table and slots", |c| add(c, "slot_mapping"), Refused(ERROR_INVALID_VALUE, "exclude each other")),
+    ("lengths after slots", slots_for_pages, Refused(ERROR_INVALID_VALUE, "seqlens_after must be NULL with a slot_mapping")),
     ("a table and names", |c| add(c, "cache_batch_idx"), Refused(ERROR_INVALID_VALUE, "exclude each other")),
     ("no lengths", no_lengths, Refused(ERROR_INVALID_VALUE, "cache_seqlens must not be NULL without a slot_mapping")),
     (
@@ -131,8 +132,14 @@ fn no_lengths(call: &mut Call) {
     add(call, "seqlens_rotary");
 }
 
+fn slots_for_pages(call: &mut Call) {
+    drop_tensor(call, "page_table");
+    add(call, "slot_mapping");
+}
+
 fn many_slots(call: &mut Call) {
     drop_tensor(call, "page_table");
+    drop_tensor(call, "seqlens_after");
     add(call, "slot_mapping");
     set(call, "page_size", 1 << 16);
     set(call, "num_pages", 1 << 15);

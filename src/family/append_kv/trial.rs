@@ -3,12 +3,12 @@
 use super::{
     Point,
     abi::{CAUSAL, Request},
-    reference::{Rotary, Tables, nearest_right},
 };
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements},
     check::Number,
     device::{Field, Params, Strides},
+    family::rotary::{Rotary, Tables, nearest_right},
 };
 
 /// Sequences, and new rows of each.

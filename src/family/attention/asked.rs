@@ -32,6 +32,64 @@ pub struct Asked {
     pub query_limits: [u32; 2],
     /// A declared score or mask, with its numbers.
     pub declared: Option<DeclaredCall>,
+    /// The call brings new rows of K and V.
+    pub append: Option<Append>,
+}
+
+/// New rows of K and V that a kernel writes into the cache: the last keys of each sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Append {
+    /// New rows of each sequence that has keys.
+    pub rows: usize,
+    /// The longest sequences have one more, for which there is no room.
+    pub clipped: bool,
+    /// Columns that are rotated, in sixteens, and whether pairs of them lie side by side.
+    pub rotary: Option<(usize, bool)>,
+    /// Where positions begin.
+    pub starts: Starts,
+    /// The tables of the rotation end with the last new row's position.
+    pub short_tables: bool,
+    /// Queries have positions of their own: the call has a causal mask or a window.
+    pub by_row: bool,
+}
+
+/// The position of a sequence's first new row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starts {
+    /// The number of keys before it.
+    Cached,
+    /// As the call says.
+    Given,
+}
+
+impl Asked {
+    /// The same where queries of new rows have positions as a call with a causal mask, or without, has them.
+    #[must_use]
+    pub fn placed(mut self, causal: bool) -> Self {
+        let (causal, wanted) = self.wanted(causal);
+        if let Some(append) = &mut self.append {
+            append.by_row = causal || wanted.has(Feature::Window);
+        }
+        self
+    }
+}
+
+impl Append {
+    /// So many new rows, without rotation.
+    pub fn new(rows: usize) -> Self {
+        Self { rows, clipped: false, rotary: None, starts: Starts::Cached, short_tables: false, by_row: false }
+    }
+
+    /// What names of cases say of it.
+    fn words(self) -> String {
+        let Self { rows, clipped, rotary, starts, short_tables, by_row: _ } = self;
+        let rotary = rotary.map_or_else(String::new, |(sixteenths, interleaved)| {
+            format!("-rotary{}{}", 16 * sixteenths, if interleaved { "-interleaved" } else { "" })
+        });
+        let told = [(clipped, "-clipped"), (starts == Starts::Given, "-starts"), (short_tables, "-short-tables")];
+        let told: String = told.into_iter().filter_map(|(told, word)| told.then_some(word)).collect();
+        format!(" new{rows}{rotary}{told}")
+    }
 }
 
 /// A side of a window that is no limit, as larger ones are (`kgen/features.cuh`).
@@ -156,6 +214,7 @@ impl Asked {
             (Feature::KvE4m3, self.kv == Some(KvFormat::E4m3)),
             (Feature::KvE5m2, self.kv == Some(KvFormat::E5m2)),
             (Feature::PageDescale, self.pages.is_some_and(|pages| pages.descales.is_some())),
+            (Feature::Append, self.append.is_some()),
         ];
         let wanted: Features = wanted.into_iter().filter_map(|(feature, wanted)| wanted.then_some(feature)).collect();
         (causal, wanted.with_score(self.declared.map(|call| call.score)))
@@ -168,7 +227,7 @@ impl Asked {
         let (causal, wanted) = self.wanted(causal);
         let besides = if kernel.kind == Kind::FwdSplit { Features::from_iter([Feature::Sinks]) } else { Features::NONE };
         let mask = if kernel.causal { causal } else { !causal || kernel.features.has(Feature::Window) };
-        let both = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Qv];
+        let both = [Feature::Paged, Feature::KvE4m3, Feature::KvE5m2, Feature::Qv, Feature::Append];
         let keys = both.into_iter().all(|feature| kernel.features.has(feature) == wanted.has(feature));
         mask && keys && kernel.features.with(besides).hold(wanted) && kernel.features.score() == wanted.score()
     }
@@ -232,6 +291,7 @@ impl Asked {
             self.qv.then(|| " qv".to_owned()),
             self.cache.map(|cache| format!(" {}", cache.word())),
             self.kv.map(|format| format!(" {}", format.word())),
+            self.append.map(Append::words),
             (least > 0).then(|| format!(" least-queries{least}")),
             (most > 0).then(|| format!(" most-queries{most}")),
         ];
@@ -265,11 +325,13 @@ mod tests {
             kv: Some(KvFormat::E5m2),
             query_limits: [0; 2],
             declared: None,
+            append: Some(Append { rotary: Some((2, true)), clipped: true, starts: Starts::Given, ..Append::new(3) }),
         };
-        let keys = Features::from_iter([Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale]);
+        let keys = [Feature::Paged, Feature::Qv, Feature::Cache, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
+        let keys = Features::from_iter(keys);
         assert_eq!(all.wanted(false), (false, Features::masks_and_scores().with(keys)));
-        let words =
-            " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2";
+        let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
+             new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
         assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
     }

@@ -91,6 +91,8 @@ pub struct FeatureParts {
     pub kv: Option<KvFormat>,
     /// Factors of K and V by page.
     pub page_descale: bool,
+    /// New rows of K and V that the kernel writes itself.
+    pub append: bool,
     /// Windows.
     pub window: bool,
     /// Chunks.
@@ -125,13 +127,28 @@ impl FeatureParts {
         let by_tma = point.target == Target::Sm90 && matches!(point.kind, Kind::Fwd | Kind::FwdShort);
         let positions = window || chunk || alibi || (by_tma && (paged || packgqa)) || declared.is_some();
         let scores = softcap || alibi || declared.is_some_and(|declared| declared.score);
-        let (kv, page_descale) = (KvFormat::widened(point), has(Feature::PageDescale));
-        Self { paged, packgqa, cache, kv, page_descale, window, chunk, softcap, alibi, sinks, positions, scores, declared }
+        let (kv, page_descale, append) = (KvFormat::widened(point), has(Feature::PageDescale), has(Feature::Append));
+        Self {
+            paged,
+            packgqa,
+            cache,
+            kv,
+            page_descale,
+            append,
+            window,
+            chunk,
+            softcap,
+            alibi,
+            sinks,
+            positions,
+            scores,
+            declared,
+        }
     }
 
     /// Whether the kernel is as a plain one in all but its launcher.
     pub fn is_none(self) -> bool {
-        let keys = self.paged || self.cache || self.kv.is_some() || self.packgqa;
+        let keys = self.paged || self.cache || self.kv.is_some() || self.packgqa || self.append;
         !(keys || self.positions || self.scores || self.sinks)
     }
 }

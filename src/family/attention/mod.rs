@@ -12,7 +12,7 @@ mod point;
 mod recipes;
 mod score;
 
-pub use asked::{Asked, Cache, PageDescales, Pages, SinkType, Slopes};
+pub use asked::{Append, Asked, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;

@@ -11,7 +11,7 @@ pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, kind
     let workspace = [Field::Tensor("workspace"), Field::WorkspaceBytes];
     let rest = [Field::U64(rows), Field::U64(columns), Field::I32(number.code()), Field::I32(kind.operation())];
     let fields = [Field::Tensor("in"), out].into_iter().chain(workspace).chain(rest);
-    Params::Fields(Fields { flags: 0, fields: fields.collect() })
+    Params::Fields(Fields { flags: 0, fields: fields.collect(), later: 0 })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::device::{Field, Fields, Params};
 /// The transposition of a matrix of `rows` x `columns` elements of `bytes` bytes.
 pub(super) fn params([input, out]: [Field; 2], [rows, columns]: [u64; 2], bytes: i32) -> Params {
     let fields = vec![input, out, Field::U64(rows), Field::U64(columns), Field::I32(bytes), Field::I32(0)];
-    Params::Fields(Fields { flags: 0, fields })
+    Params::Fields(Fields { flags: 0, fields, later: 0 })
 }
 
 #[cfg(test)]

@@ -8,7 +8,11 @@ use crate::{
 /// The sum of `a` and `b`, `count` elements of `number`, to where `out` says.
 pub(super) fn params(out: Field, count: u64, number: Number) -> Params {
     let [a, b] = ["a", "b"].map(Field::Tensor);
-    Params::Fields(Fields { flags: 0, fields: vec![a, b, out, Field::U64(count), Field::I32(number.code()), Field::I32(0)] })
+    Params::Fields(Fields {
+        flags: 0,
+        fields: vec![a, b, out, Field::U64(count), Field::I32(number.code()), Field::I32(0)],
+        later: 0,
+    })
 }
 
 #[cfg(test)]

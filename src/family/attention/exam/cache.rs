@@ -39,7 +39,8 @@ impl CacheTable {
         }
         if cache.is_indexed() {
             entries.shuffle(&mut ChaCha8Rng::seed_from_u64(count as u64));
-            if let Some(last) = sequences.checked_sub(1) {
+            // New rows have an entry each.
+            if let Some(last) = sequences.checked_sub(1).filter(|_| problem.asked.append.is_none()) {
                 (entries[last], padding[last]) = (entries[0], padding[0]);
             }
         }
@@ -76,7 +77,7 @@ impl Problem {
     /// Whether a row of K and V of the last sequence is the first one's, whose entry it reads.
     pub fn shares_entry(&self, sequence: usize, row: usize) -> bool {
         let last = sequence + 1 == self.sequences.len();
-        self.asked.cache.is_some_and(Cache::is_indexed) && last && row < self.sequences[0].1
+        self.asked.cache.is_some_and(Cache::is_indexed) && self.asked.append.is_none() && last && row < self.sequences[0].1
     }
 }
 

@@ -379,6 +379,7 @@ pub(super) fn together(features: &[Feature], n: usize) -> Asked {
         kv: None,
         query_limits: [0; 2],
         declared: None,
+        append: None,
     }
 }
 

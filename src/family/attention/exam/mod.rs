@@ -3,6 +3,8 @@
 #![allow(clippy::cast_possible_wrap, reason = "sizes of test cases are far below 2³¹")]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+mod append;
+mod append_cases;
 mod arithmetic;
 mod backward;
 mod cache;

@@ -4,7 +4,7 @@
 use super::descale::Descales;
 use crate::{
     check::Number,
-    family::attention::{Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
+    family::attention::{Append, Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
     grid::Feature,
 };
 use rand::{RngExt, SeedableRng};
@@ -307,6 +307,11 @@ impl Problem {
             let pages = self.asked.pages.get_or_insert(usual);
             pages.descales = pages.descales.or(usual.descales);
             self.lengths = self.lengths.without_packed_keys();
+        }
+        if kernel.features.has(Feature::Append) {
+            self.lengths = Lengths::PackedQuery;
+            self.asked.append.get_or_insert(Append::new(1));
+            self.asked = self.asked.placed(kernel.causal);
         }
         if let Some(format) = KvFormat::of(kernel.features) {
             self.asked.kv = Some(format);

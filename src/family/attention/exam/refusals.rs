@@ -17,10 +17,11 @@ use crate::{
     },
     device::{
         AttentionFeatures, BwdParams, Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE,
-        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, PagedKeys, Params, SCORE_TABLES, ScoreParams,
+        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, NewRows, PagedKeys, Params, SCORE_TABLES,
+        ScoreParams,
     },
     expression::List,
-    family::attention::{Kind, KvFormat, Point},
+    family::attention::{Append, Asked, Kind, KvFormat, Point, Starts},
     grid::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
@@ -276,6 +277,58 @@ const WITHOUT_PAGE_DESCALE: &[Change] = &[
 const WITHOUT_QV: &[Change] =
     &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
 
+/// What kernels do that write no new rows.
+const WITHOUT_NEW_ROWS: &[Change] =
+    &[("new rows", |c| push(c, "k_new"), Refused(ERROR_MISMATCH, "built without the feature `append`"))];
+
+/// What those do that write them.
+const WITH_NEW_ROWS: &[Change] = &[
+    ("no new rows", |c| drop_tensor(c, "k_new"), Refused(ERROR_MISMATCH, "called without k_new")),
+    ("new rows of K alone", |c| drop_tensor(c, "v_new"), Refused(ERROR_INVALID_VALUE, "v_new must not be NULL")),
+    ("no lengths", |c| drop_tensor(c, "seqused_k"), Refused(ERROR_INVALID_VALUE, "k_new needs seqused_k")),
+    ("fewer than no new rows", |c| new_rows(c).seqlen = -1, Refused(ERROR_INVALID_VALUE, "seqlen_new -1 must not")),
+    ("cosines alone", |c| drop_tensor(c, "rotary_sin"), Refused(ERROR_INVALID_VALUE, "rotary_cos and rotary_sin must both")),
+    ("sines alone", |c| drop_tensor(c, "rotary_cos"), Refused(ERROR_INVALID_VALUE, "rotary_cos and rotary_sin must both")),
+    ("a rotation without tables", no_tables, Refused(ERROR_INVALID_VALUE, "rotary_dim 16 must be 0 without rotary_cos")),
+    (
+        "positions without tables",
+        |c| {
+            no_tables(c);
+            new_rows(c).rotary_dim = 0;
+        },
+        Refused(ERROR_INVALID_VALUE, "seqlens_rotary needs rotary_cos"),
+    ),
+    ("a rotation of 8 columns", |c| new_rows(c).rotary_dim = 8, Refused(ERROR_INVALID_VALUE, "rotary_dim 8 must be a multiple")),
+    ("a rotation of nothing", |c| new_rows(c).rotary_dim = 0, Refused(ERROR_INVALID_VALUE, "rotary_dim 0 must be a multiple")),
+    (
+        "a rotation of more than there is",
+        |c| new_rows(c).rotary_dim = 272,
+        Refused(ERROR_INVALID_VALUE, "rotary_dim 272 must be a multiple"),
+    ),
+    ("tables of no rows", |c| new_rows(c).rotary_rows = 0, Refused(ERROR_INVALID_VALUE, "rotary_rows 0 must be at least 1")),
+    ("no queries", |c| *numbers(c).seqlen_q = 0, Refused(ERROR_UNSUPPORTED, "0 rows of queries and heads that read one key")),
+    ("rows of K that are not aligned", |c| new_rows(c).strides[0].row += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
+    ("heads of K that are not", |c| new_rows(c).strides[0].head += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
+    ("sequences of V that are not", |c| new_rows(c).strides[1].batch += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
+    ("tables that are not", |c| new_rows(c).rotary_row_stride += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
+];
+
+/// What the launcher of one says of pages.
+const NEW_ROWS_IN_PAGES: &[Change] = &[(
+    "a limit on queries",
+    |c| pages(c).query_limits = [0, 3],
+    Refused(ERROR_INVALID_VALUE, "least_queries and most_queries must be 0 with k_new"),
+)];
+
+fn new_rows(call: &mut Call) -> &mut NewRows {
+    fwd(call).new_rows.as_mut().expect("the kernel writes new rows")
+}
+
+fn no_tables(call: &mut Call) {
+    drop_tensor(call, "rotary_cos");
+    drop_tensor(call, "rotary_sin");
+}
+
 /// What kernels do for queries of two parts.
 const WITH_QV: &[Change] = &[("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv"))];
 
@@ -516,7 +569,7 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
             (Rc::new(base), &[EVERYWHERE, SPECIALISED, BACKWARD])
         }
         Kind::FwdSplit => {
-            let listed = (Problem::new(&[(2, 40)], 4, 2), 2, None);
+            let listed = (split_problem(variant), 2, None);
             (Rc::new(split::case(variant, listed)), &[SPECIALISED, PARTIAL, SPLIT])
         }
         Kind::FwdCombine => (Rc::new(combine::plain()), &[EVERYWHERE, SPLITTING, PARTIAL, COMBINE]),
@@ -683,11 +736,28 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (_, Some(KvFormat::E4m3)) => WITH_E4M3,
         (_, Some(KvFormat::E5m2)) => WITH_E5M2,
     };
-    [other_mask, positions, pages, queries, cache, kv, page_descale]
+    let new_rows = match (variant.kind, variant.features.has(Feature::Append)) {
+        (Kind::Bwd, _) => &[],
+        (_, true) => WITH_NEW_ROWS,
+        (_, false) => WITHOUT_NEW_ROWS,
+    };
+    let both = variant.features.has(Feature::Append) && variant.features.has(Feature::Paged);
+    let in_pages = if both { NEW_ROWS_IN_PAGES } else { &[] };
+    [other_mask, positions, pages, queries, cache, kv, page_descale, new_rows, in_pages]
         .into_iter()
         .chain(features)
         .chain(of_score(variant))
         .collect()
+}
+
+/// The same for kernels that split the keys, with new rows and a rotation where the kernel writes those.
+fn split_problem(variant: Point) -> Problem {
+    let plain = Problem::new(&[(2, 40)], 4, 2);
+    if !variant.features.has(Feature::Append) {
+        return plain;
+    }
+    let append = Append { rotary: Some((1, false)), starts: Starts::Given, ..Append::new(2) };
+    plain.layout(Layout::Padded).asking(Asked { append: Some(append), ..Asked::default() })
 }
 
 /// Small, and such that every kernel takes it: of an FP8 head of 8 more columns than a multiple of 16, TMA takes no

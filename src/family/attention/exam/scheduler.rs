@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Subject, Tally},
-    device::{Call, DeviceKind, Element, FwdParams, Image, Outputs, Params, Strides},
-    family::attention::{Asked, Point},
+    device::{Call, DeviceKind, Element, FwdParams, Image, NewRows, Outputs, Params, Strides},
+    family::attention::{Append, Asked, Point},
 };
 
 /// A split has at least this many units of [`SPLIT_KEYS`] keys.
@@ -89,6 +89,16 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
             64,
         ),
     ]);
+    // New rows count, unless a sequence takes none.
+    let appending = |rows, asked| Asked { append: Some(Append::new(rows)), ..asked };
+    list.extend([
+        (
+            decode(&[5000, 300, 0, 4096, 1, 17], (8, 2)).lengths(Lengths::PackedQuery).asking(appending(1, Asked::default())),
+            108,
+            64,
+        ),
+        (decode(&[9000, 600, 64], (4, 2)).lengths(Lengths::PackedQuery).asking(appending(64, windowed([600, 0]))), 66, 32),
+    ]);
     if level == Level::Thorough {
         for (blocks, stride, heads) in itertools::iproduct!([1, 66, 264, 296], [17, 1000, 4096], [(8, 1), (32, 8), (16, 16)]) {
             for batch in [1, 2, 7, 33, 257] {
@@ -131,8 +141,10 @@ impl Case for ScheduleCase {
             arrivals.mark(word);
         }
         let outputs = vec![("split_counts", counts), ("arrivals", arrivals)];
+        // Whether there are new rows is all that it reads of them.
+        let new_rows = problem.asked.append.map(|append| ("k_new", NewRows { seqlen: append.rows as i32, ..NewRows::default() }));
         let call = Call {
-            inputs: lengths(problem).collect(),
+            inputs: lengths(problem).chain(new_rows.map(|(name, _)| (name, Image::of_integers(&[0])))).collect(),
             outputs: if problem.sequences.is_empty() { vec![] } else { outputs },
             scratch: false,
             multiprocessors: blocks.is_none().then_some(MULTIPROCESSORS),
@@ -159,6 +171,7 @@ impl Case for ScheduleCase {
                 features: problem.asked.params(problem.heads),
                 qv_strides: None,
                 pages: None,
+                new_rows: new_rows.map(|(_, told)| told),
             }),
         };
         let problem = problem.clone();

@@ -2,6 +2,8 @@
 //! compared with the reference of the whole.
 
 use super::{
+    append::AppendedCase,
+    append_cases,
     arithmetic::Arithmetic,
     descale::Descales,
     dims::Dims,
@@ -91,6 +93,9 @@ struct SplitCase {
 
 /// The cases of a split-KV variant.
 pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
+    if variant.features.has(Feature::Append) {
+        return appended(variant);
+    }
     let boxed = listed(variant, level).into_iter().flat_map(|(parts, wholes)| {
         let merged = in_type_of(variant, parts.clone().into_iter().chain(merged_besides()).filter(is_merged));
         let (parts, wholes) = (in_type_of(variant, parts.into_iter()), in_type_of(variant, wholes.into_iter()));
@@ -101,6 +106,28 @@ pub(super) fn cases(variant: Point, level: Level) -> Vec<Box<dyn Case>> {
     });
     // Splits make no difference to a whole, so that several entries of the lists may be the same one.
     boxed.unique_by(|case| case.name()).collect()
+}
+
+/// Those of one that writes new rows itself.
+fn appended(variant: Point) -> Vec<Box<dyn Case>> {
+    let arithmetic = Arithmetic::of(variant);
+    let judged = |attention: Box<dyn Case>, problem: Problem, refusal| -> Box<dyn Case> {
+        let problem = problem.for_kernel(variant);
+        Box::new(AppendedCase { attention, problem, head_dim: variant.head_dim.into(), number: arithmetic.number, refusal })
+    };
+    let ways = |(problem, splits, counts): Listed| {
+        let parts: Box<dyn Case> = Box::new(case(variant, (problem.clone(), splits, counts.clone())));
+        let merged = MergedCase(parts_case(variant, (problem.clone(), splits, counts.clone())));
+        let merged: Option<Box<dyn Case>> = (splits > 1).then(|| Box::new(merged) as Box<dyn Case>);
+        let whole: Box<dyn Case> = Box::new(whole_case(variant, problem.clone(), counts));
+        [parts, whole].into_iter().chain(merged).map(|case| judged(case, problem.clone(), None)).collect::<Vec<_>>()
+    };
+    let served = append_cases::listed(variant).into_iter().flat_map(ways);
+    let refused = append_cases::refused(variant).into_iter().map(|(problem, said)| {
+        let whole = Box::new(whole_case(variant, problem.clone(), None));
+        judged(whole, problem, Some(said))
+    });
+    served.chain(refused).unique_by(|case| case.name()).collect()
 }
 
 /// The problems, those that say nothing of FP8 with descales in turns where the kernel's tensors are of that type.
@@ -389,7 +416,7 @@ impl Case for SplitCase {
         }
         // O and LSE belong to the combine kernel: they must keep every bit.
         let untouched = |image: &Image| Image::poisoned(image.element(), image.span_bytes() / image.element().bytes(), 0);
-        for (_, output) in &mut call.outputs {
+        for (_, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
             *output = untouched(output);
         }
         call.outputs.push(("workspace", image));

@@ -1,6 +1,7 @@
 //! Fills the tensors of a problem from a seed, and lays them out for a call.
 
 use super::{
+    append::{self, Appended},
     descale::Descales,
     dims::Dims,
     page_descales::PageFactors,
@@ -59,6 +60,12 @@ impl Values {
         &self.head(sequence, head)[row * self.head_dim..][..self.head_dim]
     }
 
+    /// The same, to change it.
+    pub(super) fn row_mut(&mut self, sequence: usize, head: usize, row: usize) -> &mut [f32] {
+        let first = (self.first[sequence] + head * self.rows(sequence) + row) * self.head_dim;
+        &mut self.data[first..first + self.head_dim]
+    }
+
     /// Rows of a sequence.
     pub fn rows(&self, sequence: usize) -> usize {
         (self.first[sequence + 1] - self.first[sequence]) / self.heads
@@ -76,6 +83,8 @@ pub struct Tensors {
     pub v: Values,
     /// The second part of the queries, which is multiplied with V, where the problem has it.
     pub qv: Option<Values>,
+    /// New rows, where the call brings some: K and V here are what the cache holds with them, and Q is rotated.
+    pub appended: Option<Appended>,
 }
 
 /// Rows of queries and of keys whose products are the scores.
@@ -108,7 +117,7 @@ impl<'a> Source<'a> {
         Self { rng: ChaCha8Rng::seed_from_u64(seed), pool: Some(pool) }
     }
 
-    fn fill_normal(&mut self, into: &mut [f32]) {
+    pub(super) fn fill_normal(&mut self, into: &mut [f32]) {
         match self.pool {
             None => fill_normal(into, &mut self.rng),
             Some(pool) => {
@@ -137,7 +146,10 @@ impl Tensors {
         let head_dim = head_dim.into();
         let mut fill = |tensor| fill(problem, tensor, head_dim, number, source);
         let (q, k, v) = (fill(Tensor::Q), fill(Tensor::K), fill(Tensor::V));
-        Self { q, k, v, qv: problem.asked.qv.then(|| fill(Tensor::QueryOfValues)) }
+        let qv = problem.asked.qv.then(|| fill(Tensor::QueryOfValues));
+        let mut tensors = Self { q, k, v, qv, appended: None };
+        append::apply(problem, &mut tensors, head_dim, number, source);
+        tensors
     }
 
     /// What is multiplied for the scores of a query head: queries and keys, where those have two parts both, one behind
@@ -195,7 +207,7 @@ impl Tensors {
         let table = problem.page_table();
         let page_table = table.as_ref().map(|table| ("page_table", table.image()));
         let counter = problem.asked.pages.filter(|pages| pages.counter).map(|_| ("work_counter", Image::of_integers(&[0, 0])));
-        Call {
+        let mut call = Call {
             inputs: tensors
                 .into_iter()
                 .chain(self.qv.as_ref().map(|values| ("qv", image(QUERY_OF_VALUES, Some(values)))))
@@ -238,8 +250,13 @@ impl Tensors {
                     query_limits: problem.asked.query_limits.map(|limit| limit as i32),
                     descale_strides: page_factors.as_ref().map(PageFactors::strides).unwrap_or_default(),
                 }),
+                new_rows: None,
             }),
+        };
+        if let Some(appended) = &self.appended {
+            appended.arrange(&mut call, self, problem, head_dim, number);
         }
+        call
     }
 }
 
@@ -291,8 +308,13 @@ pub(super) fn lengths(problem: &Problem) -> impl Iterator<Item = (&'static str, 
         ("seqused_q", problem.is_used(Side::Query), problem.used_rows(Side::Query).collect()),
         ("seqused_k", problem.is_used(Side::Key), keys),
     ];
+    let before = problem.keys_before_new_rows();
     let wanted = arrays.into_iter().filter(|(_, wanted, _)| *wanted);
-    wanted.map(|(name, _, values)| (name, Image::of_integers(&values.into_iter().map(|v| v as i32).collect::<Vec<_>>())))
+    wanted.map(move |(name, _, values)| {
+        let values: Vec<i32> = values.into_iter().map(|v| v as i32).collect();
+        let before = before.as_ref().filter(|_| name == "seqused_k");
+        (name, Image::of_integers(before.unwrap_or(&values)))
+    })
 }
 
 /// The slopes and sinks that the problem asks for, by their names in `kgen.h`.
@@ -352,7 +374,7 @@ fn fill(problem: &Problem, tensor: Tensor, head_dim: Dims, number: Number, sourc
 }
 
 /// The place of tensor number `tensor`.
-fn place_of(problem: &Problem, tensor: usize, head_dim: Dims) -> Placement {
+pub(super) fn place_of(problem: &Problem, tensor: usize, head_dim: Dims) -> Placement {
     let (side, heads) = side_and_heads(problem, tensor);
     problem.place(tensor, side, heads, head_dim.of(tensor))
 }

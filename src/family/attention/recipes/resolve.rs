@@ -50,6 +50,11 @@ fn recipe(point: Point) -> Result<&'static dyn Recipe, PlanError> {
         None if point.features.has(Feature::PageDescale) && point.dtype == Dtype::Fp16 => Err(unsupported(
             "`page_descale` needs `bf16`: P times a page's factor may be too small or too large for `fp16`".to_owned(),
         )),
+        None if point.features.has(Feature::Append)
+            && (point.dtype == Dtype::Fp8 || point.features.has(Feature::PageDescale)) =>
+        {
+            Err(unsupported("`append` takes new rows in `fp16` or `bf16`, for caches without `page_descale`".to_owned()))
+        }
         None => Ok(recipe),
         Some(feature) => {
             let template = recipe.template().rsplit('/').next().unwrap_or_default();

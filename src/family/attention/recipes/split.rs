@@ -90,7 +90,8 @@ impl Recipe for SplitForward {
     }
 
     fn features(&self) -> Features {
-        Features::with_pages().with(Features::from_iter([Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale]))
+        let keys = [Feature::Cache, Feature::KvE4m3, Feature::KvE5m2, Feature::PageDescale, Feature::Append];
+        Features::with_pages().with(Features::from_iter(keys))
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {

@@ -3,7 +3,7 @@
 use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
     expression::KeptScore,
-    family::attention::{Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, SinkType, Slopes},
+    family::attention::{Append, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, SinkType, Slopes, Starts},
     grid::{Feature, Features},
 };
 use rand::RngExt;
@@ -33,7 +33,18 @@ pub fn draw(rng: &mut Rng, features: Features, sequences: &[(usize, usize)]) -> 
         kv: KvFormat::of(features),
         query_limits: [0; 2],
         declared: features.score().map(|score| declared(rng, score, longest)),
+        append: features.has(Feature::Append).then(|| append(rng)),
     }
+}
+
+/// New rows, mostly one; the rotation of a kernel that has too few columns is left out later.
+fn append(rng: &mut Rng) -> Append {
+    let rows = weighted(rng, &[(6, 1), (2, 2), (1, 3), (1, 4), (1, 0), (1, 17), (1, 40)]);
+    let rotary = weighted(rng, &[(2, None), (2, Some(1)), (2, Some(usize::MAX)), (1, Some(2))]);
+    let rotary = rotary.map(|sixteenths| (sixteenths, once_in(rng, 2)));
+    let starts = if rotary.is_some() && once_in(rng, 3) { Starts::Given } else { Starts::Cached };
+    let (clipped, short_tables) = (rows > 0 && once_in(rng, 4), rotary.is_some() && once_in(rng, 4));
+    Append { clipped, rotary, starts, short_tables, ..Append::new(rows) }
 }
 
 /// Pages, mostly of 16 rows as engines have them, and mostly with descales where those can be.

@@ -267,6 +267,9 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
         let reference = SampledReference::compute(&problem, &tensors, head_dim, arithmetic, causal, samples.clone());
         let mut comparison = compare(&problem, &tensors, head_dim.v, arithmetic.number, causal, &reference, outputs);
         comparison.complaint = comparison.complaint.or_else(|| what_counters_say(outputs));
+        if let (None, Some(appended)) = (&comparison.complaint, &tensors.appended) {
+            comparison.complaint = appended.judge(&tensors, &problem, head_dim, arithmetic.number, outputs).complaint;
+        }
         comparison
     };
     Drawn { call, judge: Box::new(judge), may_differ: &[] }

@@ -8,7 +8,7 @@ use crate::{
     device::Order,
     family::Kind,
     family::attention::{
-        self, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes,
+        self, Append, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes, Starts,
         exam::{
             descale::Descales,
             place::Side,
@@ -153,6 +153,9 @@ const MOST_SPLITS: u32 = 256;
 /// Most rows over all sequences, heads included, that a case may have: what a test's memory holds.
 const MOST_ELEMENTS: usize = 1 << 30;
 
+/// New rows of a sequence that a case may have.
+const MOST_NEW_ROWS: usize = 4096;
+
 /// Most sequences of a case.
 const MOST_SEQUENCES: usize = 1 << 16;
 
@@ -200,6 +203,7 @@ impl FuzzCase {
                 problem.asked.cache.is_some() && (problem.is_packed(Side::Key) || problem.asked.pages.is_some()),
                 "a cache has neither pages nor `cu_seqlens_k`: say `cu_seqlens_q+seqused_k` or `seqused`".to_owned(),
             ),
+            (*entry == Entry::Bwd && problem.asked.append.is_some(), "`bwd` takes no new rows".to_owned()),
             (*entry == Entry::Bwd && problem.asked.kv.is_some(), "`bwd` takes no K and V in fp8".to_owned()),
             (
                 problem.asked.pages.is_some() && problem.is_packed(Side::Key),
@@ -213,7 +217,8 @@ impl FuzzCase {
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
         ];
         let head_dim = self.head_dim.checked().err().map(|error| error.to_string());
-        head_dim.or_else(|| checks.into_iter().find_map(|(wrong, why)| wrong.then_some(why)))
+        let appended = problem.what_new_rows_need(self.head_dim.qk as usize);
+        head_dim.or(appended).or_else(|| checks.into_iter().find_map(|(wrong, why)| wrong.then_some(why)))
     }
 }
 
@@ -269,7 +274,7 @@ impl FromStr for FuzzCase {
             Some(drawn) => (drawn_sequences(batch, drawn)?, Some(drawn)),
             None => (sequences(batch, times, &words.lengths("sq")?, &words.lengths("sk")?, lengths)?, None),
         };
-        let asked = words.asked()?;
+        let asked = words.asked()?.placed(causal);
         let problem = Problem {
             sequences,
             times,
@@ -457,6 +462,7 @@ impl<'a> Words<'a> {
             kv: self.optional(KvFormat::ALL, |format| format.word().to_owned()),
             query_limits: [self.number("least-queries")?.unwrap_or(0), self.number("most-queries")?.unwrap_or(0)],
             declared: self.rest_of("score=", |_| true).map(DeclaredCall::read).transpose()?,
+            append: self.append()?,
         })
     }
 
@@ -472,6 +478,25 @@ impl<'a> Words<'a> {
         let pages = rows.parse().ok().filter(|rows| *rows > 0).zip(shared.parse().ok());
         let pages = pages.map(|(rows, shared)| Some(Pages { rows, shared, counter, descales }));
         pages.ok_or_else(|| format!("`page{rest}` does not name the rows of a page, as `page16` or `page16-shared3` does"))
+    }
+
+    /// `new3`, `new3-rotary32-interleaved-clipped-starts-short-tables`.
+    fn append(&mut self) -> Result<Option<Append>, String> {
+        let Some(rest) = self.rest_of("new", |_| true) else { return Ok(None) };
+        let mut words = rest.split('-').peekable();
+        let wrong = || format!("`new{rest}` does not name new rows, as `new3` or `new3-rotary32` does");
+        let rows = words.next().and_then(|rows| rows.parse().ok()).filter(|rows| *rows <= MOST_NEW_ROWS).ok_or_else(wrong)?;
+        let rotary = words.next_if(|word| word.starts_with("rotary")).map(|word| word["rotary".len()..].parse::<usize>());
+        let columns = rotary.transpose().map_err(|_| wrong())?;
+        let mut has = |word: &str| words.next_if_eq(&word).is_some();
+        let interleaved = has("interleaved");
+        let (clipped, starts, short) = (has("clipped"), has("starts"), has("short"));
+        let starts = if starts { Starts::Given } else { Starts::Cached };
+        if short != has("tables") || words.next().is_some() || columns.is_none() && (interleaved || short) {
+            return Err(wrong());
+        }
+        let rotary = columns.map(|columns| (columns / 16, interleaved));
+        Ok(Some(Append { clipped, rotary, starts, short_tables: short, ..Append::new(rows) }))
     }
 
     /// `sq15+88`.

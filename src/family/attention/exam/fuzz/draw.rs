@@ -158,6 +158,9 @@ impl Drawer {
         if problem.asked.pages.is_some() || problem.asked.cache.is_some() {
             problem.lengths = problem.lengths.without_packed_keys();
         }
+        if problem.asked.append.is_some() {
+            take_new_rows(&mut problem, head_dim);
+        }
         // A window that ends at the position says the same as the flag.
         let causal = causal && !(problem.asked.window.is_some_and(|[_, right]| right == 0) && once_in(rng, 2));
         let workspace = match entry {
@@ -169,6 +172,7 @@ impl Drawer {
             rng,
             &[(4, Merging::Free), (3, Merging::Counted), (1, Merging::OneCounter), (1, Merging::Launch), (3, Merging::LastBlock)],
         );
+        problem.asked = problem.asked.placed(causal);
         let case = FuzzCase {
             entry,
             head_dim,
@@ -275,6 +279,36 @@ impl Drawer {
 
 /// Rows that batches of many pieces keep at least in their longest sequence.
 const SHORT: usize = 8;
+
+/// Makes of a problem one that a kernel can write new rows for: few queries, and room for the rows.
+fn take_new_rows(problem: &mut Problem, head_dim: HeadDim) {
+    const TILE_ROWS: usize = 16;
+    if problem.heads / problem.heads_k > TILE_ROWS {
+        problem.heads = problem.heads_k;
+    }
+    let most = TILE_ROWS * problem.heads_k / problem.heads;
+    let rows = problem.asked.append.map_or(0, |append| append.rows);
+    for (queries, keys) in &mut problem.sequences {
+        *queries = (*queries).min(most);
+        *keys = if *keys == 0 { 0 } else { (*keys).max(rows) };
+    }
+    if problem.sequences.iter().all(|&(queries, _)| queries == 0) {
+        problem.sequences[0].0 = 1;
+    }
+    let no_keys = problem.sequences.iter().all(|&(_, keys)| keys == 0);
+    if let Some(append) = &mut problem.asked.append {
+        append.clipped = append.clipped && !no_keys;
+        append.rotary = append.rotary.map(|(wanted, interleaved)| (wanted.min(head_dim.qk as usize / 16), interleaved));
+    }
+    if let Some(pages) = &mut problem.asked.pages {
+        pages.shared = 0;
+    }
+    problem.lengths = Lengths::PackedQuery;
+    let aligned = !matches!(problem.layout, Layout::Unaligned | Layout::UnalignedPart(0..3, _));
+    if !aligned || problem.asked.kv.is_some() {
+        problem.layout = Layout::Padded;
+    }
+}
 
 /// The same sequences at three quarters of their lengths.
 fn shorten(sequences: &mut [(usize, usize)]) {

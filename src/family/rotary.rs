@@ -1,4 +1,4 @@
-//! What a row becomes, in float64, and which stored numbers are right.
+//! The rotary embedding of rows in float64, and which stored numbers are right.
 
 use crate::check::Number;
 

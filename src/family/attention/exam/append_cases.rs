@@ -1,0 +1,97 @@
+//! Cases of kernels that write new rows of K and V themselves. They stand in the place of those of other split kernels:
+//! a call without new rows is none of theirs, and all queries of a key head are rows of one tile.
+
+use super::{
+    featured::{cache_of, in_pages, together},
+    problem::{Layout, Part, Problem},
+    split::Listed,
+};
+use crate::{
+    family::attention::{Append, Asked, Cache, KvFormat, Point, Starts},
+    grid::Feature,
+};
+use itertools::Itertools;
+
+/// One token each, with keys that end at every border of a slice; none of queries, of keys.
+const TOKENS: [(usize, usize); 8] = [(1, 300), (1, 17), (0, 203), (1, 1), (0, 40), (2, 0), (2, 64), (1, 16)];
+
+/// Splits of each of them: none where there is no key.
+fn counts() -> Vec<usize> {
+    vec![4, 1, 2, 1, 1, 0, 3, 2]
+}
+
+/// Many new rows, which lie in several slices and splits; one sequence of nothing else, one of one more.
+const CHUNKS: [(usize, usize); 5] = [(2, 300), (1, 40), (0, 64), (3, 41), (1, 0)];
+
+/// The cases of a kernel; those with a workspace may also be computed without.
+pub(super) fn listed(variant: Point) -> Vec<Listed> {
+    let features = variant.features;
+    let all = (variant.head_dim.qk / 16) as usize;
+    let new = |rows, rotary| Append { rotary, ..Append::new(rows) };
+    let with = |append| Asked { append: Some(append), ..Asked::default() };
+    let chunk = Append { starts: Starts::Given, ..new(40, Some((1, false))) };
+    let problem = |sequences: &[(usize, usize)], heads, heads_k, asked| Problem::new(sequences, heads, heads_k).asking(asked);
+    let mut cases: Vec<Listed> = vec![
+        (problem(&[(1, 300)], 8, 2, with(new(1, None))), 3, None),
+        (problem(&TOKENS, 8, 2, with(new(1, Some((all, false))))), 4, Some(counts())),
+        (problem(&TOKENS, 4, 4, with(new(1, Some((all, true))))).layout(Layout::Padded), 9, None),
+        // A whole tile of rows; speculative decoding, whose heads are no power of two.
+        (problem(&[(4, 300), (4, 19), (3, 4), (0, 7), (2, 0)], 4, 1, with(new(4, Some((1, true))))), 3, None),
+        (problem(&[(3, 150), (2, 33)], 5, 1, with(new(3, Some((all, false))))).layout(Layout::Bhsd), 2, None),
+        (problem(&CHUNKS, 4, 2, with(chunk)), 4, None),
+        (problem(&CHUNKS, 4, 1, with(Append { rotary: None, starts: Starts::Cached, ..chunk })).layout(Layout::Padded), 2, None),
+        // Rows beyond `seqlen_k`; queries beyond the tables.
+        (problem(&CHUNKS, 4, 2, with(Append { clipped: true, ..chunk })), 3, None),
+        (problem(&[(3, 300), (1, 9)], 4, 1, with(Append { short_tables: true, ..new(1, Some((1, false))) })), 2, None),
+        // Nothing new.
+        (problem(&[(2, 130), (1, 0)], 4, 2, with(new(0, Some((1, false))))), 2, None),
+        (problem(&[(1, 65)], 4, 1, with(new(2, None))), 9, None),
+        (problem(&[(2, 40); 2], 2, 2, with(new(2, None))).layout(Layout::UnalignedPart(3, Part::Row)), 2, None),
+        (problem(&[(2, 40); 2], 2, 2, with(new(2, Some((1, false))))).without_lse(), 1, None),
+    ];
+    if features.has(Feature::Paged) {
+        for rows in [16, 64, 8, 17, 1, 48, 512] {
+            cases.push((problem(&CHUNKS, 4, 2, Asked { append: Some(chunk), ..in_pages(rows, 0) }), 4, None));
+            let token = new(1, Some((all, rows % 2 == 1)));
+            cases.push((problem(&TOKENS, 8, 2, Asked { append: Some(token), ..in_pages(rows, 0) }), 4, Some(counts())));
+        }
+    }
+    if features.has(Feature::Cache) {
+        for cache in Cache::ALL {
+            let asked = |append| Asked { append: Some(append), ..cache_of(cache) };
+            cases.push((problem(&TOKENS, 8, 2, asked(new(1, Some((all, false))))), 4, Some(counts())));
+            cases.push((problem(&CHUNKS, 4, 2, asked(chunk)).layout(Layout::Padded), 3, None));
+            cases.push((problem(&CHUNKS, 2, 1, asked(Append { clipped: true, ..chunk })), 2, None));
+        }
+    }
+    let besides: Vec<Feature> = features.iter().collect();
+    let alone = besides.iter().map(|feature| vec![*feature]);
+    let pairs = besides.iter().copied().array_combinations().map(|pair: [Feature; 2]| pair.to_vec());
+    for some in alone.chain(pairs).chain([besides.clone()]) {
+        let asked = |append| Asked { append: Some(append), ..together(&some, 40) };
+        cases.push((problem(&CHUNKS, 4, 2, asked(chunk)), 4, None));
+        cases.push((problem(&TOKENS, 8, 2, asked(new(1, Some((all, true))))), 2, None));
+    }
+    // Rows of bytes are multiples of 16 with gaps alone.
+    if KvFormat::of(features).is_some() {
+        cases.iter_mut().for_each(|(problem, ..)| problem.layout = Layout::Padded);
+    }
+    cases
+}
+
+/// What the launcher refuses to read, or to write, and how.
+pub(super) fn refused(variant: Point) -> Vec<(Problem, &'static str)> {
+    let asked = Asked { append: Some(Append::new(2)), ..Asked::default() };
+    let problem = |sequences: &[(usize, usize)], heads| Problem::new(sequences, heads, 1).asking(asked);
+    let parts =
+        [(0, Part::Start), (0, Part::Row), (0, Part::Head), (1, Part::Start), (1, Part::Row), (1, Part::Batch), (2, Part::Row)];
+    let unaligned = parts.map(|(tensor, part)| {
+        let problem = problem(&[(2, 17); 2], 2).layout(Layout::UnalignedPart(tensor, part));
+        (problem, "new rows need tensors that are aligned to 16 bytes")
+    });
+    let several = problem(&[(3, 40), (1, 40)], 6);
+    let several = (several, "18 rows of queries and heads that read one key head; new rows need 1 .. 16");
+    let padded = |(problem, said): (Problem, _)| (problem.layout(Layout::Padded), said);
+    let wide = variant.dtype.bytes() == 2;
+    unaligned.into_iter().filter(|_| wide).chain([padded(several)]).collect()
+}
