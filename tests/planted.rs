@@ -94,6 +94,12 @@ fn paged_kinds() -> &'static Laboratory {
 }
 
 /// Kernels whose pages have factors of their own.
+/// Kernels that write new rows themselves.
+fn append() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    LABORATORY.get_or_init(|| Laboratory::new("append", &["kgen/append.cuh", "kgen/row_shares.cuh"]))
+}
+
 fn page_descale() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| Laboratory::new("page_descale", &["kgen/page_descales.cuh"]))
@@ -262,6 +268,16 @@ fn unharmed_kernels_of_other_kinds_that_read_pages_pass() {
 #[test]
 fn every_fault_of_reading_pages_in_other_kinds_is_caught() {
     paged_kinds().assert_all_caught();
+}
+
+#[test]
+fn kernels_that_write_new_rows_pass() {
+    append().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_planted_fault_of_new_rows_is_caught() {
+    append().assert_all_caught();
 }
 
 #[test]

@@ -1,9 +1,10 @@
-// Conflicts between the blocks of a launch in device memory: two that access the same bytes, at least one of them
-// writing, without an order between them. Blocks run one after another here, so a conflict never shows in numbers; on a
-// GPU they run in any order, or concurrently.
+// Conflicts in device memory between the threads of a launch: two that access the same bytes, at least one of them
+// writing, without an order between them. Blocks run one after another here, so a conflict between them never shows in
+// numbers; on a GPU they run in any order, or concurrently.
 //
-// Order comes from: the end of a launch; cluster_sync, among the blocks of a cluster; and a flag, released and acquired
-// (atomics.hpp). Atomics, including additions (add_global), need no order among themselves.
+// Order comes from: the end of a launch; cluster_sync, among the blocks of a cluster; a flag, released and acquired
+// (atomics.hpp); and within a block from what orders accesses to shared memory (race.hpp). Atomics, including additions
+// (add_global), need no order among themselves.
 // Every block has a stamp, and gets a new one at each cluster_sync. Stamps only grow, so one comparison shows that a
 // record is of an earlier launch, and nothing is ever cleared.
 #pragma once
@@ -35,6 +36,9 @@ struct device_record {
 };
 
 bool is_behind_a_flag(const device_place& place);
+
+// Whether an earlier access of the running thread's block is ordered before one that it makes now.
+bool is_behind_in_block(const device_place& place, bool read_before_write);
 
 class device_conflicts {
   public:
@@ -83,23 +87,28 @@ class device_conflicts {
 
     uint32_t stamp(uint32_t rank) const { return where_.interval + rank; }
 
-    // The stamp of a block whose access conflicts with one by the running thread, in block `rank` of the running
-    // cluster; 0 if there is none.
+    // The stamp of a block, possibly its own, whose access conflicts with one by the running thread, in block `rank` of
+    // the running cluster; 0 if there is none.
     uint32_t meet(size_t index, device_access how, uint32_t rank, const use& used, use& other) {
         device_record& record = records_[index];
         const device_thread& me = this_thread();
         const device_place mine = {where_.interval + rank, warp_of(me).step, me.ticks, self.uses.number_of(used), static_cast<uint8_t>(me.warp), static_cast<uint8_t>(me.lane)};
         uint32_t met = 0;
-        const auto look = [&](const device_place& place) {
-            if (!conflicts(place.stamp, mine.stamp) || (how != device_access::read && is_behind_a_flag(place))) return;
+        const bool writes = how == device_access::write || how == device_access::atomic;
+        const auto look = [&](const device_place& place, bool was_read) {
+            if (place.stamp == mine.stamp) {
+                if (is_behind_in_block(place, was_read && writes)) return;
+            } else if (!conflicts(place.stamp, mine.stamp) || (how != device_access::read && is_behind_a_flag(place))) {
+                return;
+            }
             met = place.stamp;
             other = self.uses[place.used];
         };
         const bool strong = how == device_access::atomic || how == device_access::atomic_read;
-        if (!strong || !record.writes_atomically) look(record.writer);
-        if (how == device_access::write || how == device_access::atomic) {
+        if (!strong || !record.writes_atomically) look(record.writer, false);
+        if (writes) {
             for (int i = 0; i < 2; ++i) {
-                if (!strong || !record.reads_atomically[i]) look(record.readers[i]);
+                if (!strong || !record.reads_atomically[i]) look(record.readers[i], true);
             }
             record.writer = mine;
             record.writes_atomically = strong;

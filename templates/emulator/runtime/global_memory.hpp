@@ -4,6 +4,15 @@
 
 namespace kgen::emulator {
 
+bool is_behind_in_block(const device_place& place, bool read_before_write) {
+    const device_thread& me = this_thread();
+    const warp& own = warp_of(me);
+    if (place.warp == me.warp && (place.lane == me.lane || (read_before_write && place.step < own.step))) return true;
+    if (place.step < own.known[place.warp]) return true;
+    const access now = {0, 0, static_cast<uint8_t>(me.lane), me.warp, own.step, {}};
+    return self.detailed && knows_in_detail(now, place.warp, place.lane, place.step, place.tick);
+}
+
 struct tensor {
     std::string name;
     uintptr_t base;
@@ -56,7 +65,7 @@ class tensor_table {
             return false;
         }
         if (recent_ < tensors_.size() && is_fine(tensors_[recent_], address, size, writes)) {
-            check_other_blocks(tensors_[recent_], address, size, how, used);
+            check_others(tensors_[recent_], address, size, how, used);
             return true;
         }
         const tensor* nearest = nullptr;  // of those that contain the access, or else of all
@@ -64,7 +73,7 @@ class tensor_table {
             const tensor& t = tensors_[i];
             if (is_fine(t, address, size, writes)) {
                 recent_ = i;
-                check_other_blocks(t, address, size, how, used);
+                check_others(t, address, size, how, used);
                 return true;
             }
             if (nearest == nullptr || t.distance(address, size) < nearest->distance(address, size) || t.holds(address, size)) nearest = &t;
@@ -84,7 +93,7 @@ class tensor_table {
         const auto address = reinterpret_cast<uintptr_t>(row);
         const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const tensor& t) { return t.holds(address, size); });
         if (found != tensors_.end()) {
-            check_other_blocks(*found, address, size, device_access::read, used);
+            check_others(*found, address, size, device_access::read, used);
             return true;
         }
         const tensor* nearest = nullptr;
@@ -104,7 +113,7 @@ class tensor_table {
         return t.holds(address, size) && (t.writable || !writes) && t.is_solid(address, size);
     }
 
-    static void check_other_blocks(const tensor& t, uintptr_t address, uint32_t size, device_access how, const use& used) {
+    static void check_others(const tensor& t, uintptr_t address, uint32_t size, device_access how, const use& used) {
         if (!t.writable) return;
         const size_t first = (address - t.base) / t.element_bytes;
         const size_t last = (address - t.base + size - 1) / t.element_bytes;
@@ -113,8 +122,9 @@ class tensor_table {
             const uint32_t stamp = blocks_met.meet(t.records + i, how, self.rank, used, other);
             if (stamp == 0 || !self.violations.is_news("conflict", used, other)) continue;
             const device_thread& me = this_thread();
-            self.violations.tell(text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + " and " + text_of(other) +
-                                 " of block " + std::to_string(blocks_met.block_of(stamp)) + ", in the same launch, with nothing that orders them: element " +
+            const bool own = stamp == blocks_met.stamp(self.rank);
+            const std::string where = own ? " of the same block" : " of block " + std::to_string(blocks_met.block_of(stamp)) + ", in the same launch";
+            self.violations.tell(text_of(used) + " of warp " + std::to_string(me.warp) + " lane " + std::to_string(me.lane) + " and " + text_of(other) + where + ", with nothing that orders them: element " +
                                  std::to_string(i) + " of `" + t.name + "`");
         }
     }

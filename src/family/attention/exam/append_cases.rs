@@ -68,7 +68,8 @@ pub(super) fn listed(variant: Point) -> Vec<Listed> {
     let alone = besides.iter().map(|feature| vec![*feature]);
     let pairs = besides.iter().copied().array_combinations().map(|pair: [Feature; 2]| pair.to_vec());
     for some in alone.chain(pairs).chain([besides.clone()]) {
-        let asked = |append| Asked { append: Some(append), ..together(&some, 40) };
+        // Windows and chunks that leave some new rows unseen.
+        let asked = |append| Asked { append: Some(append), ..together(&some, 10) };
         cases.push((problem(&CHUNKS, 4, 2, asked(chunk)), 4, None));
         cases.push((problem(&TOKENS, 8, 2, asked(new(1, Some((all, true))))), 2, None));
     }

@@ -81,7 +81,7 @@ impl Scope {
             let entry = match variant.kind {
                 Kind::Fwd => Entry::Fwd,
                 // Nothing else computes them.
-                Kind::FwdSplit if variant.features.has(Feature::Qv) => Entry::Fwd,
+                Kind::FwdSplit if variant.features.has(Feature::Qv) || variant.features.has(Feature::Append) => Entry::Fwd,
                 Kind::Bwd => Entry::Bwd,
                 _ => continue,
             };
@@ -173,7 +173,7 @@ impl Scope {
 fn kind_for(case: &FuzzCase) -> Kind {
     match case.entry {
         Entry::Bwd => Kind::Bwd,
-        Entry::Fwd if case.problem.asked.qv => Kind::FwdSplit,
+        Entry::Fwd if case.problem.asked.qv || case.problem.asked.append.is_some() => Kind::FwdSplit,
         Entry::Fwd => Kind::Fwd,
     }
 }

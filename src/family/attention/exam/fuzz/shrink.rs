@@ -64,6 +64,7 @@ pub(super) fn simpler(case: &FuzzCase) -> Vec<FuzzCase> {
         if changed.problem.sequences != case.problem.sequences {
             (changed.problem.times, changed.problem.drawn) = (1, None);
         }
+        changed.problem.asked = changed.problem.asked.placed(changed.causal);
         if changed != *case && changed.complaint().is_none() && !all.contains(&changed) {
             all.push(changed);
         }
@@ -166,7 +167,14 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
 
 /// Asks for less of masks and scores: nothing, one thing less, or the plainer form of one.
 fn fewer_features(offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
-    let kept = |asked: Asked| Asked { pages: asked.pages, qv: asked.qv, cache: asked.cache, kv: asked.kv, ..Asked::default() };
+    let kept = |asked: Asked| Asked {
+        pages: asked.pages,
+        qv: asked.qv,
+        cache: asked.cache,
+        kv: asked.kv,
+        append: asked.append,
+        ..Asked::default()
+    };
     offer(&|c| c.problem.asked = kept(c.problem.asked));
     offer(&|c| c.problem.asked.window = None);
     offer(&|c| c.problem.asked.chunk = 0);
