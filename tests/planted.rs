@@ -93,13 +93,13 @@ fn paged_kinds() -> &'static Laboratory {
     LABORATORY.get_or_init(|| Laboratory::new("paged_kinds", &headers))
 }
 
-/// Kernels whose pages have factors of their own.
 /// Kernels that write new rows themselves.
 fn append() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| Laboratory::new("append", &["kgen/append.cuh", "kgen/row_shares.cuh"]))
 }
 
+/// Kernels whose pages have factors of their own.
 fn page_descale() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
     LABORATORY.get_or_init(|| Laboratory::new("page_descale", &["kgen/page_descales.cuh"]))

@@ -2,7 +2,7 @@
 
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
-    family::attention::{Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
+    family::attention::{Append, Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
     grid::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
@@ -46,11 +46,11 @@ struct Ask {
 }
 
 fn ask(head_dim: u32, causal: bool, asked: Asked) -> Ask {
-    Ask { version: 7, head_dim, causal, asked, splits: 0 }
+    Ask { version: 8, head_dim, causal, asked, splits: 0 }
 }
 
-/// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache,
-/// the type of K and V.
+/// As both programs read it: flags, window, chunk, softcap, slopes, sinks, pages, queries of two parts, cache, new
+/// rows, the type of K and V.
 fn words_of(causal: bool, asked: Asked) -> String {
     let [left, right] = asked.window.unwrap_or_default();
     let flags = if causal { CAUSAL } else { 0 } | if asked.window.is_some() { WINDOW } else { 0 };
@@ -62,7 +62,8 @@ fn words_of(causal: bool, asked: Asked) -> String {
         Some(_) => 3,
     });
     let kv = asked.kv.map_or(0, |format| format.number().code());
-    format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {kv}", asked.chunk, asked.softcap())
+    let append = u8::from(asked.append.is_some());
+    format!("{flags:x} {left} {right} {} {} {slopes} {sinks} {pages} {qv} {cache} {append} {kv}", asked.chunk, asked.softcap())
 }
 
 const NOTHING: Asked = Asked {
@@ -76,6 +77,7 @@ const NOTHING: Asked = Asked {
     cache: None,
     kv: None,
     query_limits: [0; 2],
+    append: None,
     declared: None,
 };
 
@@ -270,6 +272,7 @@ fn bit(feature: Feature) -> u32 {
         Feature::Qv => 1024,
         PackGqa => 2048,
         Feature::PageDescale => 4096,
+        Feature::Append => 8192,
     }
 }
 
@@ -299,6 +302,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 pages: sometimes().then_some(Pages { descales, ..IN_PAGES }),
                 qv: sometimes(),
                 cache: sometimes().then_some(Cache::Indexed),
+                append: sometimes().then(|| Append::new(1)),
                 kv: if sometimes() { KvFormat::ALL.choose(&mut rng).copied() } else { None },
                 query_limits: [0; 2],
                 declared: None,

@@ -147,8 +147,8 @@ impl<T> Passed<T> {
 
 /// A structure of `kgen.h`, ready to be passed.
 pub(super) enum Structure {
-    Fwd(Passed<fwd::Structure>),
-    Bwd(Passed<bwd::Structure>),
+    Fwd(Box<Passed<fwd::Structure>>),
+    Bwd(Box<Passed<bwd::Structure>>),
     Fields(fields::Structure),
     /// NULL.
     None,
@@ -158,8 +158,8 @@ impl Params {
     /// The structure to pass, with `address` in place of tensors.
     pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
         match self {
-            Self::Fwd(params) => Structure::Fwd(params.structure(address, workspace_bytes).into()),
-            Self::Bwd(params) => Structure::Bwd(params.structure(address, workspace_bytes).into()),
+            Self::Fwd(params) => Structure::Fwd(Box::new(params.structure(address, workspace_bytes).into())),
+            Self::Bwd(params) => Structure::Bwd(Box::new(params.structure(address, workspace_bytes).into())),
             Self::Fields(fields) => Structure::Fields(fields.structure(address, workspace_bytes)),
             Self::Headed { header: Header::Null, .. } => Structure::None,
             Self::Headed { header, params } => params.structure(address, workspace_bytes).headed(*header),
@@ -170,8 +170,8 @@ impl Params {
 impl Structure {
     fn headed(self, header: Header) -> Self {
         match self {
-            Self::Fwd(passed) => Self::Fwd(passed.headed(header, fwd::Structure::headed)),
-            Self::Bwd(passed) => Self::Bwd(passed.headed(header, bwd::Structure::headed)),
+            Self::Fwd(passed) => Self::Fwd(Box::new(passed.headed(header, fwd::Structure::headed))),
+            Self::Bwd(passed) => Self::Bwd(Box::new(passed.headed(header, bwd::Structure::headed))),
             Self::Fields(structure) => Self::Fields(structure.headed(header)),
             Self::None => Self::None,
         }
@@ -180,8 +180,8 @@ impl Structure {
     /// What a launcher takes.
     pub(super) fn as_ptr(&self) -> *const c_void {
         match self {
-            Self::Fwd(passed) => std::ptr::from_ref(passed).cast(),
-            Self::Bwd(passed) => std::ptr::from_ref(passed).cast(),
+            Self::Fwd(passed) => std::ptr::from_ref(&**passed).cast(),
+            Self::Bwd(passed) => std::ptr::from_ref(&**passed).cast(),
             Self::Fields(structure) => structure.as_ptr(),
             Self::None => std::ptr::null(),
         }

@@ -130,7 +130,9 @@ pub(super) fn apply(problem: &Problem, tensors: &mut Tensors, head_dim: Dims, nu
     let mut draw = |dim: usize| {
         let mut row = vec![0.0; dim];
         source.fill_normal(&mut row);
-        row.iter_mut().for_each(|value| *value = number.through(*value));
+        for value in &mut row {
+            *value = number.through(*value);
+        }
         row
     };
     let mut rows_of = |dim: usize| -> Vec<Vec<Vec<Vec<f32>>>> {

@@ -75,7 +75,9 @@ pub(super) fn listed(variant: Point) -> Vec<Listed> {
     }
     // Rows of bytes are multiples of 16 with gaps alone.
     if KvFormat::of(features).is_some() {
-        cases.iter_mut().for_each(|(problem, ..)| problem.layout = Layout::Padded);
+        for (problem, ..) in &mut cases {
+            problem.layout = Layout::Padded;
+        }
     }
     cases
 }
