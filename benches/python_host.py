@@ -18,6 +18,7 @@ STUB = """
 int kgen_fwd(const kgen_fwd_params* p, cudaStream_t s) { return 0; }
 int kgen_bwd(const kgen_bwd_params* p, cudaStream_t s) { return 0; }
 int kgen_append_kv(const kgen_append_kv_params* p, cudaStream_t s) { return 0; }
+int kgen_fwd_kvcache(const kgen_append_kv_params* a, const kgen_fwd_params* p, cudaStream_t s) { return 0; }
 size_t kgen_fwd_workspace(const kgen_fwd_params* p) { return 0; }
 size_t kgen_bwd_workspace(const kgen_bwd_params* p) { return 1024; }
 const kgen_variant* kgen_variants(size_t* count) { *count = 0; return NULL; }

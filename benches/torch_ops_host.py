@@ -23,6 +23,7 @@ int kgen_fwd(const kgen_fwd_params* p, cudaStream_t s) { return 0; }
 int kgen_fwd_metadata(const kgen_fwd_params* p, cudaStream_t s) { return 0; }
 int kgen_explain_choice(const kgen_fwd_params* p, kgen_choice* choice) { return KGEN_ERROR_NO_VARIANT; }
 int kgen_append_kv(const kgen_append_kv_params* p, cudaStream_t s) { return 0; }
+int kgen_fwd_kvcache(const kgen_append_kv_params* a, const kgen_fwd_params* p, cudaStream_t s) { return 0; }
 size_t kgen_fwd_workspace(const kgen_fwd_params* p) { return p->num_splits > 1 ? 65536 : 0; }
 const char* kgen_last_error(void) { return ""; }
 void kgen_emulator_tensor(void) {}

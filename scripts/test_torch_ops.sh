@@ -19,7 +19,7 @@ touch "$BUILD/vllm/__init__.py" "$package/__init__.py"
 
 # Every kind of kernel that the ops reach, of a head dim or two.
 kernels=(flash_fwd_hdim64_bf16_{causal,window_softcap_alibi_sinks,causal_paged,paged_window_softcap_alibi_sinks,causal_paged_kv_e4m3,causal_cache}_sm80
-    flash_fwd_split_hdim64_bf16_{causal_paged,paged_window_softcap_alibi_sinks,causal_paged_kv_e4m3,causal_cache}_sm80
+    flash_fwd_split_hdim64_bf16_{causal_paged,paged_window_softcap_alibi_sinks,causal_paged_kv_e4m3,causal_cache,causal_cache_append,causal_paged_append}_sm80
     flash_fwd_hdim128_bf16_causal_paged_sm80 flash_fwd_split_hdim128_bf16_causal_paged_sm80 flash_fwd_split_hdim64_fp16_causal_paged_sm80
     flash_fwd_hdim64_{bf16,fp8}_causal_paged_sm90 flash_fwd_hdim64_fp8_causal_sm89 flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90
     flash_fwd_combine_sm80 flash_prepare_scheduler_sm80 append_kv_bf16_sm80)

@@ -171,7 +171,7 @@ fn other_families_are_called_too_and_a_rotation_the_wrong_way_round_is_found_and
     let folder = tempfile::tempdir().expect("a folder");
     let templates = folder.path().join("templates");
     copy_folder(&Path::new(ROOT).join("templates"), &templates);
-    let kernel = templates.join("append_kv/append_kv.cu.tera");
+    let kernel = templates.join("include/kgen/row_shares.cuh");
     let text = std::fs::read_to_string(&kernel).expect("the template is there");
     let broken = text.replacen("cos, old * sin)", "cos, -(old * sin))", 1);
     assert_ne!(text, broken, "the template no longer holds what this test breaks");

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 
 SUCCESS = 0
 ERROR_NO_VARIANT = 3
@@ -28,6 +28,7 @@ FEATURES = {
     "qv": 1024,
     "packgqa": 2048,
     "page_descale": 4096,
+    "append": 8192,
 }
 
 FLAG_CAUSAL = 1
@@ -99,6 +100,12 @@ class FwdParams(ctypes.Structure):
         ("arrivals_count", ctypes.c_int64),
         *[(f"{tensor}_page_descale", ctypes.c_void_p) for tensor in "kv"],
         *[(f"{tensor}_page_descale_{axis}_stride", ctypes.c_int64) for tensor in "kv" for axis in ("page", "head")],
+        *[(name, ctypes.c_void_p) for name in ("k_new", "v_new")],
+        *_strides(("k_new", "v_new")),
+        *[(name, ctypes.c_void_p) for name in ("rotary_cos", "rotary_sin")],
+        ("rotary_row_stride", ctypes.c_int64),
+        ("seqlens_rotary", ctypes.c_void_p),
+        *[(name, ctypes.c_int32) for name in ("seqlen_new", "rotary_dim", "rotary_rows", "rotary_interleaved")],
     ]
 
 
@@ -144,6 +151,7 @@ class AppendKvParams(ctypes.Structure):
         *[(name, ctypes.c_int32) for name in ("num_heads", "num_heads_k", "head_dim", "head_dim_v", "rotary_dim")],
         *[(name, ctypes.c_int32) for name in ("rotary_rows", "page_size", "num_pages", "pages_per_sequence")],
         *[(name, ctypes.c_int32) for name in ("dtype", "cache_dtype")],
+        ("seqlens_after", ctypes.c_void_p),
     ]
 
 

@@ -1,14 +1,16 @@
-"""`kgen_append_kv` on tensors: new rows of K and V into a cache, with rotary embedding, in one launch."""
+"""`kgen_append_kv` on tensors: new rows of K and V into a cache, with rotary embedding; and the same before attention,
+`kgen_fwd_kvcache`, in one launch where that is predicted to be faster."""
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import torch
 
 from . import abi
 from .errors import MissingKernel
-from .forward import check_lengths, check_rank, enter_descale
+from .forward import check_lengths, check_rank, enter_descale, forward
 from .launch import (
     DTYPES,
     HALVES,
@@ -32,76 +34,92 @@ _AT = tuple(
     for name in (
         *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
         *("cache_batch_idx", "page_table", "seqlens_rotary", "k_descale", "v_descale", "cu_seqlens_new", "cu_seqlens_q"),
+        "seqlens_after",
     )
 )
 
 _plans: dict[tuple, Plan] = {}
 
 
-def append_kv(
-    k: torch.Tensor,
-    v: torch.Tensor,
+@dataclass(frozen=True)
+class Append:
+    """New rows to be written, ready to be passed: the structure, and what of its tensors attention goes on with."""
+
+    plan: Plan
+    buffer: bytearray
+    read: tuple[TensorOrNone, ...]
+    written: tuple[TensorOrNone, ...]
+    q: TensorOrNone  # rotated, once it has been launched; None where nothing is rotated
+    seqlens_after: torch.Tensor  # rows of each sequence in the cache after it
+
+    def launch(self) -> None:
+        """Writes the rows in a launch of its own."""
+        try:
+            self.plan.launch(self.buffer, self.seqlens_after, self.read, self.written)
+        except MissingKernel as error:
+            self.plan.missing_kernel(error)
+            self.plan.launch(self.buffer, self.seqlens_after, self.read, self.written)
+
+
+def fwd_kvcache(
+    q: torch.Tensor,
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
-    q: TensorOrNone,
-    cache_seqlens: torch.Tensor,
-    rotary_cos: TensorOrNone,
-    rotary_sin: TensorOrNone,
-    cache_batch_idx: TensorOrNone,
-    page_table: TensorOrNone,
-    seqlens_rotary: TensorOrNone,
-    k_descale: TensorOrNone,
-    v_descale: TensorOrNone,
-    causal_positions: bool,
-    interleaved: bool,
-    cu_seqlens_new: TensorOrNone = None,
-    cu_seqlens_q: TensorOrNone = None,
-) -> torch.Tensor:
-    """Writes K and V, (batch, seqlen_new, key heads, D), into the caches after `cache_seqlens` rows of each sequence,
-    and gives Q, (batch, seqlen_q, heads, D), rotated; an empty tensor without `q`.
+    optional: tuple,
+    numbers: tuple,
+    new: tuple,
+    with_lse: bool = True,
+) -> tuple[torch.Tensor, TensorOrNone]:
+    """O and LSE, as of `forward`, after new rows have been written into the caches.
 
-    With `cu_seqlens_new`, (batch + 1,), K and V are packed, (total rows, key heads, D); with `cu_seqlens_q` so is Q.
-
-    The caches are (entries, rows, key heads, D), or (pages, page size, key heads, D) with `page_table`. K and Q are
-    rotated with `rotary_cos` and `rotary_sin`, (rows, rotary dim / 2). With `causal_positions` the positions of Q rise
-    with its rows, otherwise all rows are at the first.
+    `optional` and `numbers` are those of `forward`, but for seqused_k, which counts the rows before the new ones. `new`
+    are K and V, (batch, seqlen_new, key heads, D), or packed, (total rows, key heads, D), with cu_seqlens_new, (batch +
+    1,), else None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None; seqlens_rotary or None; whether the
+    positions of Q rise with its rows or are all the first; and whether pairs of columns lie side by side.
     """
+    append = _prepare(q, k_cache, v_cache, optional, new)
+    later = (*optional[:3], append.seqlens_after, *optional[4:])
+    rotated = q if append.q is None else append.q
+    try:
+        return forward(rotated, k_cache, v_cache, later, numbers, with_lse, append=append)
+    except MissingKernel:  # each launch finds, or makes, its own
+        append.launch()
+        return forward(rotated, k_cache, v_cache, later, numbers, with_lse)
+
+
+def _prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> Append:
+    k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary, rising, interleaved = new
+    cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, *_ = optional
+    k_descale, v_descale = optional[10:12]
     k, v = rows_contiguous(k), rows_contiguous(v)
-    q = None if q is None else rows_contiguous(q)
-    q_out = k.new_empty((0,)) if q is None else torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    # Q takes part where it is rotated.
+    q = None if rotary_cos is None else rows_contiguous(q)
+    cu_seqlens_q = None if q is None else cu_seqlens_q
+    q_out = None if q is None else torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    after = torch.empty_strided(cache_seqlens.shape, (1,), dtype=torch.int32, device=k.device)
     # fmt: off
-    tensors = (k, v, k_cache, v_cache, q, None if q is None else q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx,
-               page_table, seqlens_rotary, k_descale, v_descale, cu_seqlens_new, cu_seqlens_q)
+    tensors = (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table,
+               seqlens_rotary, k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, after)
     # fmt: on
-    key = (*map(known, tensors), causal_positions, interleaved)
+    key = (*map(known, tensors), rising, interleaved)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plan(tensors, causal_positions, interleaved)
+        plan = _plan(tensors, rising, interleaved)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
-    try:
-        _launch(plan, tensors)
-    except MissingKernel as error:
-        plan.missing_kernel(error)
-        _launch(plan, tensors)
-    return q_out
-
-
-def _launch(plan: Plan, tensors: tuple[TensorOrNone, ...]) -> None:
     buffer = bytearray(plan.params)
     for offset, tensor in zip(_AT, tensors):
         if tensor is not None:
             POINTER.pack_into(buffer, offset, tensor.data_ptr())
-    k, v, k_cache, v_cache, q, q_out, *others = tensors
-    plan.launch(buffer, k, (k, v, q, *others), (k_cache, v_cache, q_out))
+    return Append(plan, buffer, (k, v, q, *tensors[6:-1]), (k_cache, v_cache, q_out, after), q_out, after)
 
 
 def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved: bool) -> Plan:
     """Checks what is given and writes the structure, without pointers."""
     # fmt: off
     (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table, seqlens_rotary,
-     k_descale, v_descale, cu_seqlens_new, cu_seqlens_q) = tensors
+     k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, _) = tensors
     # fmt: on
     check_device(k, "k")
     named = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import TYPE_CHECKING, Optional
 
 import torch
 
@@ -26,6 +27,9 @@ from .launch import (
     rows_contiguous,
 )
 from .missing import Request
+
+if TYPE_CHECKING:
+    from .append_kv import Append
 
 _TENSORS = struct.Struct("=5Q")
 _TENSORS_AT = abi.FwdParams.q.offset
@@ -68,8 +72,10 @@ def forward(
     numbers: tuple,
     with_lse: bool = True,
     out: TensorOrNone = None,
+    append: Optional[Append] = None,
 ) -> tuple[torch.Tensor, TensorOrNone]:
-    """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor.
+    """O and LSE of one call; LSE is None without `with_lse`. O is `out`, or a new tensor. `append` is written into the
+    cache before.
 
     `optional` are tensors or None: cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, page_table, cache_batch_idx,
     leftpad_k, alibi_slopes, sinks, q_descale, k_descale, v_descale, qv. `numbers` are max_seqlen_q, max_seqlen_k,
@@ -84,7 +90,7 @@ def forward(
     if not rows_are_contiguous(layout):
         q, k, v = rows_contiguous(q), rows_contiguous(k), rows_contiguous(v)
         layout = layout_of(q, k, v)
-    return run(planned(layout, q, k, v, optional, numbers, out), q, k, v, optional, with_lse, out)
+    return run(planned(layout, q, k, v, optional, numbers, out), q, k, v, optional, with_lse, out, append)
 
 
 def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
@@ -113,7 +119,7 @@ def planned(layout: tuple, q, k, v, optional: tuple, numbers: tuple, out: Tensor
 
 
 def run(
-    plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None
+    plan: ForwardPlan, q, k, v, optional: tuple, with_lse: bool, out: TensorOrNone = None, append: Optional[Append] = None
 ) -> tuple[torch.Tensor, TensorOrNone]:
     """One call by its plan."""
     # `new_empty` takes two or three times as long as these.
@@ -125,14 +131,16 @@ def run(
         out = torch.empty_strided(*plan.out, dtype=plan.out_dtype, device=plan.device)
     lse = torch.empty_strided(*plan.lse, dtype=torch.float32, device=plan.device) if with_lse else None
     try:
-        _launch(plan, q, k, v, out, lse, optional)
+        _launch(plan, q, k, v, out, lse, optional, append)
     except MissingKernel as error:
+        if append is not None:  # which of the two it was is not known
+            raise
         plan.missing_kernel(error)
-        _launch(plan, q, k, v, out, lse, optional)
+        _launch(plan, q, k, v, out, lse, optional, None)
     return out, lse
 
 
-def _launch(plan, q, k, v, out, lse, optional) -> None:
+def _launch(plan, q, k, v, out, lse, optional, append) -> None:
     buffer = bytearray(plan.params)
     pointers = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr()
     _TENSORS.pack_into(buffer, _TENSORS_AT, *pointers)
@@ -141,7 +149,10 @@ def _launch(plan, q, k, v, out, lse, optional) -> None:
             if tensor is not None:
                 POINTER.pack_into(buffer, offset, tensor.data_ptr())
     workspace = plan.workspace(buffer, _WORKSPACE_AT, q)
-    plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
+    if append is None:
+        plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
+    else:
+        plan.launch(buffer, q, (q, *optional, *append.read), (out, lse, workspace, *append.written), append.buffer)
 
 
 def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:

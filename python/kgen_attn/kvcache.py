@@ -7,7 +7,6 @@ from typing import Optional, Union
 import torch
 
 from . import arguments, ops
-from .append_kv import append_kv as launch_append_kv
 from .interface import Window
 
 
@@ -107,18 +106,6 @@ def flash_attn_with_kvcache(
     # Of the mask as it was asked for: a window that hides nothing still says that positions rise.
     rising = causal or any(side is not None and side >= 0 for side in window_size)
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
-    if k is not None:
-        run = launch_append_kv if ops.is_eager(q) else torch.ops.kgen_attn.append_kv
-        # fmt: off
-        rotated = run(k, v, k_cache, v_cache, q if rotary_cos is not None else None, cache_seqlens, rotary_cos, rotary_sin,
-                      cache_batch_idx, block_table, rotary_seqlens, k_descale, v_descale, rising, rotary_interleaved,
-                      cu_seqlens_k_new, cu_seqlens_q)
-        # fmt: on
-        q = rotated if rotary_cos is not None else q
-        if padded:
-            for cache, wide in zip(caches, (k_cache, v_cache)):
-                cache.copy_(wide[..., :head_dim])
-        cache_seqlens = cache_seqlens + (k.shape[1] if cu_seqlens_k_new is None else cu_seqlens_k_new.diff())
     if softmax_scale is None:
         softmax_scale = (head_dim + (0 if qv is None else qv.shape[-1])) ** -0.5
     if block_table is not None and cache_seqlens is None:
@@ -128,6 +115,13 @@ def flash_attn_with_kvcache(
                 arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv)
     numbers = (0 if cu_seqlens_q is None else max_seqlen_q, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     # fmt: on
-    out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
+    if k is None:
+        out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
+    else:
+        new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rising, rotary_interleaved)
+        out, lse = ops.attend_with_new_rows(q, k_cache, v_cache, optional, numbers, new, return_softmax_lse)
+        if padded:
+            for cache, wide in zip(caches, (k_cache, v_cache)):
+                cache.copy_(wide[..., :head_dim])
     out = out[..., :head_dim] if padded else out
     return (out, lse) if return_softmax_lse else out

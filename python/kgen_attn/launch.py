@@ -76,24 +76,37 @@ class Plan:
         _WORKSPACE.pack_into(buffer, offset, memory.data_ptr(), size)
         return memory
 
-    def launch(self, buffer: bytearray, like: torch.Tensor, read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> None:
+    def launch(
+        self,
+        buffer: bytearray,
+        like: torch.Tensor,
+        read: Sequence[TensorOrNone],
+        written: Sequence[TensorOrNone],
+        append: Optional[bytearray] = None,
+    ) -> None:
         """Launches on the current stream of the device of `like`.
 
-        `read` and `written` are the tensors that the structure points to: what the emulator is told of.
+        `read` and `written` are the tensors that the structure points to: what the emulator is told of. `append` is the
+        structure of new rows that are written into the cache before, whose tensors are among them.
         """
         chosen = self.library
+        if append is None:
+            launch, structures = getattr(chosen, self.request.function), (bytes(buffer),)
+        else:
+            launch, structures = chosen.fwd_kvcache, (bytes(append), bytes(buffer))
         if chosen.emulator is not None:
-            code = self._emulate(buffer, read, written)
+            with _emulator_lock:
+                chosen.emulator.declare(*_extents(read, written))
+                code = launch(*structures, None)
         else:
             index = like.get_device()
-            launch = getattr(chosen, self.request.function)
             if index < 0:
-                code = launch(bytes(buffer), None)
+                code = launch(*structures, None)
             elif index == _current_device():
-                code = launch(bytes(buffer), _raw_stream(index))
+                code = launch(*structures, _raw_stream(index))
             else:
                 with torch.cuda.device(index):
-                    code = launch(bytes(buffer), _raw_stream(index))
+                    code = launch(*structures, _raw_stream(index))
         if code != abi.SUCCESS:
             raise self._failed(code)
 
@@ -109,12 +122,6 @@ class Plan:
             return KgenError(message, code)
         return missing.error(self.request, message, self.library)
 
-    def _emulate(self, buffer: bytearray, read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> int:
-        emulator = self.library.emulator
-        with _emulator_lock:
-            emulator.declare([extent(t) for t in read if t is not None], [extent(t) for t in written if t is not None])
-            return getattr(self.library, self.request.function)(bytes(buffer), None)
-
 
 _WORKSPACE = struct.Struct("=QQ")
 
@@ -125,6 +132,12 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
         return tensor.data_ptr(), 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
+def _extents(read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> tuple[list, list]:
+    """The memory of both; what is written is not told again where it is read too."""
+    to_write = [extent(t) for t in written if t is not None]
+    return [piece for piece in (extent(t) for t in read if t is not None) if piece not in to_write], to_write
 
 
 def known(tensor: TensorOrNone) -> object:

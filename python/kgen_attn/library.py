@@ -19,8 +19,10 @@ BUNDLED = pathlib.Path(__file__).resolve().parent / "lib" / "libkgen.so"
 #: `target_max` of a kernel whose object carries PTX, which newer GPUs compile.
 EVERY_NEWER_GPU = 999
 
-#: Functions that take parameters and a stream, and those that give the bytes of workspace.
+#: Functions that take parameters and a stream, the one that takes two structures and a stream, and those that give the
+#: bytes of workspace.
 _LAUNCHES = ("kgen_fwd", "kgen_bwd", "kgen_append_kv")
+_DOUBLE_LAUNCH = "kgen_fwd_kvcache"
 _WORKSPACES = ("kgen_fwd_workspace", "kgen_bwd_workspace")
 
 
@@ -56,7 +58,7 @@ class Library:
             self.lib = ctypes.CDLL(str(path))
         except OSError as error:
             raise LibraryError(f"cannot load `{path}`: {error}") from error
-        needed = ("kgen_abi_version", "kgen_last_error", "kgen_variants", *_LAUNCHES, *_WORKSPACES)
+        needed = ("kgen_abi_version", "kgen_last_error", "kgen_variants", *_LAUNCHES, _DOUBLE_LAUNCH, *_WORKSPACES)
         missing = next((name for name in needed if not hasattr(self.lib, name)), None)
         if missing is not None:
             raise LibraryError(f"`{path}` is no libkgen: it lacks `{missing}`; `kgen build` makes one")
@@ -67,9 +69,10 @@ class Library:
             raise LibraryError(f"`{path}` has version {version} of kgen's C interface, this package {abi.ABI_VERSION}; {remedy}")
         self.lib.kgen_last_error.restype = ctypes.c_char_p
         # `bytes` as char*: a structure is passed without an object of its own.
-        for name in _LAUNCHES:
+        for name in (*_LAUNCHES, _DOUBLE_LAUNCH):
             function = getattr(self.lib, name)
-            function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_int
+            structures = [ctypes.c_char_p] * (2 if name == _DOUBLE_LAUNCH else 1)
+            function.argtypes, function.restype = [*structures, ctypes.c_void_p], ctypes.c_int
             setattr(self, name[len("kgen_") :], function)
         for name in _WORKSPACES:
             function = getattr(self.lib, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from .append_kv import append_kv
+from .append_kv import fwd_kvcache
 from .arguments import any_autocast
 from .backward import backward
 from .forward import forward
@@ -18,6 +18,9 @@ _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
 #: Of the operator `forward`: how many tensors may be absent, how many parameters there are, and where the sinks stand.
 _OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
+
+#: Of `fwd_kvcache`: where what is said of new rows begins, counted after V.
+_NEW_AT = _OPTIONAL + 9
 
 #: FlashAttention's names of the tensors that the backward pass does not know, in the order of `forward`'s `optional`.
 _WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale", "qv")
@@ -38,11 +41,11 @@ _SCHEMAS = {
         f"Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, {_NUMBERS}, bool deterministic) "
         "-> (Tensor, Tensor, Tensor, Tensor)"
     ),
-    "append_kv": (
-        "(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor? q, Tensor cache_seqlens, Tensor? rotary_cos, "
-        "Tensor? rotary_sin, Tensor? cache_batch_idx, Tensor? page_table, Tensor? seqlens_rotary, Tensor? k_descale, "
-        "Tensor? v_descale, bool causal_positions, bool interleaved, Tensor? cu_seqlens_new=None, Tensor? cu_seqlens_q=None) "
-        "-> Tensor"
+    # `seqused_k` counts the rows before the new ones.
+    "fwd_kvcache": (
+        f"({_TENSORS.replace('Tensor k, Tensor v', 'Tensor(a!) k, Tensor(b!) v')}, {_NUMBERS}, SymInt num_splits, Tensor k_new, "
+        "Tensor v_new, Tensor? cu_seqlens_new, Tensor? rotary_cos, Tensor? rotary_sin, Tensor? seqlens_rotary, bool rising_positions, "
+        "bool interleaved) -> (Tensor, Tensor)"
     ),
 }
 
@@ -63,12 +66,12 @@ def _backward_fake(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_
     return *(t.new_empty(t.shape) for t in (q, k, v)), dsinks
 
 
-def _append_kv_fake(k, v, k_cache, v_cache, q, *_):
-    return k.new_empty((0,)) if q is None else q.new_empty(q.shape)
+def _fwd_kvcache(q, k, v, *others):
+    return fwd_kvcache(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:_NEW_AT], others[_NEW_AT:])
 
 
-_KERNELS = {"forward": _forward, "backward": backward, "append_kv": append_kv}
-_FAKES = {"forward": _forward_fake, "backward": _backward_fake, "append_kv": _append_kv_fake}
+_KERNELS = {"forward": _forward, "backward": backward, "fwd_kvcache": _fwd_kvcache}
+_FAKES = {"forward": _forward_fake, "backward": _backward_fake, "fwd_kvcache": _forward_fake}
 
 for _name, _schema in _SCHEMAS.items():
     _LIBRARY.define(_name + _schema)
@@ -153,3 +156,10 @@ def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_
     ):
         return _Eager.apply(q, k, v, *optional, *numbers, deterministic)
     return forward(q, k, v, optional, numbers, needs_lse)
+
+
+def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple, needs_lse: bool):
+    """O and LSE with the parameters of `fwd_kvcache`; no gradients."""
+    if not is_eager(q):
+        return torch.ops.kgen_attn.fwd_kvcache(q, k_cache, v_cache, *optional, *numbers, *new)
+    return fwd_kvcache(q, k_cache, v_cache, optional, numbers, new, needs_lse)

@@ -88,12 +88,13 @@ def test_backward_passes_torchs_checks(draw, device):
     torch.library.opcheck(torch.ops.kgen_attn.backward.default, (dout, q, k, v, out, lse, *[None] * 6, *NUMBERS, True))
 
 
-def test_append_kv_passes_torchs_checks(draw, device):
+def test_fwd_kvcache_passes_torchs_checks(draw, device):
     new, cache, q = draw(2, 1, 1, 32), draw(2, 16, 1, 32), draw(2, 1, 2, 32)
     flash_attn_func(*(draw(1, 4, 1, 32) for _ in range(3)))
     lengths, cos = torch.tensor([2, 7], dtype=torch.int32, device=device), draw(32, 8)
-    arguments = (new, new, cache, cache.clone(), q, lengths, cos, cos.clone(), *[None] * 5, True, True)
-    torch.library.opcheck(torch.ops.kgen_attn.append_kv.default, arguments)
+    optional = (None, None, None, lengths, *[None] * 9)
+    arguments = (q, cache, cache.clone(), *optional, *(0, 16, 0.2, True, -1, -1, 0, 0.0, 0), new, new, None, cos, cos.clone(), None, True, True)
+    torch.library.opcheck(torch.ops.kgen_attn.fwd_kvcache.default, arguments)
 
 
 def test_fake_tensors_take_the_operators_way(draw):

@@ -50,7 +50,7 @@ def test_a_library_that_is_none_is_refused_by_name(tmp_path):
 
 def test_a_library_for_gpus_refuses_cpu_tensors_with_a_sentence(tmp_path):
     source = tmp_path / "stub.c"
-    names = "kgen_fwd kgen_bwd kgen_append_kv kgen_fwd_workspace kgen_bwd_workspace kgen_last_error"
+    names = "kgen_fwd kgen_bwd kgen_append_kv kgen_fwd_kvcache kgen_fwd_workspace kgen_bwd_workspace kgen_last_error"
     functions = "".join(f"long {name}(void) {{ return 0; }}\n" for name in names.split())
     version = f"unsigned kgen_abi_version(void) {{ return {abi.ABI_VERSION}; }}\n"
     source.write_text(functions + version + "void* kgen_variants(unsigned long* n) { *n = 0; return 0; }\n")

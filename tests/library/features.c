@@ -1,6 +1,6 @@
 /* What the dispatcher takes for each line of its input: the version whose structure the caller has, head dim, flags, left and
  * right side of a window, chunk, softcap, whether there are slopes, sinks, a page table (2: with factors of K by page, 3: of V), queries of two
- * parts and a cache, kv_dtype, and num_splits.
+ * parts, a cache and new rows, kv_dtype, and num_splits.
  * What that version does not have is garbage. Prints the code and message of kgen_fwd, whose launchers fail with their names, and the bytes of
  * workspace. */
 #include <inttypes.h>
@@ -19,13 +19,13 @@ int main(void) {
     kgen_emulator_multiprocessors(10);
     const size_t sizes[] = {0, offsetof(kgen_fwd_params, q_descale), offsetof(kgen_fwd_params, features), offsetof(kgen_fwd_params, features),
                             offsetof(kgen_fwd_params, score), offsetof(kgen_fwd_params, page_table), offsetof(kgen_fwd_params, arrivals),
-                            sizeof(kgen_fwd_params)};
+                            offsetof(kgen_fwd_params, k_new), sizeof(kgen_fwd_params)};
     kgen_attention_features f;
-    int version, slopes, sinks, paged, qv, cached;
+    int version, slopes, sinks, paged, qv, cached, fresh;
     int32_t head_dim, kv_dtype, num_splits;
     uint32_t flags;
-    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
-                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &kv_dtype, &num_splits) == 14) {
+    while (scanf("%d %" SCNd32 " %" SCNx32 " %" SCNd32 " %" SCNd32 " %" SCNd32 " %f %d %d %d %d %d %d %" SCNd32 " %" SCNd32, &version, &head_dim, &flags, &f.window_left,
+                 &f.window_right, &f.attention_chunk, &f.softcap, &slopes, &sinks, &paged, &qv, &cached, &fresh, &kv_dtype, &num_splits) == 15) {
         f.alibi_slopes = slopes ? somewhere : NULL;
         f.alibi_batch_stride = 0;
         f.sinks = sinks ? somewhere : NULL;
@@ -48,6 +48,11 @@ int main(void) {
         p.page_size = p.num_pages = 1;
         p.qv = qv ? somewhere : NULL;
         p.kv_dtype = kv_dtype;
+        if (fresh) {
+            p.k_new = p.v_new = somewhere;
+            p.seqused_k = &num_splits;
+            p.seqlen_new = 1;
+        }
         memset((char*)&p + sizes[version], 0x5a, sizeof p - sizes[version]);
         const size_t bytes = kgen_fwd_workspace(&p);
         if (version > 1 && bytes > 0) {

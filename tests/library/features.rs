@@ -103,6 +103,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         point(Kind::Fwd, 128, true, &[]),
         point(Kind::FwdSplit, 128, false, &[]),
         point(Kind::FwdSplit, 128, false, &[Window]),
+        point(Kind::FwdSplit, 96, false, &[Feature::Append]),
         point(Kind::Fwd, 256, false, &[Softcap]),
         point(Kind::Fwd, 256, false, &[Softcap, Alibi]),
         point(Kind::FwdCombine, 0, false, &[]),
@@ -179,6 +180,19 @@ fn caches_are_read_by_kernels_for_them_which_serve_plain_calls_too() {
     assert_eq!(said[..2], ["fwd_hdim112_cache", "fwd_hdim112_cache"]);
     assert!(said[2].contains("no variant with the feature `cache`") && said[2].contains("fwd_hdim96_window"), "{}", said[2]);
     assert_eq!(said[3], "1 kgen_fwd: cache_batch_idx and leftpad_k must be NULL with cu_seqlens_k or a page_table");
+}
+
+/// Attention that writes new rows serves no call without them.
+#[test]
+fn new_rows_are_written_by_kernels_for_them_and_by_no_other() {
+    let appended = Asked { append: Some(Append::new(1)), ..NOTHING };
+    let windowed = Asked { append: appended.append, ..window(5, 5) };
+    let calls = [ask(96, false, appended), ask(96, false, NOTHING), ask(96, false, windowed), ask(128, false, appended)];
+    let said: Vec<String> = answers(&calls).into_iter().map(|(said, _)| said).collect();
+    assert_eq!(said[..2], ["fwd_split_hdim96_append", "fwd_hdim96_window"]);
+    for (said, feature) in said[2..].iter().zip(["window", "append"]) {
+        assert!(said.contains(&format!("no variant with the feature `{feature}`")), "{said}");
+    }
 }
 
 /// Factors by page are of FP8 in pages, and of kernels that have them.
@@ -307,10 +321,11 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 query_limits: [0; 2],
                 declared: None,
             };
-            // Mostly what it needs of a type of K and V, which kernels have not besides.
+            // Mostly what it needs of a type of K and V, and for new rows, which kernels have not besides.
             let mut holds = |feature| {
-                let needed = asked.kv.is_some_and(|format| format.feature() == feature);
-                let of_keys = matches!(feature, KvE4m3 | KvE5m2);
+                let fresh = feature == Feature::Append && asked.append.is_some();
+                let needed = fresh || asked.kv.is_some_and(|format| format.feature() == feature);
+                let of_keys = matches!(feature, KvE4m3 | KvE5m2 | Feature::Append);
                 if of_keys { needed != (rng.random_range(0..9) == 0) } else { rng.random_range(0..3) > 0 }
             };
             let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| holds(*feature)).collect();

@@ -29,11 +29,11 @@ extern "C" const char* START(const char* name, uint32_t blocks, uint32_t threads
 
 extern "C" const char* COUNT(const char* name, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
                              kgen::emulator::launch_options options, void (*enter)(const void*), const void* call) {
-    const char* kind = std::strstr(name, "prepare")   ? "prepare"
-                       : std::strstr(name, "append")  ? "append"
-                       : std::strstr(name, "combine") ? "combine"
-                       : std::strstr(name, "split")   ? "split"
-                                                      : "fwd";
+    const char* kind = std::strstr(name, "prepare")     ? "prepare"
+                       : std::strstr(name, "append_kv") ? "append"
+                       : std::strstr(name, "combine")   ? "combine"
+                       : std::strstr(name, "split")     ? "split"
+                                                        : "fwd";
     launches() += kind + (":" + std::to_string(blocks)) + " ";
     return START(name, blocks, threads, shared_bytes, options, enter, call);
 }

@@ -141,10 +141,17 @@ def appending(emulator, new_rows, packed_rows, interleaved, rotary=True, width=N
 
 def test_new_keys_with_rotary_embedding(emulator):
     appending(emulator, [3, 3], packed_rows=False, interleaved=True)
+    assert [launch.split(":")[0] for launch in emulator.launches()] == ["split"], "attention writes them itself"
 
 
 def test_new_keys_of_unequal_numbers_with_halves_rotated(emulator):
     appending(emulator, [6, 2], packed_rows=True, interleaved=False)
+    assert emulator.launches()[0].startswith("append"), "attention takes as many of each sequence"
+
+
+def test_new_keys_of_more_queries_than_a_tile_has_rows(emulator):
+    appending(emulator, [9, 9], packed_rows=False, interleaved=False)
+    assert emulator.launches()[0].startswith("append"), "two row tiles would write them twice"
 
 
 def test_new_keys_that_are_not_rotated(emulator):

@@ -94,9 +94,10 @@ appended append(kgen_fwd_params& p, const new_rows& rows, const key_tensors& cac
         return made;
     }
     require(rows.cached.has_value(), q.op, "`", rows.k_name, "` needs `", rows.cached_name, "`, the rows before the new ones");
+    require(p.dtype != KGEN_DTYPE_FP8_E4M3, q.op, "`", rows.k_name, "` with `q` in FP8: new rows are converted from fp16 or bf16");
     require(p.cu_seqlens_k == nullptr, q.op, "`", rows.k_name, "` cannot be written among packed keys; `cu_seqlens_k` must be None");
     const view k(q.op, rows.k_name, *rows.k), v(q.op, rows.v_name, *rows.v);
-    kgen_append_kv_params a = {};
+    kgen_append_kv_params& a = made.call.emplace();
     a.struct_size = sizeof a;
     a.flags = (p.flags & (KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW)) | (rows.is_interleaved ? KGEN_FLAG_ROTARY_INTERLEAVED : 0);
     a.batch = p.batch, a.num_heads = p.num_heads, a.num_heads_k = p.num_heads_k;
@@ -108,9 +109,9 @@ appended append(kgen_fwd_params& p, const new_rows& rows, const key_tensors& cac
         made.q.emplace();
         enter_rotation(a, p, rows, q, *made.q, device);
     }
-    require_success(kgen_append_kv(&a, device.stream()), q.op);
-    made.lengths = lengths_with(*rows.cached, rows.cu_seqlens, a.seqlen_new, p.batch, device);
-    p.seqused_k = static_cast<const int32_t*>(made.lengths->data_ptr());
+    made.lengths = device.allocate({p.batch}, ScalarType::Int);
+    a.seqlens_after = static_cast<int32_t*>(made.lengths->data_ptr());
+    p.seqused_k = a.seqlens_after;
     return made;
 }
 

@@ -1,4 +1,5 @@
-// New rows of K and V into the cache before attention, with rotary embedding of K and Q: kgen_append_kv.
+// New rows of K and V into the cache before attention, with rotary embedding of K and Q: the first structure of
+// kgen_fwd_kvcache.
 #pragma once
 
 #include <optional>
@@ -20,13 +21,14 @@ struct new_rows {
     const char *k_name, *v_name, *cu_seqlens_name, *cached_name;
 };
 
-// What attention needs of an append as long as it runs.
+// An append, where there is one, and what passes from it to attention: to be kept until both are launched.
 struct appended {
+    std::optional<kgen_append_kv_params> call;
     std::optional<Tensor> lengths, q;
 };
 
-// Writes the rows where there are some, and changes `p` (queries, keys and masks entered) to attend to the cache with
-// them: lengths, and rotated queries. Refuses arguments that only matter with new rows where there are none.
+// Says which rows to write where there are some, and changes `p` (queries, keys and masks entered) to attend to the
+// cache with them: lengths, and rotated queries. attend() does both. Refuses arguments that only matter with new rows where there are none.
 appended append(kgen_fwd_params& p, const new_rows& rows, const key_tensors& cache, const view& q, const device_scope& device);
 
 // By sequence: cached + rows, or cached + cu_seqlens[b + 1] - cu_seqlens[b] where cu_seqlens is given.

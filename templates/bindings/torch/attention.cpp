@@ -198,17 +198,18 @@ results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Ten
     return r;
 }
 
-int attend(kgen_fwd_params& p, const device_scope& device) {
+int attend(kgen_fwd_params& p, const device_scope& device, const std::optional<kgen_append_kv_params>& append) {
+    const auto launch = [&] { return append ? kgen_fwd_kvcache(&*append, &p, device.stream()) : kgen_fwd(&p, device.stream()); };
     size_t bytes = workspace_of(p, device.index());
     if (bytes > MOST_UNASKED && p.num_splits == 0) {
         p.num_splits = splits_within(p, MOST_UNASKED, device.index());
         bytes = workspace_of(p, device.index());
     }
-    if (bytes == 0) return kgen_fwd(&p, device.stream());
+    if (bytes == 0) return launch();
     const Tensor workspace = device.allocate({static_cast<int64_t>(bytes)}, ScalarType::Byte);
     p.workspace = workspace.data_ptr();
     p.workspace_bytes = bytes;
-    const int code = kgen_fwd(&p, device.stream());
+    const int code = launch();
     p.workspace = nullptr, p.workspace_bytes = 0;
     return code;
 }

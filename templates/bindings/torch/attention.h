@@ -67,7 +67,8 @@ struct results {
 };
 results enter_results(kgen_fwd_params& p, const view& q, const std::optional<Tensor>& out, const device_scope& device);
 
-// Computes. The workspace comes from Torch's allocator. Returns kgen_fwd's code.
-int attend(kgen_fwd_params& p, const device_scope& device);
+// Computes, after new rows have been written into the cache where `append` says so. The workspace comes from Torch's
+// allocator. Returns the code of kgen_fwd or kgen_fwd_kvcache.
+int attend(kgen_fwd_params& p, const device_scope& device, const std::optional<kgen_append_kv_params>& append = std::nullopt);
 
 }  // namespace kgen_torch

@@ -74,7 +74,7 @@ std::vector<Tensor> fwd_kvcache(Tensor q_, const Tensor& kcache, const Tensor& v
     const results made = enter_results(p, q, out, device);
     const new_rows rows = {k_new, v_new, std::nullopt, seqlens_k, rotary_cos, rotary_sin, std::nullopt, is_rotary_interleaved, "k", "v", "", "seqlens_k"};
     const appended kept = append(p, rows, keys, q, device);
-    require_success(attend(p, device), op);
+    require_success(attend(p, device, kept.call), op);
     return {made.out, made.lse};
 }
 

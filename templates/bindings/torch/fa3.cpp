@@ -97,10 +97,10 @@ std::vector<Tensor> fwd(Tensor q_, const Tensor& k_, const Tensor& v_, const opt
 
     std::optional<widened> queries;  // lives until the launch
     if (p.dtype == KGEN_DTYPE_FP8_E4M3 && is_faster_widened(p, device.index())) queries = widen_queries(p, q, q_descale, k_descale, device);
-    int code = attend(p, device);
+    int code = attend(p, device, kept.call);
     if (code != KGEN_SUCCESS && code != KGEN_ERROR_LAUNCH && p.dtype == KGEN_DTYPE_FP8_E4M3) {  // tensors that TMA does not take
         queries = widen_queries(p, q, q_descale, k_descale, device);
-        code = attend(p, device);
+        code = attend(p, device, kept.call);
     }
     require_success(code, op);
     return {made.out, made.lse, Tensor(), Tensor()};
