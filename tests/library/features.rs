@@ -326,7 +326,7 @@ fn the_rule_in_rust_is_that_of_the_header() {
                 let fresh = feature == Feature::Append && asked.append.is_some();
                 let needed = fresh || asked.kv.is_some_and(|format| format.feature() == feature);
                 let of_keys = matches!(feature, KvE4m3 | KvE5m2 | Feature::Append);
-                if of_keys { needed != (rng.random_range(0..9) == 0) } else { rng.random_range(0..3) > 0 }
+                if of_keys { needed != (rng.random_range(0..12) == 0) } else { rng.random_range(0..3) > 0 }
             };
             let held: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| holds(*feature)).collect();
             let mut sometimes = || rng.random_range(0..3) == 0;

@@ -40,7 +40,10 @@ def test_launches_and_memory_hang_on_shapes_alone(emulator, with_metadata, dtype
     assert len(asked_for) == 1, asked_for
     # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads, 32 splits.
     # The metadata have counters for one tile of each sequence and key head: then `fwd` has the longer ones.
-    assert launches == {f"split:{10 * 2 * 32} fwd:{10 * 4}" if with_metadata else f"prepare:1 split:{10 * 2 * 2 * 32}"}
+    # Queries in E4M3 become bf16; sm80's `fwd` for such keys is predicted to take longer than splits of all row tiles.
+    mixed, split = f"split:{10 * 2 * 32} fwd:{10 * 4}", f"split:{10 * 2 * 2 * 32}"
+    expected = f"prepare:1 {split}" if not with_metadata else mixed if dtype == torch.bfloat16 else f"{split} combine:{10 * TOKENS * 4}"
+    assert launches == {expected}
     lse, *rest = (int(size) for size in asked_for.pop().split())
     assert lse == TOKENS * 4 * 4
     # Partial results of 32 splits: a row of 64 + 1 numbers for each token, head and split. Without metadata the counts, and
