@@ -228,6 +228,7 @@ mod tests {
                 rows_per_warp: 32,
                 head_dim_padded: 80,
                 head_dim_v_padded: 80,
+                early: false,
                 widened_to: None,
                 kv_columns: None,
                 kv: attention::Kv { from: attention::KvSource::CpAsync, threads: 0, registers: 0 },

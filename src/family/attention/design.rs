@@ -26,6 +26,8 @@ pub struct Design {
     pub features: FeatureParts,
     /// Where K and V come from.
     pub kv: Kv,
+    /// Whether a split-KV kernel starts before those before it have ended (programmatic dependent launch).
+    pub early: bool,
     /// The type that is multiplied, where a kernel widens its queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub widened_to: Option<Dtype>,

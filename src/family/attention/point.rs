@@ -82,6 +82,11 @@ impl Kind {
         !matches!(self, Self::FwdCombine | Self::PrepareScheduler)
     }
 
+    /// True for the kernel that divides keys among blocks, and for those that it needs.
+    pub fn splits_keys(self) -> bool {
+        matches!(self, Self::FwdSplit | Self::FwdCombine | Self::PrepareScheduler)
+    }
+
     /// The canonical name.
     pub fn name(self) -> &'static str {
         KINDS[self as usize].name

@@ -93,6 +93,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         panels_v: panels(padded.v),
         features: FeatureParts::of(point),
         kv: recipe.kv(point, &tile),
+        early: point.kind.splits_keys() && compiled_for >= Target::Sm90,
         widened_to: point.widens_queries().then_some(point.multiplied()),
         kv_columns: KvColumns::of(point),
         fp8: recipe.fp8(&tile, compiled_for),
