@@ -11,7 +11,8 @@ model do. FA3 runs as vLLM runs it (`eager`: its own number of splits; `graph`: 
 once); the faster one counts. Every O is compared with float32 first. A ratio is FA3's time / kgen's, above 1 where kgen
 is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter and counters of row tiles.
 --ways times each path with and without the work counter too, and paths that split with partial results merged by
-fwd_combine (`launch`) and by the last block of each row tile (`last block`), as far as the library holds their kernels:
+fwd_combine (`launch`) and by the last block of each row tile (`last block`). --beside times other libraries in the same
+run, each as `kgen` is. All are timed as far as a library holds the kernels:
 
     kgen build --features packgqa,paged --target sm90 --dtype bf16 --head-dim 64,128 --causal --build-dir build-paged
 """
@@ -234,12 +235,14 @@ def main():
     parser.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--ways", action="store_true", help="every path, with and without the work counter")
+    parser.add_argument("--beside", action="append", default=[], metavar="NAME=LIBRARY", help="another library, for instance with other tiles")
     parser.add_argument("--splits", default="", help="numbers of splits to force besides where there is one query each, with commas")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=6)
     parser.add_argument("--out")
     args = parser.parse_args()
     library, fa3 = Library(args.library), Fa3(args.fa3) if args.fa3 else None
+    others = {name: Library(path) for name, path in (pair.split("=", 1) for pair in args.beside)}
     torch.manual_seed(1)
     copy = copy_gbs()
     print(f"{torch.cuda.get_device_name()}, copy {copy:.0f} GB/s")
@@ -256,6 +259,8 @@ def main():
         arrivals = torch.zeros(ARRIVALS, dtype=torch.int32, device="cuda")
         counted = {"arrivals": arrivals.data_ptr(), "arrivals_count": ARRIVALS}
         makers = {"kgen": lambda cache: kgen_call(library, work, cache, o, lse, workspace, None, counter, counted)[0]}
+        for word, other in others.items():
+            makers[word] = lambda cache, other=other: kgen_call(other, work, cache, o, lse, workspace, None, counter, counted)[0]
         if args.ways:
             held, _ = library.explain(kgen_call(library, work, work.caches[0], o, lse, workspace)[1])
             for path in sorted({PATHS[way.path] for way in held if way.variant and not way.excluded}):
