@@ -211,7 +211,8 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs a launch, 1 µs more where blocks share multiprocessors from the start, and 2.2 µs and 5 ns a column a
+    /// 1.1 µs a launch, 0.7 µs less where it starts early (measured: docs/results/2026-11-24-decode-h100.md), 1 µs more
+    /// where blocks share multiprocessors from the start, and 2.2 µs and 5 ns a column a
     /// tile: Q is read before the first product, and the warps' results are merged in shared memory. A step waits for
     /// the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
@@ -223,7 +224,7 @@ impl KernelCost {
             rows: tile.m,
             group_rows: tile.m,
             keys: tile.n,
-            launch_ns: 1120,
+            launch_ns: if design.early { 420 } else { 1120 },
             crowded_ns: 960,
             tile_cycles: rounded(3900.0 + 9.4 * head_dim),
             chain_cycles: rounded(LATENCY / f64::from(tile.stages) + 1.6 * n + 0.041 * n * head_dim + widening),

@@ -27,6 +27,17 @@ const LARGE: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
 ];
 
+/// The same for Hopper, whose 227 KB hold two such blocks or more: the scheduler counts on those, and with one of two
+/// wide sequences of unequal lengths took 4 % longer on an H100 (docs/results/2026-11-24-decode-h100.md).
+const HOPPER: &[DefaultTiles] = &[
+    DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
+    DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
+    DefaultTiles::same(128, Tile { m: 16, n: 64, stages: 3, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(192, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
+    DefaultTiles::same(224, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 1, ..BASE }),
+    DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
+];
+
 /// The same where a block may have 99 KB: less is needed there, for memory is slower.
 const SMALL: &[DefaultTiles] = &[
     DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 2, q_in_registers: true, min_blocks_per_sm: 2, ..BASE }),
@@ -71,7 +82,12 @@ impl Recipe for SplitForward {
             ));
         }
         let small = Limits::of(variant.target).shared_memory_per_block < Limits::of(Target::Sm80).shared_memory_per_block;
-        let mut tile = DefaultTiles::find(if small { SMALL } else { LARGE }, variant)?;
+        let tiles = match variant.target {
+            Target::Sm90 => HOPPER,
+            _ if small => SMALL,
+            _ => LARGE,
+        };
+        let mut tile = DefaultTiles::find(tiles, variant)?;
         if KvFormat::widened(variant).is_some() {
             tile.n *= KEYS_OF_BYTES;
         } else if variant.features.has(Feature::Paged) && tile.n > SLICE_OF_A_PAGE * tile.warps {
