@@ -112,7 +112,8 @@ def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
 
 
 def _packed_behind_a_cache(rows: int, keys: int) -> NotImplementedError:
-    return NotImplementedError(f"`position_ids` of several sequences, {rows} rows, {keys} keys: packing goes without a cache")
+    told = f"several sequences in {rows} rows, by `position_ids` or `cu_seq_lens_q`, with {keys} keys"
+    return NotImplementedError(f"{told}: packing goes without a cache")
 
 
 def _restarts(positions: torch.Tensor) -> torch.Tensor:
