@@ -47,28 +47,25 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
     told(report, "speed", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
 
 
-def compiled(report, shape, device, seed, batch, length, new, rounds):
-    """The same with torch.compile(mode="max-autotune"). Generation there has a cache of fixed size, whose unused rows
-    kgen's attention for transformers does not leave out: kgen generates as in `speed`."""
+def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what):
+    """The same with torch.compile(mode=mode), `what` of the two. Compiled generation has a cache of fixed size, and
+    compiles the steps after the prompt, as `generate` does; the other has one that grows."""
     model = model_of(shape, device, torch.bfloat16, seed)
     ids = tokens_of(shape, device, seed, batch, length)
-    compiler = {}
+    compiler, caches, text = {}, {}, {}
     torch._inductor.select_algorithm.PRINT_AUTOTUNE = False  # pages of it
 
-    def of(side, what):
-        """The compiled model, another one for each attention and for each of prefill and generation."""
-        key = side, what
-        if key not in compiler:
-            compiler[key] = torch.compile(lambda **given: model(**given), mode="max-autotune", dynamic=False)
-        return compiler[key]
+    def of(how):
+        """The compiled model, another one for each attention."""
+        if how not in compiler:
+            compiler[how] = torch.compile(lambda **given: model(**given), mode=mode, dynamic=False)
+        return compiler[how]
 
     def prefill(side):
         how, _, way = side.partition(", ")
-        run = of(how, "prefill") if way else model
+        run = of(how) if way else model
         with torch.no_grad(), use(model, how):
             return timed(device, lambda: run(input_ids=ids, use_cache=False, logits_to_keep=1))
-
-    caches = {}
 
     def generation(side):
         how, _, way = side.partition(", ")
@@ -79,14 +76,24 @@ def compiled(report, shape, device, seed, batch, length, new, rounds):
                 cache = caches.setdefault(how, StaticCache(config=model.config, max_cache_len=length + new))
                 cache.reset()  # one cache for all rounds: a graph knows its address
             first = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
-            return timed(device, lambda: decode(of(how, "generation") if way else model, first, cache, length, new))
+
+            def run():
+                text[side] = decode(of(how) if way else model, first, cache, length, new)
+
+            return timed(device, run)
 
     peer = sides_of(shape)[1]
+    sides = ["kgen", "kgen, compiled", peer, f"{peer}, compiled"]
     try:
-        sides = ["kgen", "kgen, compiled", peer, f"{peer}, compiled"]
-        told(report, "compile", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds), batch * length)
-        sides = ["kgen", peer, f"{peer}, compiled"]
-        told(report, "compile", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
+        # A compiled model is traced in the first call, captured in the second, and in the third both have ended.
+        if what == "prefill":
+            told(report, "compile", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds, 3), batch * length)
+        else:
+            times = alternated(generation, sides, rounds, 3)
+            told(report, "compile", shape, f"generation {batch} x {new} after {length}", times, batch * new)
+            same = {side: int((text[side] == text["kgen"]).cumprod(1).sum()) for side in text if side != "kgen"}
+            of_all = ", ".join(f"{side}'s for {count}" for side, count in same.items())
+            report.row("compile", shape.name, "tokens", None, f"of {batch * new} kgen's are, up to the first other, {of_all}", same=same)
     finally:
         torch._dynamo.reset()
 
@@ -118,13 +125,15 @@ def tokens_of(shape, device, seed, batch, length):
 
 
 def decode(run, first, cache, length, new):
-    """`new` tokens after `first`; nothing waits for the device."""
-    token = first
+    """`new` tokens after `first`, (batch, new); nothing waits for the device."""
+    token, tokens = first, []
     positions = torch.arange(length, length + new, device=first.device).unsqueeze(0)
     for step in range(new):
         torch.compiler.cudagraph_mark_step_begin()
         said = run(input_ids=token, past_key_values=cache, position_ids=positions[:, step : step + 1], use_cache=True)
         token = said.logits[:, -1:].argmax(-1)
+        tokens.append(token)
+    return torch.cat(tokens, 1)
 
 
 def attention_ms(f):
@@ -145,12 +154,14 @@ def timed(device, f):
     return time.perf_counter() - begin
 
 
-def alternated(f, sides, rounds):
-    """Seconds of each side by round, in turn and turned about; a side that memory does not suffice for has none."""
+def alternated(f, sides, rounds, before=1):
+    """Seconds of each side by round, in turn and turned about, after calls `before` them; a side that memory does not
+    suffice for has none."""
     seconds = {side: [] for side in sides}
     for side in sides:
         try:
-            f(side)
+            for _ in range(before):
+                f(side)
         except torch.OutOfMemoryError:
             del seconds[side]
             torch.cuda.empty_cache()
@@ -161,6 +172,9 @@ def alternated(f, sides, rounds):
 
 
 def told(report, part, shape, what, seconds, tokens):
+    """One row; none without rounds."""
+    if not all(seconds.values()):
+        return
     rate = {side: tokens / statistics.median(values) for side, values in seconds.items()}
     others = [f"{side} {value:.0f} ({rate['kgen'] / value:.3f})" for side, value in rate.items() if side != "kgen"]
     text = f"kgen {rate['kgen']:.0f} tokens/s; kgen's to that of {', '.join(others)}"

@@ -21,10 +21,13 @@ have, it is transformers' unfused attention ("eager"; "plain" rounds everything 
   speed     tokens per second of prefill and of generation apart, for each of --batches and --lengths, and the share of
             prefill's time that the GPU is in attention kernels.
   steps     tokens per second, forward and backward.
-  compile   prefill and generation beside torch.compile(mode="max-autotune"), for --compiled. Minutes each.
+  compile   prefill, and generation with a cache of fixed size, beside torch.compile, for --compiled and --mode. Minutes
+            each. --fill S first has all these pieces compiled side by side, for S seconds at most: torch keeps what it
+            has compiled in TORCHINDUCTOR_CACHE_DIR.
 
-Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds; what has been done is in
-OUT/real_models.json after each piece, and --resume FILE leaves out the pieces that such a file has.
+Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds. --each S runs each piece in a
+process of its own and ends it after S seconds. What has been done is in OUT/real_models.json after each piece, and
+--resume FILE leaves out the pieces that such a file has.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
 library; 4: passed as far as the limit went.
@@ -35,6 +38,7 @@ import argparse
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 import traceback
@@ -94,6 +98,10 @@ def arguments():
     parser.add_argument("--batches", type=numbers, default=[1, 4, 8], help="of speed")
     parser.add_argument("--lengths", type=numbers, default=[512, 1024, 2048, 4096], help="of speed, in tokens of the prompt")
     parser.add_argument("--compiled", type=pairs, default=[(1, 512), (8, 2048)], help="of compile, BATCHxLENGTH,...")
+    parser.add_argument("--mode", default="max-autotune", help="of compile, as torch.compile has it")
+    parser.add_argument("--fill", type=float, default=0, help="seconds of compiling side by side, before the pieces of compile")
+    parser.add_argument("--each", type=float, help="seconds after which a piece is ended, in a process of its own")
+    parser.add_argument("--piece", help="this one alone, by its name in real_models.json")
     parser.add_argument("--steps", type=int, default=50, help="of train")
     parser.add_argument("--new", type=int, default=32, help="tokens that are generated")
     parser.add_argument("--rounds", type=int, default=5)
@@ -106,7 +114,8 @@ def arguments():
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"unknown part `{', '.join(sorted(unknown))}`; there are {', '.join(PARTS)}")
     if args.tiny:
-        args.batches, args.lengths, args.compiled, args.steps, args.new, args.rounds = [2], [24], [(1, 24)], 4, 6, 2
+        args.batches, args.lengths, args.compiled, args.steps, args.new = [2], [24], [(1, 24)], 4, 6
+        args.rounds = min(args.rounds, 2)
     return args
 
 
@@ -141,8 +150,9 @@ def pieces(args, device):
                 yield f"steps {shape.name} {batch}x{length}", lambda r, c=common, s=size: speed.steps(r, *c, *s)
             elif part == "compile" and shape.causal:
                 for batch, length in args.compiled:
-                    size = (args.seed, batch, length, args.new, args.rounds)
-                    yield f"compile {shape.name} {batch}x{length}", lambda r, c=common, s=size: speed.compiled(r, *c, *s)
+                    for what in ("prefill", "generation"):
+                        size = (args.seed, batch, length, args.new, args.rounds, args.mode, what)
+                        yield f"compile {shape.name} {batch}x{length} {what}", lambda r, c=common, s=size: speed.compiled(r, *c, *s)
 
 
 def run(report, args, device):
@@ -151,11 +161,14 @@ def run(report, args, device):
 
     begin, left = time.monotonic(), []
     for name, piece in pieces(args, device):
-        if name in report.done:
+        if name in report.done or args.piece not in (None, name):
             continue
         since = time.monotonic()
         if since - begin > args.limit:
             left.append(name)
+            continue
+        if args.each is not None:
+            apart(report, name, args)
             continue
         try:
             piece(report)
@@ -169,7 +182,61 @@ def run(report, args, device):
         report.finish(name)
     if left:
         report.say(f"not begun, {args.limit:.0f} s were over: {'; '.join(left)}")
-    return not left
+    return not left and not (args.each is not None and {name for name, _ in pieces(args, device)} - set(report.done))
+
+
+def command(name, out, *more):
+    """This script with the same arguments, for one piece."""
+    # The last of two options of a name holds; `--each` of the child would make a grandchild.
+    given, skip = [], False
+    for word in sys.argv[1:]:
+        name_of = word.split("=")[0]
+        if not skip and name_of not in ("--each", "--fill", "--resume", "--piece"):
+            given.append(word)
+        skip = word in ("--each", "--fill", "--resume", "--piece")
+    return [sys.executable, __file__, *given, "--piece", name, "--out", str(out), *more]
+
+
+def apart(report, name, args):
+    """A piece in a process of its own, ended after `--each` seconds; its rows come from that process's file."""
+    since, out = time.monotonic(), args.out / "apart"
+    (out / "real_models.json").unlink(missing_ok=True)
+    try:
+        subprocess.run(command(name, out), timeout=args.each, check=False)
+    except subprocess.TimeoutExpired:
+        report.say(f"     {name}: ended after {time.monotonic() - since:.0f} s")
+        return
+    if not (out / "real_models.json").is_file():
+        report.row(name.split(" ")[0], name.partition(" ")[2], "all", False, "its process told nothing")
+        return
+    found = json.loads((out / "real_models.json").read_text())
+    report.rows += found["rows"]
+    report.lines += (out / "real_models.txt").read_text().splitlines()[1:-1]
+    report.finish(name)
+
+
+def fill(report, args, device):
+    """All pieces of compile side by side, without rounds: torch keeps what it compiles."""
+    names = [name for name, _ in pieces(args, device) if name.startswith("compile ") and name not in report.done]
+    since, threads = time.monotonic(), max(2, (os.cpu_count() or 2) // max(1, len(names)))
+    with open(os.devnull, "w") as nowhere:
+        running = [
+            subprocess.Popen(
+                command(name, args.out / f"fill{i}", "--rounds", "0"),
+                stdout=nowhere,
+                stderr=nowhere,
+                env={"TORCHINDUCTOR_COMPILE_THREADS": str(threads), **os.environ},
+            )
+            for i, name in enumerate(names)
+        ]
+        for name, process in zip(names, running):
+            try:
+                process.wait(max(0, args.fill - (time.monotonic() - since)))
+                report.say(f"     fill {name}: exit code {process.returncode}, within {time.monotonic() - since:.0f} s")
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                report.say(f"     fill {name}: ended after {time.monotonic() - since:.0f} s")
 
 
 def main():
@@ -198,6 +265,8 @@ def main():
     about = f"{machine}, torch {torch.__version__}, transformers {transformers.__version__}"
     report.facts["runs"].append({"machine": about, "arguments": sys.argv[1:]})
     report.say(about)
+    if args.fill > 0:
+        fill(report, args, device)
     complete = run(report, args, device)
     report.say("all held" if not report.failed else "did not hold:\n  " + "\n  ".join(report.failed))
     report.write()

@@ -6,6 +6,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
+from . import masks
 from .interface import flash_attn_func, flash_attn_varlen_func
 
 #: What a model may hand to an attention implementation that changes its result and that kgen does not have.
@@ -25,15 +26,18 @@ def register(name: str = "kgen") -> None:
     """Makes `name` an attention implementation of transformers (4.53 or newer).
 
     Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
-    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches. Attention dropout is refused: set it
-    to 0 in the model's configuration. So are chunked attention and biases. A mask that a model defines in another way,
-    such as a prefix that sees itself, does not reach an attention implementation of this kind.
+    packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
+    dropout is refused: set it to 0 in the model's configuration. So are chunked attention and biases. A mask that a
+    model defines in another way, such as a prefix that sees itself, does not reach an attention implementation of this
+    kind.
+
+    Models compile without graph breaks. Position ids cannot be looked at there: those of a batch of one that start
+    again fail an assertion on the device. `cu_seq_lens_q` packs in compiled models too.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import flash_attention_mask
 
     AttentionInterface.register(name, attention)
-    AttentionMaskInterface.register(name, flash_attention_mask)
+    AttentionMaskInterface.register(name, masks.mask)
 
 
 def attention(
@@ -53,7 +57,8 @@ def attention(
     """What transformers calls for each layer.
 
     `query` is (batch, heads, rows, head dim), `key` and `value` (batch, key heads, keys, head dim); the result is
-    (batch, rows, heads, head dim). `attention_mask`, (batch, keys seen), is False for padding.
+    (batch, rows, heads, head dim). `attention_mask` is None, (batch, keys seen), False for padding, or what `masks.py`
+    describes.
     """
     for name in _REFUSED:
         if others.get(name) is not None:
@@ -61,49 +66,94 @@ def attention(
     chunk = getattr(module.config, "attention_chunk_size", None)
     if chunk is not None and key.shape[2] > chunk:
         raise NotImplementedError(f"`attention_chunk_size` is {chunk}: chunked attention of a model does not reach kgen")
+    q, k, v = (t.transpose(1, 2) for t in (query, key, value))
+    told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
+    kind = attention_mask.shape[3] if told else None
+    if kind == masks.NOTHING:
+        k, v = (t[:, : attention_mask.shape[2]] for t in (k, v))
+        attention_mask = None
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(causal), "softcap": softcap or 0.0, "s_aux": s_aux}
-    if sliding_window is not None and key.shape[2] > sliding_window:
+    options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(causal), "softcap": softcap or 0.0}
+    options["s_aux"] = s_aux
+    if sliding_window is not None and k.shape[1] > sliding_window:
         # Of a causal mask the right side says nothing; an encoder's window is as wide on both sides.
         options["window_size"] = (sliding_window - 1, sliding_window - 1)
-    q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    if attention_mask is not None:
-        return _padded(q, k, v, attention_mask, options), None
-    packing = _packing(q, others)
+    if kind == masks.RANGE:
+        return _in_ranges(q, k, v, attention_mask.flatten(1), options), None
+    positions = others.get("position_ids")
+    if positions is not None and (positions.shape != q.shape[:2] or q.shape[0] != 1 or q.shape[1] == 1):
+        positions = None  # rows of a larger batch are one sequence each; one row is decoding
+    if kind == masks.PLACES:
+        return _by_places(q, k, v, attention_mask[:, 0], positions, options), None
+    if attention_mask is not None and kind is None:
+        return _padded(q, k, v, attention_mask, positions, options), None
+    packing = _packing(q, k.shape[1], others)
+    if packing is None and positions is not None:
+        packing = _packing_of_positions(positions)
     if packing is None:
-        return flash_attn_func(q, k, v, **options), None
+        lengths = None if attention_mask is None else attention_mask.flatten()
+        return flash_attn_func(q, k, v, seqused_k=lengths, **options), None
+    if attention_mask is not None or (packing.cu_k is packing.cu_q and k.shape[1] != q.shape[1]):
+        raise _packed_behind_a_cache(q.shape[1], k.shape[1])
     return flash_attn_varlen_func(q[0], k[0], v[0], *packing, **options)[None], None
 
 
-def _packing(q: torch.Tensor, others: dict) -> Optional[Packing]:
-    """The packing that a model's caller gives, or that position ids show; None for one sequence in each entry."""
+def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
+    """The packing that a model's caller gives."""
     cu_q, cu_k = others.get("cu_seq_lens_q"), others.get("cu_seq_lens_k")
-    if cu_q is not None:
-        if q.shape[0] != 1:
-            raise ValueError(f"`cu_seq_lens_q` goes with a batch of one; given {q.shape[0]}")
-        return Packing(cu_q, cu_q if cu_k is None else cu_k, int(others["max_length_q"]), int(others["max_length_k"]))
-    positions = others.get("position_ids")
-    # One row is decoding: its cache is one sequence.
-    if positions is None or positions.dim() != 2 or positions.shape != q.shape[:2] or q.shape[0] != 1 or q.shape[1] == 1:
+    if cu_q is None:
         return None
-    return _remembered(positions, "_kgen_packing", _packing_of_positions)
+    if q.shape[0] != 1:
+        raise ValueError(f"`cu_seq_lens_q` goes with a batch of one; given {q.shape[0]}")
+    longest = (others["max_length_q"], q.shape[1]), (others["max_length_k"], keys)
+    # More is as right: what a tensor says is not waited for where nothing can be.
+    longest = (most if isinstance(n, torch.Tensor) and not masks.may_look(n) else int(n) for n, most in longest)
+    return Packing(cu_q, cu_q if cu_k is None else cu_k, *longest)
 
 
-@torch.compiler.disable  # how many sequences there are depends on values
-def _remembered(tensor: torch.Tensor, name: str, make):
-    """The result of `make` for a tensor that every layer of a model gets: computed once, stored with it."""
-    if not hasattr(tensor, name):
-        setattr(tensor, name, make(tensor))
-    return getattr(tensor, name)
+def _packed_behind_a_cache(rows: int, keys: int) -> NotImplementedError:
+    told = f"several sequences in {rows} rows, by `position_ids` or `cu_seq_lens_q`, with {keys} keys"
+    return NotImplementedError(f"{told}: packing goes without a cache")
+
+
+def _restarts(positions: torch.Tensor) -> torch.Tensor:
+    """Whether a sequence starts at each row but the first, by position ids of one axis: they do not rise there."""
+    return positions[1:] <= positions[:-1]
 
 
 def _packing_of_positions(positions: torch.Tensor) -> Optional[Packing]:
-    (starts,) = torch.nonzero(positions[0] == 0, as_tuple=True)
-    if starts.numel() < 2:
+    """The packing that position ids (1, rows) show; None for one sequence."""
+    if masks.may_look(positions):
+        return _remembered(positions, "_kgen_packing", lambda positions: _packing_of_rows(positions[0]))
+    masks.fail_unless(~_restarts(positions[0]).any(), _SEVERAL)
+    return None
+
+
+_SEVERAL = (
+    "position_ids start again: several sequences in one row. In a compiled or captured model kgen takes them by "
+    "cu_seq_lens_q, cu_seq_lens_k, max_length_q and max_length_k"
+)
+
+
+def _packing_of_rows(positions: torch.Tensor) -> Optional[Packing]:
+    (starts,) = torch.nonzero(_restarts(positions), as_tuple=True)
+    if starts.numel() == 0:
         return None
-    end = starts.new_tensor([positions.shape[1]])
-    cu = torch.cat([starts, end]).to(torch.int32)
-    return Packing(cu, cu, positions.shape[1], positions.shape[1])
+    rows = positions.shape[0]
+    cu = torch.nn.functional.pad(torch.nn.functional.pad(starts + 1, (1, 0)), (0, 1), value=rows).to(torch.int32)
+    return Packing(cu, cu, rows, rows)
+
+
+def _remembered(tensor: torch.Tensor, name: str, make):
+    """The result of `make` for a tensor that every layer of a model gets: computed once, stored with it until it is
+    written to."""
+    if tensor.is_inference():  # nothing tells whether it was written to
+        return make(tensor)
+    version, made = getattr(tensor, name, (None, None))
+    if version != tensor._version:
+        version, made = tensor._version, make(tensor)
+        setattr(tensor, name, (version, made))
+    return made
 
 
 class _Places(NamedTuple):
@@ -114,22 +164,67 @@ class _Places(NamedTuple):
     packing: Packing
 
 
-def _padded(q, k, v, mask: torch.Tensor, options: dict) -> torch.Tensor:
+def _padded(q, k, v, mask: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
     """Attention where `mask` says which keys are there: valid tokens are packed, and O of the others is 0."""
     rows, seen = q.shape[1], mask.shape[1]
     if mask.dim() != 2 or mask.shape[0] != q.shape[0] or not rows <= seen <= k.shape[1]:
         raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; it is (batch, keys), for {rows} rows and {k.shape[1]} keys")
+    if not masks.may_look(mask):
+        return _by_places(q, k, v, masks.places(mask.bool(), mask.bool()[:, -rows:])[:, 0], positions, options)
     k, v = k[:, :seen], v[:, :seen]  # a cache of fixed size has more
-    places = _remembered(mask, f"_kgen_places_{rows}", lambda mask: _places(mask, rows))
+    places = _remembered(mask, f"_kgen_places_{rows}", lambda mask: _places(mask, rows, positions))
     packed = (t.flatten(0, 1)[where] for t, where in ((q, places.q), (k, places.k), (v, places.k)))
     out = flash_attn_varlen_func(*packed, *places.packing, **options)
     whole = out.new_zeros((q.shape[0] * rows, *out.shape[1:]))
     return whole.index_copy(0, places.q, out).unflatten(0, (q.shape[0], rows))
 
 
-def _places(mask: torch.Tensor, rows: int) -> _Places:
+def _places(mask: torch.Tensor, rows: int, positions: Optional[torch.Tensor]) -> _Places:
     there = mask.bool()
     there_q = there[:, -rows:]
     places_q, places_k = (torch.nonzero(t.flatten(), as_tuple=True)[0] for t in (there_q, there))
-    cu_q, cu_k = (torch.nn.functional.pad(t.sum(1).cumsum(0), (1, 0)).to(torch.int32) for t in (there_q, there))
-    return _Places(places_q, places_k, Packing(cu_q, cu_k, rows, mask.shape[1]))
+    packing = None if positions is None else _packing_of_rows(positions[0][places_q])
+    if packing is None:
+        cu_q, cu_k = (torch.nn.functional.pad(t.sum(1).cumsum(0), (1, 0)).to(torch.int32) for t in (there_q, there))
+        packing = Packing(cu_q, cu_k, rows, mask.shape[1])
+    elif len(places_k) != len(places_q):
+        raise _packed_behind_a_cache(rows, mask.shape[1])
+    return _Places(places_q, places_k, packing)
+
+
+def _in_ranges(q, k, v, ranges: torch.Tensor, options: dict) -> torch.Tensor:
+    """Attention to a cache of fixed size whose valid rows start and are as many as `ranges`, (batch, 2), says."""
+    batch, rows = q.shape[:2]
+    heads, length = k.shape[2], k.shape[1]
+    starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device)
+    if not all(t.transpose(1, 2).is_contiguous() for t in (k, v)):
+        k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (k, v))
+    # A cache is (batch, heads, length, head dim). Along one axis of rows, whose heads are `length` rows apart, the
+    # sequences begin `heads * length` rows apart: any row can be the first without a copy.
+    total = ((batch - 1) * heads + 1) * length
+    k, v = (t.as_strided((total, heads, t.shape[3]), (t.stride(1), t.stride(2), 1)) for t in (k, v))
+    cu_k = starts * (heads * length)
+    cu_k = torch.cat([cu_k[:-1] + ranges[:, 0], cu_k[-1:]])
+    used_k = ranges[:, 1].contiguous()
+    out = flash_attn_varlen_func(q.flatten(0, 1), k, v, starts * rows, cu_k, rows, length, seqused_k=used_k, **options)
+    return out.unflatten(0, (batch, rows))
+
+
+def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
+    """`_padded` without looking at the mask: what it does with all valid tokens, within each sequence. `places` is
+    (batch, keys and queries, 3)."""
+    rows, seen = q.shape[1], places.shape[1] - q.shape[1]
+    of_k, of_q = places[:, :seen], places[:, seen:]
+    there = of_q[..., 2].bool()
+    if positions is not None:
+        both = there[0, 1:] & there[0, :-1]
+        masks.fail_unless(~(_restarts(positions[0]) & both).any(), _SEVERAL)
+    packed = [_taken(tensor, of[..., 0]) for tensor, of in ((q, of_q), (k[:, :seen], of_k), (v[:, :seen], of_k))]
+    used_q, used_k = (of[..., 2].sum(1).to(torch.int32) for of in (of_q, of_k))
+    out = flash_attn_func(*packed, seqused_q=used_q, seqused_k=used_k, **options)
+    return torch.where(there[..., None, None], _taken(out, of_q[..., 1].clamp(min=0)), 0)
+
+
+def _taken(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Rows of (batch, rows, heads, head dim) by their numbers, (batch, ·)."""
+    return torch.gather(tensor, 1, rows.long()[..., None, None].expand(-1, -1, *tensor.shape[2:]))

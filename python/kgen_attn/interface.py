@@ -30,6 +30,8 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
+    seqused_q: Optional[torch.Tensor] = None,
+    seqused_k: Optional[torch.Tensor] = None,
     attention_chunk: int = 0,
     num_splits: int = 0,
     s_aux: Optional[torch.Tensor] = None,
@@ -57,6 +59,8 @@ def flash_attn_func(
         deterministic: the backward pass gives the same bits for the same inputs. The forward pass always does.
         return_attn_probs: also return the log-sum-exp of each row, (batch, heads, seqlen_q) float32, and, where
             FlashAttention has probabilities for tests of dropout, an empty tensor.
+        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used: masks go by these lengths. Rows of the
+            result beyond are not written.
         attention_chunk: a row sees keys of its own chunk of so many positions alone; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
@@ -68,6 +72,7 @@ def flash_attn_func(
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
     plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
+    plain = plain and seqused_q is None and seqused_k is None
     layout = None
     if plain and ops.is_direct(q, k, v):
         layout = layout_of(q, k, v)
@@ -87,7 +92,10 @@ def flash_attn_func(
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     optional = NONE
     if not plain:
-        optional = (None, None, None, None, None, None, None, alibi_slopes, arguments.sinks(s_aux), q_descale, k_descale, v_descale, None)
+        # fmt: off
+        optional = (None, None, seqused_q, seqused_k, None, None, None, alibi_slopes, arguments.sinks(s_aux),
+                    q_descale, k_descale, v_descale, None)
+        # fmt: on
     numbers = (0, 0, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
     if layout is not None and not padded and rows_are_contiguous(layout):

@@ -1,0 +1,156 @@
+"""What transformers' models are told of a mask once in each call, for the attention of all their layers.
+
+`mask` stands where transformers makes masks. Besides None, all keys that are there, and (batch, keys seen) of bool, it
+gives an int32 tensor of four axes. Models, `generate` and compiled graphs hand a tensor of four axes on as it is, and
+no mask of a model is int32. The size of its last axis says what it holds:
+
+    NOTHING  (batch, 1, seen, 0)     K and V have more rows than keys; all of the first `seen` are valid.
+    COUNT    (batch, 1, 1, 1)        so many rows are valid: the first ones.
+    RANGE    (batch, 1, 1, 2)        the first valid row, and how many there are from it on.
+    PLACES   (batch, 1, rows, 3)     any may be valid. For each row of K and V and, after them, of Q: the number of the
+                                     row to put there, valid ones first; its place among these; whether it is valid.
+
+The last three tell lengths in device memory, so that they cost no synchronisation and change in a graph's replay.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+import torch.nn.functional as F
+
+from .ops import is_eager
+
+NOTHING, COUNT, RANGE, PLACES = range(4)
+
+
+def may_look(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has values that Python may wait for: nothing traces or captures the call."""
+    return is_eager(tensor) and not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def fail_unless(held: torch.Tensor, message: str) -> None:
+    """An error with that message on the device, which nothing waits for, where `held` is False."""
+    if _ASSERTIONS_COMPILE:
+        torch._assert_async(held, message)
+    else:
+        _wait_for(held, message)
+
+
+# Earlier ones may leave assertions out of compiled graphs: there the graph is broken, to look.
+_ASSERTIONS_COMPILE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 8)
+
+
+@torch.compiler.disable
+def _wait_for(held: torch.Tensor, message: str) -> None:
+    if not bool(held):
+        raise RuntimeError(message)
+
+
+def mask(
+    batch_size: int,
+    kv_length: int,
+    q_length: Optional[int] = None,
+    q_offset: Union[int, torch.Tensor] = 0,
+    kv_offset: Union[int, torch.Tensor] = 0,
+    attention_mask: Optional[torch.Tensor] = None,
+    cache_position: Optional[torch.Tensor] = None,
+    device: Union[torch.device, str, None] = None,
+    **others,
+) -> Optional[torch.Tensor]:
+    """A mask as transformers asks for it, by the names that it has for the arguments.
+
+    Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
+    fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
+    of bool, is False for padding. `cache_position` stands for `q_length` and `q_offset` in transformers before 5.3.
+    """
+    if cache_position is not None:
+        q_length, device = cache_position.shape[0], cache_position.device
+        q_offset = 0 if q_length == kv_length else cache_position[0]
+    encoder, window = "allow_is_bidirectional_skip" in others, others.get("local_size")
+    seen = kv_length if encoder else q_offset + q_length - kv_offset
+    if attention_mask is None:
+        return _first(batch_size, seen, kv_length, q_length, device)
+    if isinstance(seen, torch.Tensor) or (q_length == 1 and seen < kv_length):
+        return _padded_in_a_cache(attention_mask, seen, kv_length, kv_offset, q_length, window)
+    there = _columns(attention_mask, kv_offset, min(seen, kv_length))
+    if may_look(there) and bool(there.all()):
+        return _first(batch_size, seen, kv_length, q_length, there.device)
+    _refuse_holes(there, window)
+    if encoder:  # the keys may be those of another sequence
+        return places(there, there.new_ones((len(there), q_length)))
+    # What `generate` makes before it calls a model comes here again as `attention_mask`: not if it has four axes.
+    again = not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
+    return there if again and may_look(there) else places(there, there[:, -q_length:])
+
+
+def places(there_k: torch.Tensor, there_q: torch.Tensor) -> torch.Tensor:
+    """PLACES where these rows are valid, (batch, keys) and (batch, queries) of bool."""
+    return torch.cat([_places(there_k), _places(there_q)], dim=1)[:, None]
+
+
+def _places(there: torch.Tensor) -> torch.Tensor:
+    order = torch.argsort((~there).to(torch.uint8), dim=1, stable=True)
+    return torch.stack([order, there.cumsum(1) - 1, there], dim=2).to(torch.int32)
+
+
+def _first(batch: int, seen: Union[int, torch.Tensor], kv_length: int, q_length: int, device) -> Optional[torch.Tensor]:
+    """The first `seen` rows are valid."""
+    if isinstance(seen, torch.Tensor):
+        return seen.clamp(max=kv_length).to(torch.int32).expand(batch).contiguous().view(batch, 1, 1, 1)
+    if seen >= kv_length:
+        return None
+    if q_length > 1:
+        return torch.empty((batch, 1, seen, NOTHING), dtype=torch.int32, device=device)
+    # A graph of one step is to serve the next, so that the number is not in a shape.
+    return torch.full((batch, 1, 1, COUNT), seen, dtype=torch.int32, device=device)
+
+
+def _columns(attention_mask: torch.Tensor, kv_offset: Union[int, torch.Tensor], count: int) -> torch.Tensor:
+    """`count` columns of the mask from `kv_offset` on; those that it lacks are False, as in transformers' own masks."""
+    if isinstance(kv_offset, torch.Tensor):
+        at = torch.arange(count, device=attention_mask.device) + kv_offset
+        last = attention_mask.shape[1] - 1
+        return attention_mask[:, at.clamp(max=last)] & (at <= last)
+    there = attention_mask[:, kv_offset : kv_offset + count]
+    return F.pad(there, (0, count - there.shape[1])) if there.shape[1] < count else there
+
+
+def _padded_in_a_cache(
+    attention_mask: torch.Tensor,
+    seen: Union[int, torch.Tensor],
+    kv_length: int,
+    kv_offset: Union[int, torch.Tensor],
+    q_length: int,
+    window: Optional[int],
+) -> torch.Tensor:
+    """Of a cache of fixed size: what is valid among the rows that have been written."""
+    rows = torch.arange(kv_length, device=attention_mask.device)
+    there = _columns(attention_mask, kv_offset, kv_length) & (rows < seen)
+    if may_look(there):
+        count = there.sum(1)
+        start = seen - count
+        # Padding on the left alone leaves the queries at the end of the keys.
+        on_the_left = (there == ((rows >= start[:, None]) & (rows < seen))).all()
+        padded, on_the_left = torch.stack([start.max() > 0, on_the_left]).tolist()
+        if not padded:
+            return _first(len(there), seen, kv_length, q_length, there.device)
+        if on_the_left:
+            return torch.stack([start, count], dim=1).to(torch.int32).view(-1, 1, 1, RANGE)
+    _refuse_holes(there, window)
+    return places(there, there[:, torch.arange(q_length, device=there.device) + (seen - q_length)])
+
+
+def _refuse_holes(there: torch.Tensor, window: Optional[int]) -> None:
+    """Valid rows are packed; a window that had rows between them to count would be another one."""
+    if window is None or there.shape[1] <= window:
+        return
+    starts = (there[:, 1:] & ~there[:, :-1]).sum(1) + there[:, 0]
+    if not may_look(there):
+        fail_unless((starts <= 1).all(), _HOLES)
+    elif bool((starts > 1).any()):
+        raise NotImplementedError(_HOLES)
+
+
+_HOLES = "attention_mask has padding between tokens; with a sliding window kgen takes it before or after them"
