@@ -29,39 +29,43 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
     if constexpr (START < Bytes::columns) {
         static_assert(Elements::columns <= 2 * Bytes::columns, "every element has a byte");
         constexpr int width = Bytes::panel_columns(START);  // in pairs of bytes
+        constexpr int panels = width == 64 ? Bytes::columns / 64 : 1;  // of this width
         constexpr int chunks = width / 8;
         constexpr int passes = chunks / 2;  // of 32 lanes over 16 rows
+        constexpr int at_once = passes < 2 ? passes : 2;  // so that one's latencies pass under the other
         const int lane = static_cast<int>(lane_index()), chunk = lane % chunks;
         const bool all_valid = first_valid <= 0 && end_valid >= 16;
         const auto row_of = [&](int pass) {
             if constexpr (chunks == 8) return (pass / 2 * 4 + lane / 8) * 2 + (lane / 4 + pass) % 2;
             else return pass * (32 / chunks) + lane / chunks;
         };
-        const int column = START * 2 + chunk * 16;
-        // Two at once, so that one's latencies pass under the other.
-        constexpr int at_once = passes < 2 ? passes : 2;
-        KGEN_UNROLL
-        for (int begin = 0; begin < passes; begin += at_once) {
-            words4 held[at_once];
+        KGEN_ROLLED
+        for (int panel = 0; panel < panels; ++panel) {
+            const uint32_t from = bytes + Bytes::panel_offset(START) + panel * (Bytes::rows * 128);
+            const int column = START * 2 + panel * 128 + chunk * 16;
             KGEN_UNROLL
-            for (int i = 0; i < at_once; ++i) held[i] = load_shared(bytes + Bytes::panel_offset(START) + swizzled<width>(first_row + row_of(begin + i), chunk));
-            KGEN_UNROLL
-            for (int i = 0; i < at_once; ++i) {
-                const int row = row_of(begin + i);
-                if (!all_valid && (row < first_valid || row >= end_valid)) held[i] = {0, 0, 0, 0};
-                words4 left, right;
-                widen_in_order<From, To>(held[i].x, left.x, left.y);
-                widen_in_order<From, To>(held[i].y, left.z, left.w);
-                widen_in_order<From, To>(held[i].z, right.x, right.y);
-                widen_in_order<From, To>(held[i].w, right.z, right.w);
-                // Elements end at whole steps of 16 columns, bytes at those of 32.
-                if (START * 2 + width * 2 <= Elements::columns || column < Elements::columns) {
-                    store_shared(elements + chunk_offset<Elements>(first_row + row, column), left);
-                    store_shared(elements + chunk_offset<Elements>(first_row + row, column + 8), right);
+            for (int begin = 0; begin < passes; begin += at_once) {
+                words4 held[at_once];
+                KGEN_UNROLL
+                for (int i = 0; i < at_once; ++i) held[i] = load_shared(from + swizzled<width>(first_row + row_of(begin + i), chunk));
+                KGEN_UNROLL
+                for (int i = 0; i < at_once; ++i) {
+                    const int row = row_of(begin + i);
+                    if (!all_valid && (row < first_valid || row >= end_valid)) held[i] = {0, 0, 0, 0};
+                    words4 left, right;
+                    widen_in_order<From, To>(held[i].x, left.x, left.y);
+                    widen_in_order<From, To>(held[i].y, left.z, left.w);
+                    widen_in_order<From, To>(held[i].z, right.x, right.y);
+                    widen_in_order<From, To>(held[i].w, right.z, right.w);
+                    // Elements end at whole steps of 16 columns, bytes at those of 32.
+                    if (START * 2 + panels * width * 2 <= Elements::columns || column < Elements::columns) {
+                        store_shared(elements + chunk_offset<Elements>(first_row + row, column), left);
+                        store_shared(elements + chunk_offset<Elements>(first_row + row, column + 8), right);
+                    }
                 }
             }
         }
-        widen_rows<From, To, Bytes, Elements, START + width>(elements, bytes, first_row, first_valid, end_valid);
+        widen_rows<From, To, Bytes, Elements, START + panels * width>(elements, bytes, first_row, first_valid, end_valid);
     }
 }
 
