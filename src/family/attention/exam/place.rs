@@ -163,8 +163,8 @@ impl Problem {
     /// The same where the rows of packed tensors are `told` or not, and then count as many.
     pub fn what_tma_refuses_if(&self, head_dim: impl Into<Dims>, number: Number, told: bool) -> Option<String> {
         let head_dim = head_dim.into();
-        let bytes = number.element().bytes() as i64;
         let refused = |name: &str, tensor: usize, side: Side, heads: usize| {
+            let bytes = if self.is_of_bytes(tensor) { 1 } else { number.element().bytes() as i64 };
             let plan = self.rows(side);
             let Placement { strides, origin, .. } = self.place(tensor, side, heads, head_dim.of(tensor));
             if origin as i64 * bytes % 16 != 0 {

@@ -254,14 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_k_and_v_in_fp8_neither_copies_by_tma_nor_has_wgmma() {
+    fn what_reads_k_and_v_in_fp8_here_does_not_copy_by_tma_and_other_kinds_and_turing_have_no_form_of_it() {
         let kv: Features = [Feature::KvE4m3].into_iter().collect();
         let d128 = Point { features: kv, target: Target::Sm120, ..D128 };
         let tma = TileOverride { copy: Some(CopyPath::Tma), ..TileOverride::default() };
         assert!(reason(d128, &tma).contains("with `kv_e4m3` this kernel copies with \"cp_async\""));
-        for (target, kind) in
-            [(Target::Sm90, Kind::Fwd), (Target::Sm75, Kind::Fwd), (Target::Sm90, Kind::FwdShort), (Target::Sm80, Kind::Bwd)]
-        {
+        for (target, kind) in [(Target::Sm75, Kind::Fwd), (Target::Sm90, Kind::FwdShort), (Target::Sm80, Kind::Bwd)] {
             let error = Plan::new(Point { kind, target, ..d128 }, None).expect_err("it has none").to_string();
             assert!(error.contains("has no `kv_e4m3`"), "{error}");
         }

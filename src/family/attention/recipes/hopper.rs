@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Hopper, Kv, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
 use crate::family::attention::design::panels;
@@ -68,6 +68,19 @@ const PAGED_96: Tile = tile(192, 96, Turns::Products);
 const PAGED_80: Tile = tile(192, 80, Turns::Products);
 const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
 
+/// Keys of a tile beside which a tile of K and one of V fit as they come, in FP8, with two stages and 128 queries.
+fn most_widened_keys(head_dim: HeadDim) -> u32 {
+    match head_dim {
+        HeadDim { qk: 161..=192, v: ..=128 } => 112,
+        wide => match wide.wider() {
+            ..=128 => 128,
+            129..=160 => 112,
+            161..=192 => 80,
+            _ => 64,
+        },
+    }
+}
+
 impl Recipe for HopperForward {
     fn template(&self) -> &'static str {
         "attention/fwd_sm90.cu.tera"
@@ -85,7 +98,8 @@ impl Recipe for HopperForward {
             ));
         }
         let parts = FeatureParts::of(variant);
-        if !is_queued(variant) {
+        let widens = KvFormat::of(variant.features).is_some();
+        if !is_queued(variant) && !widens {
             // 112 keys beside the bounds of a chunk: ptxas spills three registers.
             let narrower = parts.chunk && matches!(variant.head_dim.wider(), 81..=96);
             return Ok(if narrower { Tile { n: 96, ..tile } } else { tile });
@@ -95,6 +109,8 @@ impl Recipe for HopperForward {
         let scores = parts.scores;
         let tile = match variant.head_dim.wider() {
             ..=64 if !scores => PAGED_112,
+            // Panels of three widths take registers of the warps that widen.
+            97..=127 if widens => PAGED_WITH_SCORES,
             65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
             81..=96 if !scores => PAGED_96,
             97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
@@ -106,11 +122,13 @@ impl Recipe for HopperForward {
         // Both ends of a window take registers too.
         let two_ends = !variant.causal && (parts.window || parts.chunk);
         let narrower = two_ends && !scores && tile.m == PAGED_112.m;
-        Ok(Tile { cluster: 1, n: if narrower { tile.n - 16 } else { tile.n }, ..tile })
+        let tile = Tile { cluster: 1, n: if narrower { tile.n - 16 } else { tile.n }, ..tile };
+        Ok(if widens { Tile { n: tile.n.min(most_widened_keys(variant.head_dim)), ..tile } } else { tile })
     }
 
     fn features(&self) -> Features {
-        Features::with_pages().with(Features::from_iter([Feature::PackGqa, Feature::Cache]))
+        let keys = [Feature::PackGqa, Feature::Cache, Feature::KvE4m3, Feature::KvE5m2];
+        Features::with_pages().with(Features::from_iter(keys))
     }
 
     fn keys(&self) -> &'static [&'static str] {
@@ -168,6 +186,9 @@ impl Recipe for HopperForward {
         if tile.cluster > 1 && is_queued(variant) {
             return Some("`cluster` is 2; a block that takes its work from a list fetches for itself: 1".to_owned());
         }
+        if let Some(feature) = KvFormat::of(variant.features).map(KvFormat::feature).filter(|_| tile.cluster > 1) {
+            return Some(format!("`cluster` is 2; with `{feature}` a block widens all of K and V for itself: 1"));
+        }
         if tile.store == StorePath::Tma && packs_heads(variant) {
             return Some("`store` is \"tma\"; rows of several heads are stored with \"direct\"".to_owned());
         }
@@ -183,19 +204,29 @@ impl Recipe for HopperForward {
     }
 
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
-    /// barriers: full and empty of each slot, of each stage of K, of each stage of V.
+    /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where producer warps widen K and
+    /// V, a tile of each as it comes, two more places in which the first warp tells the others of the work, what it
+    /// knows of a list of work, and each warp's barriers for K and V as they come.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
+        let fetched = fetched_bytes(variant, tile);
+        let list = if fetched.is_some() && is_queued(variant) { LIST_BYTES } else { 0 };
+        let (more_work, more_barriers) = if fetched.is_some() { (2, 2 * PRODUCER_WARPS) } else { (0, 0) };
+        let (k_bytes, v_bytes) = fetched.unzip();
+        let as_they_come = [
+            k_bytes.map(|bytes| ("K as it comes", bytes, Some("K_BYTES_OFFSET"))),
+            v_bytes.map(|bytes| ("V as it comes", bytes, Some("V_BYTES_OFFSET"))),
+        ];
         let regions = [
             ("slots of Q", q_slots * slot_bytes(variant, tile), Some("Q_OFFSET")),
             ("stages of K", tile.stages * keys, Some("K_OFFSET")),
             ("stages of V", tile.stages * values, Some("V_OFFSET")),
-            ("work", q_slots * work_bytes(variant), Some("WORK_OFFSET")),
+            ("work", (q_slots + more_work) * work_bytes(variant) + list, Some("WORK_OFFSET")),
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
-            ("mbarriers", (2 * q_slots + 4 * tile.stages) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
+            ("mbarriers", (2 * q_slots + 4 * tile.stages + more_barriers) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
+        Region::lay_out_aligned(as_they_come.into_iter().flatten().chain(regions), TMA_TILE_ALIGNMENT)
     }
 
     /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a
@@ -230,6 +261,9 @@ impl Recipe for HopperForward {
             1 => (255, 255),
             // Fetching for a cluster takes more than 24.
             2 if tile.cluster > 1 => (40, 232),
+            // Widening takes what the other warpgroups leave over.
+            2 if KvFormat::of(variant.features).is_some() => (64, 224),
+            3 if KvFormat::of(variant.features).is_some() => (56, 152),
             // Looking up pages and work takes more than 40.
             2 if is_queued(variant) => (56, 224),
             3 if is_queued(variant) => (56, 152),
@@ -292,6 +326,18 @@ pub(super) fn stage_bytes(variant: Point, tile: &Tile) -> (u32, u32) {
     (whole(row.qk), whole(row.v))
 }
 
+/// Warps of the warpgroup that fetches.
+const PRODUCER_WARPS: u32 = 4;
+
+/// What each lane of a warp knows of the list of work between two items, and what all of them know.
+const LIST_BYTES: u32 = (32 + 1) * 16;
+
+/// Bytes of a tile of K and of one of V as they come, where that is in FP8.
+fn fetched_bytes(variant: Point, tile: &Tile) -> Option<(u32, u32)> {
+    let whole = |row_bytes: u32| (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT);
+    KvColumns::of(variant).map(|columns| (whole(columns.qk), whole(columns.v)))
+}
+
 /// Bytes of a place for the Q of one warpgroup, in which its O leaves the block where TMA stores it.
 fn slot_bytes(variant: Point, tile: &Tile) -> u32 {
     let row = row_bytes(variant);
@@ -304,9 +350,11 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
         return consumers;
     }
     let (keys, values) = stage_bytes(variant, tile);
+    let fetched = fetched_bytes(variant, tile).map_or(0, |(keys, values)| keys + values);
     // What announcements, zeros and barriers take, each in a place of its own.
-    let available =
-        Limits::of(variant.target).shared_memory_per_block.saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT);
+    let available = Limits::of(variant.target)
+        .shared_memory_per_block
+        .saturating_sub(tile.stages * (keys + values) + fetched + 3 * TMA_TILE_ALIGNMENT);
     (available / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
 }
 
