@@ -99,6 +99,12 @@ fn append() -> &'static Laboratory {
     LABORATORY.get_or_init(|| Laboratory::new("append", &["kgen/append.cuh", "kgen/row_shares.cuh"]))
 }
 
+/// Hopper's kernels that widen K and V.
+fn kv_fp8_hopper() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    LABORATORY.get_or_init(|| Laboratory::new("kv_fp8_hopper", &["kgen/widen_tile.cuh"]))
+}
+
 /// Kernels whose pages have factors of their own.
 fn page_descale() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
@@ -278,6 +284,16 @@ fn kernels_that_write_new_rows_pass() {
 #[test]
 fn every_planted_fault_of_new_rows_is_caught() {
     append().assert_all_caught();
+}
+
+#[test]
+fn kernels_of_hopper_that_widen_k_and_v_pass() {
+    kv_fp8_hopper().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_planted_fault_of_widening_on_hopper_is_caught() {
+    kv_fp8_hopper().assert_all_caught();
 }
 
 #[test]

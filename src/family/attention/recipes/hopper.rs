@@ -76,7 +76,8 @@ fn most_widened_keys(head_dim: HeadDim) -> u32 {
             ..=128 => 128,
             129..=160 => 112,
             161..=192 => 80,
-            _ => 64,
+            193..=224 => 64,
+            _ => 48, // 64 would spill a register
         },
     }
 }
@@ -261,12 +262,14 @@ impl Recipe for HopperForward {
             1 => (255, 255),
             // Fetching for a cluster takes more than 24.
             2 if tile.cluster > 1 => (40, 232),
-            // Widening takes what the other warpgroups leave over.
-            2 if KvFormat::of(variant.features).is_some() => (64, 224),
-            3 if KvFormat::of(variant.features).is_some() => (56, 152),
-            // Looking up pages and work takes more than 40.
-            2 if is_queued(variant) => (56, 224),
-            3 if is_queued(variant) => (56, 152),
+            // Widening more than two panels, or panels of several widths, takes as many as the products leave.
+            2 if KvFormat::of(variant.features).is_some() && !matches!(variant.head_dim.wider(), 0..=64 | 121..=128) => {
+                let total = self.registers(variant, tile).total;
+                [(88, 208), (72, 216)].into_iter().find(|(_, consumer)| total <= *consumer).unwrap_or((56, 224))
+            }
+            // Looking up pages and work takes more than 40, and so does widening K and V.
+            2 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 224),
+            3 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 152),
             2 => (24, 240),
             _ => (32, 160),
         };
