@@ -13,6 +13,10 @@ from .interface import flash_attn_func, flash_attn_varlen_func
 _REFUSED = ("position_bias", "head_mask", "cache")
 
 
+#: Whether models say `is_causal=False` beside a causal mask, as transformers 4's GPT-2 does: SDPA takes one of them.
+_false_with_a_mask = False
+
+
 class Packing(NamedTuple):
     """Sequences along one row axis: boundaries of their queries and keys, and the longest lengths or more."""
 
@@ -34,8 +38,10 @@ def register(name: str = "kgen") -> None:
     Models compile without graph breaks. Position ids cannot be looked at there: those of a batch of one that start
     again fail an assertion on the device. `cu_seq_lens_q` packs in compiled models too.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
+    global _false_with_a_mask
+    from transformers import AttentionInterface, AttentionMaskInterface, __version__
 
+    _false_with_a_mask = int(__version__.split(".")[0]) < 5
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, masks.mask)
 
@@ -66,14 +72,15 @@ def attention(
     chunk = getattr(module.config, "attention_chunk_size", None)
     if chunk is not None and key.shape[2] > chunk:
         raise NotImplementedError(f"`attention_chunk_size` is {chunk}: chunked attention of a model does not reach kgen")
+    if is_causal is None or (_false_with_a_mask and attention_mask is not None):
+        is_causal = getattr(module, "is_causal", True)
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
     told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
     kind = attention_mask.shape[3] if told else None
     if kind == masks.NOTHING:
         k, v = (t[:, : attention_mask.shape[2]] for t in (k, v))
         attention_mask = None
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(causal), "softcap": softcap or 0.0}
+    options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(is_causal), "softcap": softcap or 0.0}
     options["s_aux"] = s_aux
     if sliding_window is not None and k.shape[1] > sliding_window:
         # Of a causal mask the right side says nothing; an encoder's window is as wide on both sides.

@@ -63,7 +63,7 @@ def mask(
 
     Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
     fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
-    of bool, is False for padding. `cache_position` stands for `q_length` and `q_offset` in transformers before 5.3.
+    of bool, is False for padding. `cache_position` stands for `q_length` and `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device

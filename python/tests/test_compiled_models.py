@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_huggingface import CONFIGURATIONS, assert_as_good, models
 
-from kgen_attn import masks
+from kgen_attn import huggingface, masks
 
 transformers = pytest.importorskip("transformers")
 PADDINGS = [None, "all valid", "left", "right"]
@@ -192,3 +192,15 @@ def test_padding_between_tokens_fails_with_a_window_in_a_compiled_model(device, 
     given["attention_mask"][0, 7] = 0
     with torch.no_grad(), pytest.raises(RuntimeError, match="attention_mask has padding between tokens"):
         compiled(kgen)(**given)
+
+
+def test_models_of_transformers_4_are_causal_beside_a_mask(draw, device, monkeypatch):
+    """Its GPT-2 says that it is not, where the mask is."""
+    module = torch.nn.Module()
+    module.config, module.is_causal = object(), True
+    q, k, v = (draw(2, 2, 9, 32) for _ in range(3))
+    nothing = torch.empty((2, 1, 9, masks.NOTHING), dtype=torch.int32, device=device)
+    expected, _ = huggingface.attention(module, q, k, v, None, is_causal=True)
+    for old in (False, True):
+        monkeypatch.setattr(huggingface, "_false_with_a_mask", old)
+        assert torch.equal(huggingface.attention(module, q, k, v, nothing, is_causal=False)[0], expected) == old

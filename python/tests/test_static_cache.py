@@ -207,7 +207,7 @@ def test_masks_of_encoders_are_not_those_of_a_cache(device):
     assert valid.sum(1).tolist() == [8, 15] and valid[:, 12:].all()
 
 
-def test_transformers_before_cache_lengths_were_given(device):
+def test_masks_of_older_versions_of_transformers(device):
     at = torch.tensor([6], device=device)
     asked = lambda **words: masks.mask(batch_size=1, **words)
     assert asked(cache_position=at, kv_length=12).tolist() == [[[[7]]]]
