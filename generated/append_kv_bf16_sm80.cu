@@ -3,10 +3,9 @@
 // Appends new rows of K and V of bf16 to a cache, and applies the rotary embedding to the new K and to Q, for
 // compute capability 8.0 and newer.
 //
-// A row is cut into pieces of 8 elements. A thread has a share of two pieces, which the rotation pairs: pieces j and
-// j + rotary_dim / 16 of a row, with one piece each of cosines and sines, whether pairs of columns are interleaved or
-// not. A thread of the first blocks takes the same share of a row of K and of V, for 1 of the heads, so that their
-// place in the cache is looked up once; one of the other blocks takes it of 2 heads of Q, which share their cosines.
+// Threads have shares of rows (kgen/row_shares.cuh). A thread of the first blocks takes the same share of a row of K and
+// of V, for 1 of the heads, so that their place in the cache is looked up once; one of the other blocks takes it of
+// 2 heads of Q, which share their cosines.
 // Each starts its loads of K, V or Q first: looking up where they go is a chain of dependent loads, and takes longer.
 // Head dims, layouts and the cache's dtype are given at run time: the kernel waits for memory, not for arithmetic.
 //
@@ -15,13 +14,12 @@
 
 #include "kgen.h"
 #include "kgen/append_kv_params.cuh"
-#include "kgen/atomics.cuh"
 #include "kgen/divisor.cuh"
-#include "kgen/elements.cuh"
 #include "kgen/global.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/math.cuh"
 #include "kgen/round_fp8.cuh"
+#include "kgen/row_shares.cuh"
 
 namespace {
 
@@ -37,6 +35,7 @@ using element = bf16;
 struct work {
     kgen_append_kv_params p;
     uint32_t kv_blocks;                   // the first blocks; the others take Q
+    uint32_t blocks;
     int32_t kv_shares, q_shares;          // of all rows
     divisor kv_row_shares, q_row_shares;  // of one row
     divisor kv_groups, q_groups;          // of heads: head g of each is a thread's first one, and those after it are as far apart
@@ -45,145 +44,15 @@ struct work {
     int32_t capacity;  // rows of a sequence that the cache has a place for
 };
 
-// ── Shares of rows
-
-// Two pieces of a row; -1: none.
-struct share {
-    int first, second;
-    bool rotates;
-};
-
-// The pieces that `turned` shares rotate come first; what is left of `pieces` is copied, in two halves too, so that
-// threads side by side always have pieces side by side.
-KGEN_DEVICE share share_of(int index, int turned, int pieces) {
-    if (index < turned) return {index, index + turned, true};
-    const int half = (pieces - 2 * turned + 1) / 2, first = index + turned;
-    if (first >= 2 * turned + half) return {-1, -1, false};
-    return {first, first + half < pieces ? first + half : -1, false};
-}
-
-// A share of a row of K, V or Q, as it is in memory.
-struct held {
-    words4 first, second;
-};
-
-// 8 elements. PIECES: tensors are aligned to 16 bytes. WRITTEN: this launch writes there too, as Q is in place.
-template <bool PIECES, bool WRITTEN = false>
-KGEN_DEVICE words4 load_piece(const uint16_t* from) {
-    if constexpr (PIECES) {
-        if constexpr (WRITTEN) return load_written(reinterpret_cast<const words4*>(from));
-        else return load_global(reinterpret_cast<const words4*>(from));
-    } else {
-        uint32_t words[4] = {0, 0, 0, 0};
-        KGEN_UNROLL
-        for (int i = 0; i < 8; ++i) words[i / 2] |= static_cast<uint32_t>(WRITTEN ? load_written(from + i) : load_global(from + i)) << (i % 2 * 16);
-        return {words[0], words[1], words[2], words[3]};
-    }
-}
-
-template <bool PIECES, bool WRITTEN = false>
-KGEN_DEVICE held load_share(const uint16_t* row, const share& s) {
-    held h = { {0, 0, 0, 0}, {0, 0, 0, 0} };
-    if (s.first >= 0) h.first = load_piece<PIECES, WRITTEN>(row + s.first * 8);
-    if (s.second >= 0) h.second = load_piece<PIECES, WRITTEN>(row + s.second * 8);
-    return h;
-}
-
-template <bool PIECES>
-KGEN_DEVICE void store_piece(uint16_t* to, const words4& piece) {
-    if constexpr (PIECES) {
-        store_global(static_cast<void*>(to), piece);
-    } else {
-        const uint32_t words[4] = {piece.x, piece.y, piece.z, piece.w};
-        KGEN_UNROLL
-        for (int i = 0; i < 8; ++i) store_element(to + i, static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
-    }
-}
-
-KGEN_DEVICE void widen(const words4& piece, float (&values)[8]) {
-    unpack<element>(piece.x, values[0], values[1]);
-    unpack<element>(piece.y, values[2], values[3]);
-    unpack<element>(piece.z, values[4], values[5]);
-    unpack<element>(piece.w, values[6], values[7]);
-}
-
-KGEN_DEVICE words4 narrow(const float (&values)[8]) {
-    return {pack<element>(values[0], values[1]), pack<element>(values[2], values[3]), pack<element>(values[4], values[5]),
-            pack<element>(values[6], values[7])};
-}
-
 // Four values of an FP8 dtype, the first in the lowest byte.
 KGEN_DEVICE uint32_t narrow_to_bytes(float a, float b, float c, float d, int dtype) {
     if (dtype == KGEN_DTYPE_FP8_E4M3) return round_to_e4m3(a) | round_to_e4m3(b) << 8 | round_to_e4m3(c) << 16 | round_to_e4m3(d) << 24;
     return round_to_e5m2(a) | round_to_e5m2(b) << 8 | round_to_e5m2(c) << 16 | round_to_e5m2(d) << 24;
 }
 
-template <bool PIECES>
-KGEN_DEVICE void store_bytes(uint8_t* to, const float (&values)[8], float scale, int dtype) {
-    words2 bytes;
-    bytes.x = narrow_to_bytes(values[0] * scale, values[1] * scale, values[2] * scale, values[3] * scale, dtype);
-    bytes.y = narrow_to_bytes(values[4] * scale, values[5] * scale, values[6] * scale, values[7] * scale, dtype);
-    if constexpr (PIECES) {
-        store_global(static_cast<void*>(to), bytes);
-    } else {
-        const uint32_t words[2] = {bytes.x, bytes.y};
-        KGEN_UNROLL
-        for (int i = 0; i < 8; ++i) store_element(to + i, static_cast<uint8_t>(words[i / 4] >> (i % 4 * 8)));
-    }
-}
-
-// ── Rotation
-
-// Cosines and sines of a share: of the 8 pairs that its two pieces make, or, interleaved, of the 4 pairs within the
-// first piece and the 4 within the second.
-struct angles {
-    words4 cos, sin;
-};
-
-// Of 4 pairs from column `4 * quarter` on.
-template <bool PIECES>
-KGEN_DEVICE words2 load_quarter(const uint16_t* row, int quarter) {
-    const words4 piece = load_piece<PIECES>(row + quarter / 2 * 8);
-    return quarter % 2 == 0 ? words2{piece.x, piece.y} : words2{piece.z, piece.w};
-}
-
-template <bool PIECES>
-KGEN_DEVICE words4 load_pairs(const uint16_t* row, const share& s, bool interleaved) {
-    if (!interleaved) return load_piece<PIECES>(row + s.first * 8);
-    const words2 low = load_quarter<PIECES>(row, s.first), high = load_quarter<PIECES>(row, s.second);
-    return {low.x, low.y, high.x, high.y};
-}
-
-// `s` rotates.
-template <bool PIECES>
-KGEN_DEVICE angles load_angles(const kgen_append_kv_params& p, int position, const share& s) {
-    const bool interleaved = (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0;
-    const int64_t row = position * p.rotary_row_stride;
-    return {load_pairs<PIECES>(static_cast<const uint16_t*>(p.rotary_cos) + row, s, interleaved),
-            load_pairs<PIECES>(static_cast<const uint16_t*>(p.rotary_sin) + row, s, interleaved)};
-}
-
-// The products are exact, as factors have at most 11 bits: each result is rounded once.
-KGEN_DEVICE void turn(float& x, float& y, float cos, float sin) {
-    const float old = x;
-    x = fused_multiply_add(x, cos, -(y * sin));
-    y = fused_multiply_add(y, cos, old * sin);
-}
-
-KGEN_DEVICE void rotate(float (&first)[8], float (&second)[8], const angles& by, bool interleaved) {
-    float cos[8], sin[8];
-    widen(by.cos, cos);
-    widen(by.sin, sin);
-    KGEN_UNROLL
-    for (int i = 0; i < 8; ++i) {
-        if (!interleaved) {
-            turn(first[i], second[i], cos[i], sin[i]);
-        } else if (i < 4) {
-            turn(first[2 * i], first[2 * i + 1], cos[i], sin[i]);
-        } else {
-            turn(second[2 * i - 8], second[2 * i - 7], cos[i], sin[i]);
-        }
-    }
+KGEN_DEVICE rotary_tables tables_of(const kgen_append_kv_params& p) {
+    return {static_cast<const uint16_t*>(p.rotary_cos), static_cast<const uint16_t*>(p.rotary_sin), p.rotary_row_stride,
+            (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0};
 }
 
 // ── Rows
@@ -268,29 +137,15 @@ KGEN_DEVICE float descale_of(const kgen_append_kv_params& p, const float* factor
 
 // Stores a share of a row of K or V.
 template <bool PIECES>
-KGEN_DEVICE void store_share(const kgen_append_kv_params& p, const cache_tensor& cache, const destination& to, int head, const share& s, const held& h,
-                             const angles& by, float descale) {
+KGEN_DEVICE void store_in_cache(const kgen_append_kv_params& p, const cache_tensor& cache, const destination& to, int head, const share& s,
+                                const held& h, const angles& by, float descale) {
     const int64_t row = to.page * cache.page_stride + to.row * cache.row_stride + head * cache.head_stride;
-    const bool fp8 = p.cache_dtype != p.dtype;
-    if (!fp8 && !s.rotates) {
-        auto* elements = static_cast<uint16_t*>(cache.base) + row;
-        if (s.first >= 0) store_piece<PIECES>(elements + s.first * 8, h.first);
-        if (s.second >= 0) store_piece<PIECES>(elements + s.second * 8, h.second);
-        return;
-    }
-    float first[8], second[8];
-    widen(h.first, first);
-    widen(h.second, second);
-    if (s.rotates) rotate(first, second, by, (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0);
-    if (fp8) {
-        const float scale = 1.0f / descale;
-        auto* bytes = static_cast<uint8_t*>(cache.base) + row;
-        if (s.first >= 0) store_bytes<PIECES>(bytes + s.first * 8, first, scale, p.cache_dtype);
-        if (s.second >= 0) store_bytes<PIECES>(bytes + s.second * 8, second, scale, p.cache_dtype);
+    const bool interleaved = (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0;
+    if (p.cache_dtype == p.dtype) {
+        store_share<PIECES>(static_cast<uint16_t*>(cache.base) + row, s, rotated<element>(h, s, by, interleaved));
     } else {
-        auto* elements = static_cast<uint16_t*>(cache.base) + row;
-        store_piece<PIECES>(elements + s.first * 8, narrow(first));
-        store_piece<PIECES>(elements + s.second * 8, narrow(second));
+        const auto narrow = [&](float a, float b, float c, float d) { return narrow_to_bytes(a, b, c, d, p.cache_dtype); };
+        store_share_as_bytes<element, PIECES>(static_cast<uint8_t*>(cache.base) + row, s, h, by, interleaved, 1.0f / descale, narrow);
     }
 }
 
@@ -332,7 +187,7 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
     const bool by_page = (p.flags & KGEN_FLAG_DESCALE_BY_PAGE) != 0;
     if (!by_page) load_descales(at.batch);
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };
-    if (of_k.rotates) by = load_angles<PIECES>(p, position, of_k);
+    if (of_k.rotates) by = load_angles<PIECES>(tables_of(p), position, of_k);
     const destination to = destination_of(w, index, at);
     if (to.page < 0) return;
     if (by_page) load_descales(to.page);
@@ -342,8 +197,8 @@ KGEN_DEVICE void append_rows(const work& w, int number) {
     for (int i = 0; i < PAIRS; ++i) {
         const int head = group + i * groups;
         if (head >= p.num_heads_k) continue;
-        store_share<PIECES>(p, k_cache, to, head, of_k, k[i], by, k_descale[i]);
-        store_share<PIECES>(p, v_cache, to, head, of_v, v[i], by, v_descale[i]);
+        store_in_cache<PIECES>(p, k_cache, to, head, of_k, k[i], by, k_descale[i]);
+        store_in_cache<PIECES>(p, v_cache, to, head, of_v, v[i], by, v_descale[i]);
     }
 }
 
@@ -371,28 +226,33 @@ KGEN_DEVICE void rotate_queries(const work& w, int number) {
     const int position = position_of(p, index, at, (p.flags & (KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW)) != 0);
     if (position < 0) return;
     angles by = { {0, 0, 0, 0}, {0, 0, 0, 0} };
-    if (s.rotates) by = load_angles<PIECES>(p, position, s);
+    if (s.rotates) by = load_angles<PIECES>(tables_of(p), position, s);
     auto* out = static_cast<uint16_t*>(p.q_out) + row_offset(index, p.cu_seqlens_q, w.seqlen_q, p.q_out_batch_stride, p.q_out_row_stride);
     KGEN_UNROLL
     for (int i = 0; i < QUERIES; ++i) {
         const int head = group + i * groups;
         if (head >= p.num_heads) continue;
-        uint16_t* to = out + head * p.q_out_head_stride;
-        if (s.rotates) {
-            float first[8], second[8];
-            widen(q[i].first, first);
-            widen(q[i].second, second);
-            rotate(first, second, by, (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0);
-            q[i] = {narrow(first), narrow(second)};
-        }
-        if (s.first >= 0) store_piece<PIECES>(to + s.first * 8, q[i].first);
-        if (s.second >= 0) store_piece<PIECES>(to + s.second * 8, q[i].second);
+        store_share<PIECES>(out + head * p.q_out_head_stride, s, rotated<element>(q[i], s, by, (p.flags & KGEN_FLAG_ROTARY_INTERLEAVED) != 0));
+    }
+}
+
+// ── Lengths
+
+// Every thread tells those of some sequences.
+KGEN_DEVICE void tell_lengths(const work& w, int number) {
+    const kgen_append_kv_params& p = w.p;
+    for (int batch = number; batch < p.batch; batch += static_cast<int>(w.blocks) * THREADS) {
+        const int before = load_global(p.cache_seqlens + batch);
+        const int fresh = p.cu_seqlens_new == nullptr ? p.seqlen_new : load_global(p.cu_seqlens_new + batch + 1) - load_global(p.cu_seqlens_new + batch);
+        const int64_t after = before < 0 ? 0 : static_cast<int64_t>(before) + fresh;
+        store_global(p.seqlens_after + batch, after < w.capacity ? static_cast<int32_t>(after) : w.capacity);
     }
 }
 
 template <bool PIECES>
 KGEN_KERNEL(THREADS, MIN_BLOCKS_PER_SM) append(KGEN_PARAMETER work w) {
     const uint32_t block = block_index();
+    if (w.p.seqlens_after != nullptr) tell_lengths(w, static_cast<int>(block * THREADS + thread_index()));
     if (block < w.kv_blocks) append_rows<PIECES>(w, static_cast<int>(block * THREADS + thread_index()));
     else rotate_queries<PIECES>(w, static_cast<int>((block - w.kv_blocks) * THREADS + thread_index()));
 }
@@ -406,7 +266,7 @@ extern "C" int append_kv_bf16_sm80(const kgen_append_kv_params* given, cudaStrea
     work w = {};
     kgen_append_kv_params& p = w.p;
     if (const int code = check_append_kv_params(given, KGEN_DTYPE_BF16, "bf16", self, p)) return code;
-    const int64_t rows = new_rows(p), queries = query_rows(p);
+    const int64_t rows = rows_to_append(p), queries = query_rows(p);
     // A row's shares: half as many as it has pieces.
     const int32_t longest = p.head_dim > p.head_dim_v ? p.head_dim : p.head_dim_v;
     const int32_t kv_row_shares = up(longest, 16), q_row_shares = up(p.head_dim, 16);
@@ -421,14 +281,13 @@ extern "C" int append_kv_bf16_sm80(const kgen_append_kv_params* given, cudaStrea
     w.q_groups = make_divisor(q_groups);
     w.seqlen_new = make_divisor(p.cu_seqlens_new == nullptr && rows > 0 ? p.seqlen_new : 1);
     w.seqlen_q = make_divisor(p.cu_seqlens_q == nullptr && queries > 0 ? p.seqlen_q : 1);
-    if (rows > 0) {
+    if (rows > 0 || p.seqlens_after != nullptr) {
         w.page_size = make_divisor(p.page_size);
-        const int64_t pages = p.slot_mapping != nullptr ? p.num_pages : p.page_table != nullptr ? p.pages_per_sequence : 1;
-        const int64_t capacity = pages * p.page_size;
-        w.capacity = static_cast<int32_t>(capacity < INT32_MAX ? capacity : INT32_MAX);
+        w.capacity = append_capacity(p);
     }
     w.kv_blocks = static_cast<uint32_t>(up(w.kv_shares, THREADS));
-    const uint32_t blocks = w.kv_blocks + static_cast<uint32_t>(up(w.q_shares, THREADS));
+    w.blocks = w.kv_blocks + static_cast<uint32_t>(up(w.q_shares, THREADS));
+    if (w.blocks == 0 && p.seqlens_after != nullptr && p.batch > 0) w.blocks = 1;
     const auto kernel = append_is_aligned(p) ? append<true> : append<false>;
-    return launch(kernel, self, blocks, THREADS, 0, w, stream);
+    return launch(kernel, self, w.blocks, THREADS, 0, w, stream);
 }

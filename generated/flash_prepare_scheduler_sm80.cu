@@ -21,6 +21,7 @@
 //   nvcc -O3 -std=c++17 -gencode "arch=compute_80,code=[sm_80,compute_80]" -Iinclude -c flash_prepare_scheduler_sm80.cu
 
 #include "kgen.h"
+#include "kgen/append.cuh"
 #include "kgen/atomics.cuh"
 #include "kgen/device.cuh"
 #include "kgen/floats.cuh"
@@ -56,7 +57,7 @@ KGEN_DEVICE int32_t keys_seen(const kgen_fwd_params& p, int32_t keys) {
 
 KGEN_DEVICE work work_of(const kgen_fwd_params& p, int batch) {
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    const sequence keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
+    const sequence keys = p.k_new == nullptr ? sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k) : keys_with_new_rows(p, batch);
     if (queries.rows <= 0 || keys.rows <= 0) return {0, 0};
     const int64_t rows = static_cast<int64_t>(queries.rows) * (p.num_heads / p.num_heads_k);
     return {(rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k, divide_up(keys_seen(p, keys.rows), SPLIT_KEYS)};

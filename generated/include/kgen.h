@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 7
+#define KGEN_ABI_VERSION 8
 
 /* Results of every call. */
 enum {
@@ -219,6 +219,34 @@ typedef struct kgen_fwd_params {
     const float* v_page_descale;
     int64_t k_page_descale_page_stride, k_page_descale_head_stride;
     int64_t v_page_descale_page_stride, v_page_descale_head_stride;
+
+    /* From version 8 on. */
+
+    /* New rows of K and V, which kernels with KGEN_FEATURE_APPEND write into the cache (k and v, which then are written)
+     * before they attend to them: kgen_append_kv() and attention in one launch. K's are (batch, seqlen_new, num_heads_k,
+     * head_dim) of `dtype`, V's have head_dim_v columns. seqused_k must be given, and counts the keys before them: row i
+     * of sequence b becomes row seqused_k[b] + i of its cache, of its pages or of its entry (leftpad_k changes nothing
+     * about that), unless that is seqlen_k or more. Of a sequence of negative length none is written, and it has no
+     * keys. Each query tile would write them once: the queries of the heads that read a key head are at most 16 rows.
+     * All tensors are aligned to 16 bytes with all their strides, and pages have no factors of their own. */
+    const void* k_new; /* NULL: none, and nothing below is read */
+    const void* v_new;
+    int64_t k_new_batch_stride, k_new_row_stride, k_new_head_stride;
+    int64_t v_new_batch_stride, v_new_row_stride, v_new_head_stride;
+
+    /* Rotary embedding of the first rotary_dim columns of the new K, and of Q where attention reads it, by tables
+     * (rotary_rows, rotary_dim / 2) of `dtype`, as kgen_append_kv_params has it: row i of K is at position s + i, where
+     * s is seqlens_rotary[b], or seqused_k[b] if that is NULL; query i likewise with KGEN_FLAG_CAUSAL or
+     * KGEN_FLAG_WINDOW, otherwise all are at s. A new row at a position that the tables do not have is not written; a
+     * query at such a one is not rotated. */
+    const void* rotary_cos; /* NULL: no rotary embedding */
+    const void* rotary_sin;
+    int64_t rotary_row_stride;     /* of both, in elements */
+    const int32_t* seqlens_rotary; /* by batch entry, device memory; NULL: seqused_k */
+    int32_t seqlen_new;            /* new rows of each sequence */
+    int32_t rotary_dim;            /* a multiple of 16, at most head_dim; 0 without tables */
+    int32_t rotary_rows;           /* of the tables */
+    int32_t rotary_interleaved;    /* other than 0: pairs of columns lie side by side */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -491,6 +519,11 @@ typedef struct kgen_append_kv_params {
     int32_t pages_per_sequence; /* entries of a row of page_table */
     int32_t dtype;       /* of Q, K, V, cos and sin: KGEN_DTYPE_FP16 or KGEN_DTYPE_BF16 */
     int32_t cache_dtype; /* the same, or KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2 */
+
+    /* From version 8 on. By batch entry, device memory of its own: receives the rows of each sequence's cache after
+     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b] is
+     * negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
+    int32_t* seqlens_after;
 } kgen_append_kv_params;
 
 /* Pairs of columns that are rotated lie side by side. */
@@ -508,10 +541,17 @@ typedef int (*kgen_append_kv_launcher)(const kgen_append_kv_params* params, cuda
  * CUDA graph serves changing lengths. */
 int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
 
+/* What kgen_append_kv(append) and then kgen_fwd(attention) do, or the same in one launch, where that is predicted to be
+ * faster and both say the same: k_cache and v_cache are attention's k and v, q_out is its q, seqlens_after its
+ * seqused_k, with the same strides, tables and factors. Of what is only passed on from the one to the other, q_out and
+ * seqlens_after, nothing is defined afterwards. One launch also needs a kernel with KGEN_FEATURE_APPEND, and what
+ * k_new of kgen_fwd_params says. A workspace is attention's, of kgen_fwd_workspace(attention) bytes. */
+int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention, cudaStream_t stream);
+
 /* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
  * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one
  * with windows that is not causal serves those too. A variant for paged K and V serves only requests with a page
- * table; those for an FP8 cache and for qv likewise. KGEN_FEATURE_PACKGQA changes no result: the queries of the heads
+ * table; those for an FP8 cache, for qv and for new rows likewise. KGEN_FEATURE_PACKGQA changes no result: the queries of the heads
  * that read one key head are rows of one tile, which is faster for few queries (KGEN_PATH_PACKED). */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
@@ -526,6 +566,7 @@ int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
 #define KGEN_FEATURE_QV 1024u
 #define KGEN_FEATURE_PACKGQA 2048u
 #define KGEN_FEATURE_PAGE_DESCALE 4096u
+#define KGEN_FEATURE_APPEND 8192u
 
 /* One row of a library's table of kernels. Valid only if kgen_abi_version() is KGEN_ABI_VERSION. */
 typedef struct kgen_variant {

@@ -15,7 +15,8 @@ constexpr int32_t LARGEST_HEAD_DIM = 256;
 
 // Copies the caller's structure, and tells the head dim of V to those who read it.
 inline int copy_append_kv_params(const kgen_append_kv_params* given, const char* name, kgen_append_kv_params& params) {
-    if (const int code = copy_structure(given, sizeof params, APPEND_KV_VERSION, "kgen_append_kv_params", name, params)) return code;
+    constexpr size_t first_version = offsetof(kgen_append_kv_params, seqlens_after);
+    if (const int code = copy_structure(given, first_version, APPEND_KV_VERSION, "kgen_append_kv_params", name, params)) return code;
     constexpr uint32_t known = KGEN_FLAG_CAUSAL | KGEN_FLAG_WINDOW | KGEN_FLAG_ROTARY_INTERLEAVED | KGEN_FLAG_DESCALE_BY_PAGE;
     if (const int code = check_flags(params.flags, known, name)) return code;
     if (params.head_dim_v == 0) params.head_dim_v = params.head_dim;
@@ -25,7 +26,7 @@ inline int copy_append_kv_params(const kgen_append_kv_params* given, const char*
 inline bool is_fp8(int32_t dtype) { return dtype == KGEN_DTYPE_FP8_E4M3 || dtype == KGEN_DTYPE_FP8_E5M2; }
 
 // Rows of K and of V.
-inline int64_t new_rows(const kgen_append_kv_params& p) { return p.cu_seqlens_new != nullptr ? p.total_new : int64_t{p.batch} * p.seqlen_new; }
+inline int64_t rows_to_append(const kgen_append_kv_params& p) { return p.cu_seqlens_new != nullptr ? p.total_new : int64_t{p.batch} * p.seqlen_new; }
 
 // Rows of Q that are rotated.
 inline int64_t query_rows(const kgen_append_kv_params& p) {
@@ -71,15 +72,15 @@ inline int check_rotary(const kgen_append_kv_params& p, const char* name) {
     if (p.positions == nullptr && p.seqlens_rotary == nullptr && p.cache_seqlens == nullptr) {
         return refuse("rotary_cos needs positions: cache_seqlens, seqlens_rotary or positions");
     }
-    if (p.positions != nullptr && p.q != nullptr && query_rows(p) != new_rows(p)) {
+    if (p.positions != nullptr && p.q != nullptr && query_rows(p) != rows_to_append(p)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: with positions, q must have as many rows as k; they have %lld and %lld", name,
-                    static_cast<long long>(query_rows(p)), static_cast<long long>(new_rows(p)));
+                    static_cast<long long>(query_rows(p)), static_cast<long long>(rows_to_append(p)));
     }
     return KGEN_SUCCESS;
 }
 
 // Checks what is said of the cache.
-inline int check_cache(const kgen_append_kv_params& p, const char* name) {
+inline int check_append_cache(const kgen_append_kv_params& p, const char* name) {
     const auto refuse = [&](const char* what) { return fail(KGEN_ERROR_INVALID_VALUE, "%s: %s", name, what); };
     if (p.page_size < 1 || p.num_pages < 1) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: page_size %d and num_pages %d must be at least 1", name, p.page_size, p.num_pages);
@@ -88,6 +89,7 @@ inline int check_cache(const kgen_append_kv_params& p, const char* name) {
         return refuse("slot_mapping, page_table and cache_batch_idx exclude each other");
     }
     if (p.slot_mapping == nullptr && p.cache_seqlens == nullptr) return refuse("cache_seqlens must not be NULL without a slot_mapping");
+    if (p.slot_mapping != nullptr && p.seqlens_after != nullptr) return refuse("seqlens_after must be NULL with a slot_mapping");
     if (p.page_table != nullptr && p.pages_per_sequence < 1) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: pages_per_sequence %d must be at least 1 with a page_table", name, p.pages_per_sequence);
     }
@@ -101,7 +103,7 @@ inline int check_cache(const kgen_append_kv_params& p, const char* name) {
 inline int check_append_tensors(const kgen_append_kv_params& p, const char* name) {
     const size_t cache_bytes = is_fp8(p.cache_dtype) ? 1 : 2;
     // Of each as much as one element, where it is needed at all.
-    const uint64_t rows = new_rows(p) > 0, queries = query_rows(p) > 0, rotary = p.rotary_cos != nullptr && (rows | queries) != 0;
+    const uint64_t rows = rows_to_append(p) > 0, queries = query_rows(p) > 0, rotary = p.rotary_cos != nullptr && (rows | queries) != 0;
     const span halves[] = { {"k", p.k, rows}, {"v", p.v, rows}, {"q_out", p.q_out, queries}, {"q", p.q, queries},
                             {"rotary_cos", p.rotary_cos, rotary}, {"rotary_sin", p.rotary_sin, rotary} };
     for (const span& tensor : halves) {
@@ -128,8 +130,8 @@ inline int check_append_kv_params(const kgen_append_kv_params* given, int32_t dt
     }
     if (const int code = check_append_shapes(params, name)) return code;
     if (const int code = check_rotary(params, name)) return code;
-    if (new_rows(params) > 0) {
-        if (const int code = check_cache(params, name)) return code;
+    if (rows_to_append(params) > 0 || params.seqlens_after != nullptr) {
+        if (const int code = check_append_cache(params, name)) return code;
     }
     return check_append_tensors(params, name);
 }
@@ -141,6 +143,13 @@ inline int check_shares(int64_t rows, int32_t groups, int32_t row_shares, const 
     return fail(KGEN_ERROR_INVALID_VALUE, "%s: %lld rows of so many heads are more than one call takes", name, static_cast<long long>(rows));
 }
 
+// Rows of a sequence that the cache has a place for.
+inline int32_t append_capacity(const kgen_append_kv_params& p) {
+    const int64_t pages = p.slot_mapping != nullptr ? p.num_pages : p.page_table != nullptr ? p.pages_per_sequence : 1;
+    const int64_t capacity = pages * p.page_size;
+    return static_cast<int32_t>(capacity < INT32_MAX ? capacity : INT32_MAX);
+}
+
 // Whether every row of a tensor begins at a multiple of `bytes` bytes.
 inline bool rows_begin_at(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int element_bytes, int bytes) {
     return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * element_bytes)) & (bytes - 1)) == 0;
@@ -149,7 +158,7 @@ inline bool rows_begin_at(const void* pointer, int64_t batch_stride, int64_t row
 // Whether all tensors of a request can be moved in pieces of 8 elements.
 inline bool append_is_aligned(const kgen_append_kv_params& p) {
     const int cache_bytes = is_fp8(p.cache_dtype) ? 1 : 2;
-    const bool rows = new_rows(p) == 0 ||
+    const bool rows = rows_to_append(p) == 0 ||
                       (rows_begin_at(p.k, p.cu_seqlens_new ? 0 : p.k_batch_stride, p.k_row_stride, p.k_head_stride, 2, 16) &&
                        rows_begin_at(p.v, p.cu_seqlens_new ? 0 : p.v_batch_stride, p.v_row_stride, p.v_head_stride, 2, 16) &&
                        rows_begin_at(p.k_cache, p.k_cache_page_stride, p.k_cache_row_stride, p.k_cache_head_stride, cache_bytes, 8 * cache_bytes) &&

@@ -47,7 +47,8 @@ inline uint32_t asked_of_keys(const kgen_fwd_params& p) {
     return (p.page_table != nullptr ? KGEN_FEATURE_PAGED : 0) | (p.kv_dtype == KGEN_DTYPE_FP8_E4M3 ? KGEN_FEATURE_KV_E4M3 : 0) |
            (p.kv_dtype == KGEN_DTYPE_FP8_E5M2 ? KGEN_FEATURE_KV_E5M2 : 0) |
            (p.cache_batch_idx != nullptr || p.leftpad_k != nullptr ? KGEN_FEATURE_CACHE : 0) | (p.qv != nullptr ? KGEN_FEATURE_QV : 0) |
-           (p.k_page_descale != nullptr || p.v_page_descale != nullptr ? KGEN_FEATURE_PAGE_DESCALE : 0);
+           (p.k_page_descale != nullptr || p.v_page_descale != nullptr ? KGEN_FEATURE_PAGE_DESCALE : 0) |
+           (p.k_new != nullptr ? KGEN_FEATURE_APPEND : 0);
 }
 inline uint32_t asked_of_keys(const kgen_bwd_params&) { return 0; }
 
@@ -78,7 +79,8 @@ inline uint32_t lacking_features(uint32_t asked, uint32_t held) {
 }
 
 // Features that a kernel does not leave aside: it serves no request without them.
-constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV;
+constexpr uint32_t NOT_LEFT_ASIDE = KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PAGED | KGEN_FEATURE_KV_E4M3 | KGEN_FEATURE_KV_E5M2 | KGEN_FEATURE_QV |
+                                    KGEN_FEATURE_APPEND;
 
 // Whether a kernel with the features `held` computes what is asked: it lacks none, masks no more, and reads K and V
 // from pages if they are there.
@@ -92,7 +94,7 @@ inline const char* not_left_aside(uint32_t unasked) {
     if ((unasked & KGEN_FEATURE_PAGED) != 0) return "a page_table";
     if ((unasked & KGEN_FEATURE_KV_E4M3) != 0) return "kv_dtype KGEN_DTYPE_FP8_E4M3";
     if ((unasked & KGEN_FEATURE_KV_E5M2) != 0) return "kv_dtype KGEN_DTYPE_FP8_E5M2";
-    return "qv";
+    return (unasked & KGEN_FEATURE_QV) != 0 ? "qv" : "k_new";
 }
 
 // Features whose kernels know the positions of rows and keys.
@@ -109,8 +111,8 @@ inline int32_t most_keys_seen(const kgen_attention_features& f) {
 
 // The word for the first of a set of features.
 inline const char* feature_name(uint32_t features) {
-    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa", "page_descale"};
-    for (int bit = 0; bit < 13; ++bit) {
+    constexpr const char* NAMES[] = {"causal", "window", "chunk", "softcap", "alibi", "sinks", "paged", "kv_e4m3", "kv_e5m2", "cache", "qv", "packgqa", "page_descale", "append"};
+    for (int bit = 0; bit < 14; ++bit) {
         if ((features >> bit & 1) != 0) return NAMES[bit];
     }
     return "unknown";
