@@ -37,7 +37,11 @@ struct Faults {
     fault: Vec<Fault>,
 }
 
+/// The header in which faults are planted too: it stands in the text of the kernels that include it.
+const SHARES: &str = "kgen/row_shares.cuh";
+
 struct Laboratory {
+    shares: String,
     renderer: Renderer,
     grid: Grid,
     kit: EmulatorKit,
@@ -53,7 +57,9 @@ fn laboratory() -> &'static Laboratory {
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("family_faults");
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let kit = EmulatorKit::new(&cache, include, emulator, &host, &Cancel::default());
+        let shares = templates.include_files().find(|(path, _)| *path == SHARES).expect("the header is there").1;
         Laboratory {
+            shares: shares.replace("#pragma once\n", ""),
             renderer: Renderer::new(&templates).expect("the templates parse"),
             grid: Grid::builtin(),
             kit: kit.expect("the emulator compiles"),
@@ -68,7 +74,7 @@ impl Laboratory {
         let variant = self.grid.variants().iter().find(|variant| variant.name() == name).expect("the grid has the kernel");
         let plan = Plan::new(*variant, None).expect("it has a plan");
         let text = self.renderer.kernel(&plan).expect("it renders").text;
-        (plan, text)
+        (plan, text.replace(&format!("#include \"{SHARES}\"\n"), &self.shares))
     }
 
     fn check(&self, plan: &Plan, text: String) -> Verdict {

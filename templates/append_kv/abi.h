@@ -91,8 +91,8 @@ typedef struct kgen_append_kv_params {
     int32_t cache_dtype; /* the same, or KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2 */
 
     /* From version 8 on. By batch entry, device memory of its own: receives the rows of each sequence's cache after
-     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b] is
-     * negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
+     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b]
+     * is negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
     int32_t* seqlens_after;
 } kgen_append_kv_params;
 

@@ -28,7 +28,8 @@ struct appended {
 };
 
 // Says which rows to write where there are some, and changes `p` (queries, keys and masks entered) to attend to the
-// cache with them: lengths, and rotated queries. attend() does both. Refuses arguments that only matter with new rows where there are none.
+// cache with them: lengths, and rotated queries. attend() does both. Refuses arguments that only matter with new rows
+// where there are none.
 appended append(kgen_fwd_params& p, const new_rows& rows, const key_tensors& cache, const view& q, const device_scope& device);
 
 // By sequence: cached + rows, or cached + cu_seqlens[b + 1] - cu_seqlens[b] where cu_seqlens is given.

@@ -37,8 +37,9 @@ struct device_record {
 
 bool is_behind_a_flag(const device_place& place);
 
-// Whether an earlier access of the running thread's block is ordered before one that it makes now.
-bool is_behind_in_block(const device_place& place, bool read_before_write);
+// Whether an earlier access of the running thread's block is ordered before one that it makes now. Lanes of a warp that
+// write one element between two meetings count as ordered: they store the same, or parts of it.
+bool is_behind_in_block(const device_place& place, bool was_read, bool writes);
 
 class device_conflicts {
   public:
@@ -97,7 +98,7 @@ class device_conflicts {
         const bool writes = how == device_access::write || how == device_access::atomic;
         const auto look = [&](const device_place& place, bool was_read) {
             if (place.stamp == mine.stamp) {
-                if (is_behind_in_block(place, was_read && writes)) return;
+                if (is_behind_in_block(place, was_read, writes)) return;
             } else if (!conflicts(place.stamp, mine.stamp) || (how != device_access::read && is_behind_a_flag(place))) {
                 return;
             }

@@ -4,10 +4,11 @@
 
 namespace kgen::emulator {
 
-bool is_behind_in_block(const device_place& place, bool read_before_write) {
+bool is_behind_in_block(const device_place& place, bool was_read, bool writes) {
     const device_thread& me = this_thread();
     const warp& own = warp_of(me);
-    if (place.warp == me.warp && (place.lane == me.lane || (read_before_write && place.step < own.step))) return true;
+    const bool by_step = was_read ? writes && place.step < own.step : writes && place.step == own.step;
+    if (place.warp == me.warp && (place.lane == me.lane || by_step)) return true;
     if (place.step < own.known[place.warp]) return true;
     const access now = {0, 0, static_cast<uint8_t>(me.lane), me.warp, own.step, {}};
     return self.detailed && knows_in_detail(now, place.warp, place.lane, place.step, place.tick);
