@@ -3,9 +3,9 @@
 // Appends new rows of K and V of bf16 to a cache, and applies the rotary embedding to the new K and to Q, for
 // compute capability 8.0 and newer.
 //
-// Threads have shares of rows (kgen/row_shares.cuh). A thread of the first blocks takes the same share of a row of K and
-// of V, for 1 of the heads, so that their place in the cache is looked up once; one of the other blocks takes it of
-// 2 heads of Q, which share their cosines.
+// Threads have shares of rows (kgen/row_shares.cuh). A thread of the first blocks takes the same share of a row of K
+// and of V, for 1 of the heads, so that their place in the cache is looked up once; one of the other blocks
+// takes it of 2 heads of Q, which share their cosines.
 // Each starts its loads of K, V or Q first: looking up where they go is a chain of dependent loads, and takes longer.
 // Head dims, layouts and the cache's dtype are given at run time: the kernel waits for memory, not for arithmetic.
 //

@@ -3,8 +3,9 @@
 // Flash Attention, forward: O = softmax(scale * Q K^T + causal mask) V, and the log-sum-exp of each row.
 // Head dim 128, bf16, causal (aligned to the bottom right) unless a call asks for paged, kv_e4m3, compute capability 9.0.
 //
-// A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup
-// that fetches (TMA) and widens K and V. It takes 192 queries of one head and iterates over the keys in tiles of 80, from the last visible
+// A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, which
+// widens K and V, and fetches (TMA).
+// It takes 192 queries of one head and iterates over the keys in tiles of 80, from the last visible
 // one to the first. K and V go through 3 stages each; one mbarrier signals that a stage is full, another that all
 // warps have finished with it.
 // While the softmax of one key tile runs, the tensor cores compute P V of the previous tile.
@@ -783,7 +784,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const int batch = at.head / p.num_heads, head_k = at.head % p.num_heads / (p.num_heads / p.num_heads_k);
             // The factor of K is part of the scores.
             const float k_factor = FP8_UNIT<kv_element, element> * descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
-            // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
+            // A scale of 0 is replaced by one that changes no exponential: a masked key's -infinity must stay that.
             log2_scale = maximum(p.softmax_scale * LOG2_E * k_factor, 1e-30f);
             threshold = RESCALE_THRESHOLD / log2_scale;
         }

@@ -1851,8 +1851,8 @@ void weigh_splits(const request& asked, candidates& all) {
     const kgen_variant* prepare = find({KGEN_KIND_PREPARE_SCHEDULER, 0, 0, KGEN_DTYPE_FP16}, all.capability).best;
     const bool unequal = p.cu_seqlens_k != nullptr || p.seqused_k != nullptr;
     const char* excluded = nullptr;
-    // Where splits are asked for too, but by no path's flag: a path that splits may turn out unable to read the tensors,
-    // and the others to have too little workspace.
+    // Where splits are asked for too, but by no path's flag: a path that splits may turn out unable to read the
+    // tensors, and the others to have too little workspace.
     const bool worth_one = (p.seqlen_k > 0 && (p.num_splits <= 1 || asked.paths == 0)) || only_split_kernels_serve(p);
     if (split != nullptr && worth_one) weigh_unsplit(p, *split, all);
     if (split == nullptr || combine == nullptr) excluded = NOT_HELD;
@@ -2083,8 +2083,8 @@ int launch(const request& asked, const candidate& c, cudaStream_t stream) {
 }
 
 // After a kernel could not read the tensors: another of the same path, if the library holds one that reads them
-// otherwise, or none. Where that was the last path, others are taken although splits were asked for, as a mixed path may
-// have asked for less workspace than the others need, and although most of their blocks will be empty.
+// otherwise, or none. Where that was the last path, others are taken although splits were asked for, as a mixed path
+// may have asked for less workspace than the others need, and although most of their blocks will be empty.
 void refuse(const request& asked, candidates& all, candidate& c) {
     const kgen_fwd_params& p = asked.params;
     const bool mixed = c.told.path == KGEN_PATH_MIXED, whole = c.told.path == KGEN_PATH_DENSE || c.told.path == KGEN_PATH_PACKED;

@@ -222,13 +222,14 @@ typedef struct kgen_fwd_params {
 
     /* From version 8 on. */
 
-    /* New rows of K and V, which kernels with KGEN_FEATURE_APPEND write into the cache (k and v, which then are written)
-     * before they attend to them: kgen_append_kv() and attention in one launch. K's are (batch, seqlen_new, num_heads_k,
-     * head_dim) of `dtype`, V's have head_dim_v columns. seqused_k must be given, and counts the keys before them: row i
-     * of sequence b becomes row seqused_k[b] + i of its cache, of its pages or of its entry (leftpad_k changes nothing
-     * about that), unless that is seqlen_k or more. Of a sequence of negative length none is written, and it has no
-     * keys. Each query tile would write them once: the queries of the heads that read a key head are at most 16 rows.
-     * All tensors are aligned to 16 bytes with all their strides, and pages have no factors of their own. */
+    /* New rows of K and V, which kernels with KGEN_FEATURE_APPEND write into the cache (k and v, which then are
+     * written) before they attend to them: kgen_append_kv() and attention in one launch. K's are (batch, seqlen_new,
+     * num_heads_k, head_dim) of `dtype`, V's have head_dim_v columns. seqused_k must be given, and counts the keys
+     * before them: row i of sequence b becomes row seqused_k[b] + i of its cache, of its pages or of its entry
+     * (leftpad_k changes nothing about that), unless that is seqlen_k or more. Of a sequence of negative length none
+     * is written, and it has no keys. Each query tile would write them once: the queries of the heads that read a key
+     * head are at most 16 rows. All tensors are aligned to 16 bytes with all their strides, and pages have no factors
+     * of their own. */
     const void* k_new; /* NULL: none, and nothing below is read */
     const void* v_new;
     int64_t k_new_batch_stride, k_new_row_stride, k_new_head_stride;
@@ -521,8 +522,8 @@ typedef struct kgen_append_kv_params {
     int32_t cache_dtype; /* the same, or KGEN_DTYPE_FP8_E4M3 or KGEN_DTYPE_FP8_E5M2 */
 
     /* From version 8 on. By batch entry, device memory of its own: receives the rows of each sequence's cache after
-     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b] is
-     * negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
+     * these, cache_seqlens[b] and the new rows, at most as many as the cache has places for; 0 where cache_seqlens[b]
+     * is negative. What attention takes as seqused_k. NULL: not written. Not with slot_mapping. */
     int32_t* seqlens_after;
 } kgen_append_kv_params;
 
@@ -549,10 +550,11 @@ int kgen_append_kv(const kgen_append_kv_params* params, cudaStream_t stream);
 int kgen_fwd_kvcache(const kgen_append_kv_params* append, const kgen_fwd_params* attention, cudaStream_t stream);
 
 /* Features of a variant beyond kind, head dims and dtype. A request is served by variants that have all features it
- * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests; one
- * with windows that is not causal serves those too. A variant for paged K and V serves only requests with a page
- * table; those for an FP8 cache, for qv and for new rows likewise. KGEN_FEATURE_PACKGQA changes no result: the queries of the heads
- * that read one key head are rows of one tile, which is faster for few queries (KGEN_PATH_PACKED). */
+ * asks for: those that have exactly these, if the library holds any. A causal variant serves only causal requests;
+ * one with windows that is not causal serves those too. A variant for paged K and V serves only requests with a page
+ * table; those for an FP8 cache, for qv and for new rows likewise. KGEN_FEATURE_PACKGQA changes no result: the
+ * queries of the heads that read one key head are rows of one tile, which is faster for few queries
+ * (KGEN_PATH_PACKED). */
 #define KGEN_FEATURE_CAUSAL 1u
 #define KGEN_FEATURE_WINDOW 2u
 #define KGEN_FEATURE_CHUNK 4u

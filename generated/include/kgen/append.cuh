@@ -1,5 +1,5 @@
-// New rows of K and V that attention itself writes into the cache (kgen_fwd_params.k_new): which keys of a sequence they
-// become, and at which positions they are.
+// New rows of K and V that attention itself writes into the cache (kgen_fwd_params.k_new): which keys of a sequence
+// they become, and at which positions they are.
 #pragma once
 
 #include "kgen.h"

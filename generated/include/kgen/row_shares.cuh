@@ -1,7 +1,7 @@
-// Rows of K, V and Q in shares of two pieces, and the rotary embedding of a share: what append_kv and kernels that append
-// rows themselves have in common. A row is cut into pieces of 8 elements, and a thread has two of them, which the
-// rotation pairs: pieces j and j + rotary_dim / 16, with one piece each of cosines and sines, whether pairs of columns
-// are interleaved or not.
+// Rows of K, V and Q in shares of two pieces, and the rotary embedding of a share: what append_kv and kernels that
+// append rows themselves have in common. A row is cut into pieces of 8 elements, and a thread has two of them, which
+// the rotation pairs: pieces j and j + rotary_dim / 16, with one piece each of cosines and sines, whether pairs of
+// columns are interleaved or not.
 #pragma once
 
 #include "kgen.h"
