@@ -37,8 +37,9 @@ struct device_record {
 
 bool is_behind_a_flag(const device_place& place);
 
-// Whether an earlier access of the running thread's block is ordered before one that it makes now. Lanes of a warp that
-// write one element between two meetings count as ordered: they store the same, or parts of it.
+// Whether an earlier access of the running thread's block is ordered before one that it makes now. Writes of one
+// element by several lanes of a warp between two meetings are not reported: an instruction may store parts of it, or
+// one value from all lanes. Lanes that store different values go unnoticed there.
 bool is_behind_in_block(const device_place& place, bool was_read, bool writes);
 
 class device_conflicts {

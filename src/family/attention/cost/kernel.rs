@@ -211,10 +211,10 @@ impl KernelCost {
         }
     }
 
-    /// 1.1 µs a launch, 0.7 µs less where it starts early (measured: docs/results/2026-11-24-decode-h100.md), 1 µs more
-    /// where blocks share multiprocessors from the start, and 2.2 µs and 5 ns a column a
-    /// tile: Q is read before the first product, and the warps' results are merged in shared memory. A step waits for
-    /// the oldest of its stages.
+    /// 1.1 µs a launch, 0.7 µs less where it starts early (of calls of 11 to 22 µs on an H100:
+    /// docs/results/2026-11-24-decode-h100.md), 1 µs more where blocks share multiprocessors from the start, and 2.2 µs
+    /// and 5 ns a column a tile: Q is read before the first product, and the warps' results are merged in shared
+    /// memory. A step waits for the oldest of its stages.
     fn split(point: Point, design: &Design) -> Self {
         let tile = &design.tile;
         let units = Units::new(f64::from(tile.m * tile.n), point.head_dim, flops_a_cycle(point.target, false));

@@ -27,8 +27,9 @@ const LARGE: &[DefaultTiles] = &[
     DefaultTiles::same(256, Tile { m: 16, n: 64, stages: 2, min_blocks_per_sm: 1, ..BASE }),
 ];
 
-/// The same for Hopper, whose 227 KB hold two such blocks or more: the scheduler counts on those, and with one of two
-/// wide sequences of unequal lengths took 4 % longer on an H100 (docs/results/2026-11-24-decode-h100.md).
+/// The same for Hopper, whose 227 KB hold two such blocks or more. The scheduler of unequal lengths counts on as many
+/// as a tile promises: with two at head dim 128 an H100 took 2 % less than with one
+/// (docs/results/2026-11-24-decode-h100.md).
 const HOPPER: &[DefaultTiles] = &[
     DefaultTiles::same(32, Tile { m: 16, n: 128, stages: 3, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
     DefaultTiles::same(64, Tile { m: 16, n: 64, stages: 2, q_in_registers: true, min_blocks_per_sm: 3, ..BASE }),
