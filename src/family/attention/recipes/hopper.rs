@@ -206,18 +206,20 @@ impl Recipe for HopperForward {
 
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
     /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where producer warps widen K and
-    /// V, a tile of each as it comes, two more places in which the first warp tells the others of the work, what it
-    /// knows of a list of work, and each warp's barriers for K and V as they come.
+    /// V, stages of each as they come, two more places in which the first warp tells the others of the work, what it
+    /// knows of a list of work, and each warp's barriers for stages of K and V as they come.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let q_slots = q_slots(variant, tile);
         let (keys, values) = stage_bytes(variant, tile);
         let fetched = fetched_bytes(variant, tile);
         let list = if fetched.is_some() && is_queued(variant) { LIST_BYTES } else { 0 };
-        let (more_work, more_barriers) = if fetched.is_some() { (2, 2 * PRODUCER_WARPS) } else { (0, 0) };
+        let byte_stages = byte_stages(variant, tile);
+        let (more_work, more_barriers) =
+            if fetched.is_some() { (2, 2 * PRODUCER_WARPS * byte_stages) } else { (0, 0) };
         let (k_bytes, v_bytes) = fetched.unzip();
         let as_they_come = [
-            k_bytes.map(|bytes| ("K as it comes", bytes, Some("K_BYTES_OFFSET"))),
-            v_bytes.map(|bytes| ("V as it comes", bytes, Some("V_BYTES_OFFSET"))),
+            k_bytes.map(|bytes| ("stages of K as it comes", byte_stages * bytes, Some("K_BYTES_OFFSET"))),
+            v_bytes.map(|bytes| ("stages of V as it comes", byte_stages * bytes, Some("V_BYTES_OFFSET"))),
         ];
         let regions = [
             ("slots of Q", q_slots * slot_bytes(variant, tile), Some("Q_OFFSET")),
@@ -279,6 +281,7 @@ impl Recipe for HopperForward {
             producer_registers,
             consumer_registers,
             q_slots,
+            byte_stages: byte_stages(variant, tile),
             widths: widths(variant.head_dim.v, tile.n),
             part_columns: variant.head_dim.v,
             passes_by_turns: passes_by_turns(variant.features, tile),
@@ -335,7 +338,7 @@ const PRODUCER_WARPS: u32 = 4;
 /// What each lane of a warp knows of the list of work between two items, and what all of them know.
 const LIST_BYTES: u32 = (32 + 1) * 16;
 
-/// Bytes of a tile of K and of one of V as they come, where that is in FP8.
+/// Bytes of a stage of K and of one of V as they come, where that is in FP8.
 fn fetched_bytes(variant: Point, tile: &Tile) -> Option<(u32, u32)> {
     let whole = |row_bytes: u32| (tile.n * row_bytes).next_multiple_of(TMA_TILE_ALIGNMENT);
     KvColumns::of(variant).map(|columns| (whole(columns.qk), whole(columns.v)))
@@ -352,13 +355,25 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
     if !tile.persistent {
         return consumers;
     }
+    let (keys, values) = fetched_bytes(variant, tile).unwrap_or_default();
+    let fetched = byte_stages(variant, tile) * (keys + values);
+    (beside_stages(variant, tile).saturating_sub(fetched) / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
+}
+
+/// Stages of K and of V as they come: two where they leave each warpgroup a place for its Q, for a copy takes longer
+/// than a warp does to widen its part of one tile.
+fn byte_stages(variant: Point, tile: &Tile) -> u32 {
+    let Some((keys, values)) = fetched_bytes(variant, tile) else { return 0 };
+    let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
+    (beside_stages(variant, tile).saturating_sub(q) / (keys + values)).clamp(1, 2)
+}
+
+/// Bytes that stages of K and V leave, and announcements, zeros and barriers, each in a place of its own.
+fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
-    let fetched = fetched_bytes(variant, tile).map_or(0, |(keys, values)| keys + values);
-    // What announcements, zeros and barriers take, each in a place of its own.
-    let available = Limits::of(variant.target)
+    Limits::of(variant.target)
         .shared_memory_per_block
-        .saturating_sub(tile.stages * (keys + values) + fetched + 3 * TMA_TILE_ALIGNMENT);
-    (available / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
+        .saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT)
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
@@ -491,6 +506,7 @@ mod tests {
             producer_registers: 24,
             consumer_registers: 240,
             q_slots: 4,
+            byte_stages: 0,
             widths: vec![128],
             part_columns: 128,
             passes_by_turns: false,

@@ -101,6 +101,7 @@ impl Recipe for LatentForward {
             producer_registers: PRODUCER_REGISTERS,
             consumer_registers: CONSUMER_REGISTERS,
             q_slots: 1,
+            byte_stages: 0,
             widths: vec![tile.n / CONSUMERS, variant.head_dim.v / CONSUMERS],
             part_columns: variant.head_dim.v,
             passes_by_turns: false,
