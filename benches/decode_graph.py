@@ -12,7 +12,8 @@ changed in place, and `kgen_fwd_metadata` writes the counts anew, as an engine d
 
 `decode` captures 64 queries of one token. Its replays have fewer and fewer sequences: the others have no queries and no
 keys. `mixed` captures 128 tokens with `seqlen_q` = 128, as its documentation says, in sequences of two tokens each, and
-replays them with other splits of the tokens: every third step one sequence has all that the others leave.
+replays them with other splits of the tokens: every third step one sequence has all that the others leave. `kvcache`
+captures `kgen_fwd_kvcache` in place of the two calls, one row for each of 64 sequences; every tenth step a sequence begins anew.
 
 Every tenth step is compared: the new rows of the cache and the rotated Q with a rotation in float32, the rest of the
 cache with what was there, O with float64 attention over the cache as it is, by FlashAttention's rule: at most twice the
@@ -31,7 +32,7 @@ import sys
 
 import torch
 
-from kgen_ctypes import FLAG_CAUSAL, FwdParams, Library, append_kv_params
+from kgen_ctypes import FLAG_CAUSAL, AppendKvParams, FwdParams, Library, append_kv_params
 
 SEQUENCES, HEADS, HEADS_K, PAGE, SPLITS = 64, 32, 8, 16, 32
 MOST_KEYS = 8192
@@ -91,6 +92,18 @@ class Schedule:
         width = MOST_KEYS // PAGE
         used = [self.pages[sequence][: -(-count // PAGE)] for sequence, count in enumerate(self.keys)]
         return [pages + [NO_PAGE] * (width - len(pages)) for pages in used]
+
+
+class RestartingSchedule(Schedule):
+    """A row for each sequence in every step. Sequences end too, and another takes the place and the pages."""
+
+    def advance(self, step):
+        self.queries = [1] * SEQUENCES
+        if step % 10 == 4:
+            self.keys[step % SEQUENCES] = 0
+        for sequence in range(SEQUENCES):
+            self.keys[sequence] += 1
+            self.reserve(sequence, self.keys[sequence])
 
 
 def as_captured(schedule):
@@ -192,6 +205,38 @@ class Step:
         return graph
 
 
+class KvCacheStep(Step):
+    """One call of `kgen_fwd_kvcache`, which writes the new rows as it attends if that is predicted to be faster."""
+
+    def __init__(self, library, schedule, dim):
+        self.before = torch.zeros(SEQUENCES, device="cuda", dtype=torch.int32)
+        super().__init__(library, schedule, dim)
+        self.both = library.lib.kgen_fwd_kvcache
+        self.both.argtypes, self.both.restype = [ctypes.POINTER(AppendKvParams), ctypes.POINTER(FwdParams), ctypes.c_void_p], ctypes.c_int
+        self.library = library
+
+    def parameters_of_append(self):
+        q, k, v, rotated = (t[:, None] for t in (self.q, self.k, self.v, self.rotated_q))
+        p = append_kv_params(k, v, *self.halves(), self.before, self.table, q, rotated, self.cos, self.sin)
+        p.flags, p.seqlens_after = FLAG_CAUSAL, self.used.data_ptr()
+        return p
+
+    def parameters_of_fwd(self):
+        p = super().parameters_of_fwd()
+        p.cu_seqlens_q, p.total_q = None, 0
+        p.q_batch_stride, p.o_batch_stride, p.lse_batch_stride = p.q_row_stride, p.o_row_stride, 1
+        return p
+
+    def layer(self):
+        code = self.both(self.append_params, self.fwd_params, torch.cuda.current_stream().cuda_stream)
+        if code != 0:
+            raise RuntimeError(f"kgen_fwd_kvcache: {code}: {self.library.last_error()}")
+
+    def refresh(self):
+        super().refresh()
+        self.before.copy_(torch.tensor([keys - queries for keys, queries in zip(self.schedule.keys, self.schedule.queries)]))
+
+
 def rotate(x, cos, sin):
     """Rows of heads in halves, in float32; cos and sin by row."""
     a, b = x.float().chunk(2, dim=-1)
@@ -200,13 +245,15 @@ def rotate(x, cos, sin):
 
 
 def complaints_of_append(step, before):
-    """What is wrong with the appended rows, the rotated Q or the rest of the cache."""
+    """What is wrong with the appended rows, the rotated Q, if there is one, or the rest of the cache."""
     wrong = []
     live = step.schedule.starts()[-1]
     slots, cos, sin = step.slots[:live], step.cos[step.positions[:live]], step.sin[step.positions[:live]]
     rows = step.cache.view(-1, HEADS_K, 2 * step.dim)
     expected = torch.cat((rotate(step.k[:live], cos, sin), step.v[:live].float()), dim=-1)
-    pairs = (("K and V", rows[slots].float(), expected), ("Q", step.rotated_q[:live].float(), rotate(step.q[:live], cos, sin)))
+    pairs = [("K and V", rows[slots].float(), expected)]
+    if not isinstance(step, KvCacheStep):
+        pairs.append(("Q", step.rotated_q[:live].float(), rotate(step.q[:live], cos, sin)))
     for name, got, wanted in pairs:
         if not bool(((got - wanted).abs() <= 2 * ROUNDING * wanted.abs() + 1e-6).all()):
             wrong.append(f"{name} after append_kv")
@@ -228,7 +275,8 @@ def compare(step):
         keys = schedule.keys[sequence]
         slots = torch.tensor([schedule.slot(sequence, row) for row in range(keys)], device="cuda")
         rows = slice(starts[sequence], starts[sequence] + count)
-        q = step.rotated_q[rows].transpose(0, 1)
+        positions = step.positions[rows]
+        q = rotate(step.q[rows], step.cos[positions], step.sin[positions]).bfloat16().transpose(0, 1)
         k, v = (t[slots].transpose(0, 1).repeat_interleave(group, 0) for t in (k_cache, v_cache))
         hidden = torch.arange(keys, device="cuda")[None] > torch.arange(keys - count, keys, device="cuda")[:, None]
         s = (q.double() @ k.double().transpose(1, 2) * scale).masked_fill(hidden, float("-inf"))
@@ -244,10 +292,12 @@ def compare(step):
     return error / (2 * naive_error + 2 * ROUNDING * largest), lse_error
 
 
-def run(library, dim, mixed):
+def run(library, dim, name):
+    mixed = name == "mixed"
     tokens = 2 * SEQUENCES if mixed else SEQUENCES
-    schedule = Schedule(tokens, mixed, seed=dim + mixed)
-    step = Step(library, schedule, dim)
+    kvcache = name == "kvcache"
+    schedule = (RestartingSchedule if kvcache else Schedule)(tokens, mixed, seed=dim + mixed)
+    step = (KvCacheStep if kvcache else Step)(library, schedule, dim)
     graph = step.capture()
     worst, worst_lse, longest, wrong, times = 0.0, 0.0, 0, [], []
     for number in range(REPLAYS):
@@ -281,7 +331,7 @@ def run(library, dim, mixed):
     candidates, chosen = library.explain(step.fwd_params)
     path = candidates[chosen]
     return {
-        "case": f"{'mixed' if mixed else 'decode'} d{dim}", "replays": REPLAYS, "worst_o": worst, "worst_lse": worst_lse,
+        "case": f"{name} d{dim}", "replays": REPLAYS, "worst_o": worst, "worst_lse": worst_lse,
         "longest_query": longest, "path": path.path,
         "splits": path.num_splits, "us": statistics.median(times), "wrong": wrong,
     }
@@ -293,7 +343,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(1)
     library = Library(args.library)
-    rows = [run(library, dim, mixed) for dim in (64, 128) for mixed in (False, True)]
+    rows = [run(library, dim, name) for dim in (64, 128) for name in ("decode", "mixed", "kvcache")]
     print(json.dumps({"device": torch.cuda.get_device_name(), "rows": rows}))
     sys.exit(1 if any(row["wrong"] for row in rows) else 0)
 

@@ -8,12 +8,13 @@
     python3 benches/kv_fp8.py --bf16 build-bf16/lib/libkgen.so --e4m3 build-e4m3/lib/libkgen.so --e5m2 build-e5m2/lib/libkgen.so \\
         --fp8 build-fp8/lib/libkgen.so --fa3 _vllm_fa3_C.abi3.so --out kv_fp8.json
 
-Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are those of benches/paged.py: pages of
-16 rows, K and V in the halves of a row, graphs of calls that go round copies of the cache together larger than the L2. All FP8
-caches hold the bf16 one's numbers, rounded; descales are powers of two by batch entry and key head, with strides of 0, as vLLM
-sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16 queries; `fp8` is kgen's way to do the same.
-Every O is compared with float32 on its own numbers first. `gain` is the time with a bf16 cache / that with FP8, kgen's both:
-tokens a second over tokens a second. The target is 1.7 at B64 L4096; GB/s count K and V once.
+Needs torch and a GPU; FA3, from vLLM's wheel, a Hopper one. Caches, tables and timing are those of benches/paged.py:
+pages of 16 rows, K and V in the halves of a row, graphs of calls that go round copies of the cache together larger
+than the L2. All FP8 caches hold the bf16 one's numbers, rounded; descales are powers of two by batch entry and key
+head, with strides of 0, as vLLM sends them. FA3 multiplies FP8 queries with an FP8 cache, and has no form with bf16
+queries; `fp8` is kgen's way to do the same. `--beside` times other kernels for a cache in E4M3 in the same run. Every
+O is compared with float32 on its own numbers first. `gain` is the time with a bf16 cache / that with FP8, kgen's
+both: tokens a second over tokens a second. The target is 1.7 at B64 L4096; GB/s count K and V once.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def cases():
     yield from decode_cases()
     yield "decode B64 L4096 4 queries", EVEN(64, 4096, 32, 8, 128, queries=4)
     yield "decode B64 L4096 d64", EVEN(64, 4096, 32, 8, 64)
-    yield from (case for case in prefill_cases() if "d128" in case[0])
+    yield from prefill_cases()
 
 
 class Cache:
@@ -80,12 +81,14 @@ def main():
         parser.add_argument(f"--{name}", metavar="LIBRARY", required=name != "e5m2", help=f"a library of kernels for caches in {name}")
     parser.add_argument("--fp8", metavar="LIBRARY", help="a library of kernels for queries and caches in e4m3")
     parser.add_argument("--fa3", metavar="FILE", help="_vllm_fa3_C.abi3.so")
+    parser.add_argument("--beside", action="append", default=[], metavar="NAME=LIBRARY", help="another one for caches in e4m3")
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=6)
     parser.add_argument("--out")
     args = parser.parse_args()
     paths = {name: getattr(args, name) for name in ("bf16", "e4m3", "e5m2", "fp8")}
+    paths |= dict(pair.split("=", 1) for pair in args.beside)
     libraries = {name: Library(path) for name, path in paths.items() if path}
     fa3 = Fa3(args.fa3) if args.fa3 else None
     torch.manual_seed(1)
@@ -104,7 +107,7 @@ def main():
         for name, library in libraries.items():
             if name == "e5m2" and work.dim != 128:
                 continue
-            caches[name] = cache = caches["e4m3"] if name == "fp8" else Cache(work, name)
+            caches[name] = cache = Cache(work, name) if name in ("bf16", *FORMATS) else caches["e4m3"]
             fields, queries[name] = with_queries_in_e4m3(work, cache) if name == "fp8" else (cache.fields, work.q)
             makers[name] = lambda copy, library=library, fields=fields: kgen_call(library, work, copy, o, lse, workspace, fields=fields)[0]
             candidates, best = library.explain(kgen_call(library, work, cache.copies[-1], o, lse, workspace, fields=fields)[1])

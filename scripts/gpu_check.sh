@@ -55,18 +55,11 @@ step() {
     ((code == 0)) || tail -n 15 "$out/$name.log"
 }
 
-# A library of one variant in a form that racecheck can follow. Warps that arrive at a named barrier also wait there:
-# after `bar.arrive` it reports even accesses that block barriers separate as races. One lane reads an announcement and
-# passes it on to the others, the one that arrives when the warp is done with it: racecheck does not see that the others
-# have reached a __syncwarp() before (docs/checking.md).
+# A library of one variant in a form that racecheck can follow.
 build_for_racecheck() {
     local variant=$1 folder=$2
     shift 2
-    rm -rf "$folder" && mkdir -p "$folder" && cp -r templates "$folder/templates" &&
-        sed -i 's/"bar\.arrive /"bar.sync /' "$folder/templates/include/kgen/sync.cuh" &&
-        sed -i 's/^\( *\)const words4 said = \(.*\);$/\1words4 said = {};\n\1if (lane_index() == 0) said = \2;/
-            s/^\( *\)warp_sync();  \/\/ one lane will say.*$/\1said = {__shfl_sync(~0u, said.x, 0), __shfl_sync(~0u, said.y, 0), __shfl_sync(~0u, said.z, 0), __shfl_sync(~0u, said.w, 0)};/' \
-            "$folder/templates/attention/hopper/walk.tera" &&
+    rm -rf "$folder" && mkdir -p "$folder" && python3 scripts/racecheck/templates.py "$folder/templates" &&
         "$kgen" --templates "$folder/templates" build --filter "name == $variant" --build-dir "$folder" \
             --generated "$folder/generated" --offline --allow-spills "$@" &>"$folder.log"
 }

@@ -366,6 +366,21 @@ fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {
 }
 
 #[test]
+fn kernels_of_the_templates_for_racecheck_pass_too() {
+    let (root, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")), folder());
+    let copy = folder.path().join("templates");
+    let script = root.join("scripts/racecheck/templates.py");
+    let made = process::Command::new("python3").arg(script).arg(&copy).output().expect("python3 starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let copy = copy.to_str().expect("a path in UTF-8");
+    for name in ["flash_fwd_hdim64_bf16_causal_paged_sm90", "flash_fwd_hdim64_bf16_window_sm90"] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_kgen"));
+        check.env("XDG_CACHE_HOME", folder.path()).current_dir(folder.path()).timeout(Duration::from_secs(240));
+        check.args(["check", name, "--templates", copy, "--device", "emulator", "--case", "sk203"]).assert().success();
+    }
+}
+
+#[test]
 fn asking_for_a_gpu_where_there_is_none_is_exit_code_3_with_the_way_out() {
     kgen(folder().path(), &["--device", "gpu"]).assert().code(3).stderr(contains("no GPU").and(contains("--device emulator")));
 }

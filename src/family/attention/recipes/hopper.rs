@@ -68,6 +68,9 @@ const PAGED_96: Tile = tile(192, 96, Turns::Products);
 const PAGED_80: Tile = tile(192, 80, Turns::Products);
 const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
 
+/// Granules that divide evenly among the warps that widen them, and registers for those.
+const WIDENED_64: Tile = Tile { stages: 4, ..tile(192, 64, Turns::Products) };
+
 /// Keys of a tile beside which a tile of K and one of V fit as they come, in FP8, with two stages and 128 queries.
 fn most_widened_keys(head_dim: HeadDim) -> u32 {
     match head_dim {
@@ -114,6 +117,7 @@ impl Recipe for HopperForward {
             97..=127 if widens => PAGED_WITH_SCORES,
             65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
             81..=96 if !scores => PAGED_96,
+            97..=128 if !scores && widens => WIDENED_64,
             97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
             ..=64 => PAGED_WITH_SCORES,
             _ if tile.m > 128 => Tile { m: 128, warps: 12, ..tile },
@@ -214,8 +218,7 @@ impl Recipe for HopperForward {
         let fetched = fetched_bytes(variant, tile);
         let list = if fetched.is_some() && is_queued(variant) { LIST_BYTES } else { 0 };
         let byte_stages = byte_stages(variant, tile);
-        let (more_work, more_barriers) =
-            if fetched.is_some() { (2, 2 * PRODUCER_WARPS * byte_stages) } else { (0, 0) };
+        let (more_work, more_barriers) = if fetched.is_some() { (2, 2 * PRODUCER_WARPS * byte_stages) } else { (0, 0) };
         let (k_bytes, v_bytes) = fetched.unzip();
         let as_they_come = [
             k_bytes.map(|bytes| ("stages of K as it comes", byte_stages * bytes, Some("K_BYTES_OFFSET"))),
@@ -266,11 +269,13 @@ impl Recipe for HopperForward {
             2 if tile.cluster > 1 => (40, 232),
             // Widening more than two panels, or panels of several widths, takes as many as the products leave.
             2 if KvFormat::of(variant.features).is_some() && !matches!(variant.head_dim.wider(), 0..=64 | 121..=128) => {
-                let total = self.registers(variant, tile).total;
+                let total = self.registers(variant, tile).total + if FeatureParts::of(variant).scores { 24 } else { 0 };
                 [(88, 208), (72, 216)].into_iter().find(|(_, consumer)| total <= *consumer).unwrap_or((56, 224))
             }
             // Looking up pages and work takes more than 40, and so does widening K and V.
             2 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 224),
+            // Widening gets what products leave: its loads then wait for each other less.
+            3 if KvFormat::of(variant.features).is_some() && self.registers(variant, tile).total <= 140 => (80, 144),
             3 if is_queued(variant) || KvFormat::of(variant.features).is_some() => (56, 152),
             2 => (24, 240),
             _ => (32, 160),
@@ -282,6 +287,12 @@ impl Recipe for HopperForward {
             consumer_registers,
             q_slots,
             byte_stages: byte_stages(variant, tile),
+            // Four take about 80 registers. The widest head dims have panels of two widths or most scores beside them.
+            widened_at_once: match variant.head_dim.wider() {
+                193.. => 1,
+                _ if consumers == 3 && producer_registers >= 80 => 4,
+                _ => 2,
+            },
             widths: widths(variant.head_dim.v, tile.n),
             part_columns: variant.head_dim.v,
             passes_by_turns: passes_by_turns(variant.features, tile),
@@ -371,9 +382,7 @@ fn byte_stages(variant: Point, tile: &Tile) -> u32 {
 /// Bytes that stages of K and V leave, and announcements, zeros and barriers, each in a place of its own.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
-    Limits::of(variant.target)
-        .shared_memory_per_block
-        .saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT)
+    Limits::of(variant.target).shared_memory_per_block.saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT)
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
@@ -507,6 +516,7 @@ mod tests {
             consumer_registers: 240,
             q_slots: 4,
             byte_stages: 0,
+            widened_at_once: 2,
             widths: vec![128],
             part_columns: 128,
             passes_by_turns: false,

@@ -242,6 +242,7 @@ impl Recipe for HopperFp8Forward {
             consumer_registers,
             q_slots: q_slots(variant, tile),
             byte_stages: 0,
+            widened_at_once: 0,
             widths,
             part_columns,
             passes_by_turns: passes_by_turns(variant.features, tile),

@@ -102,6 +102,7 @@ impl Recipe for LatentForward {
             consumer_registers: CONSUMER_REGISTERS,
             q_slots: 1,
             byte_stages: 0,
+            widened_at_once: 0,
             widths: vec![tile.n / CONSUMERS, variant.head_dim.v / CONSUMERS],
             part_columns: variant.head_dim.v,
             passes_by_turns: false,
