@@ -9,7 +9,9 @@ Needs torch and a Hopper GPU. FA3 is the library in vLLM's wheel. The cache is t
 tensor. Decoding times graphs of calls that go round copies of the cache together larger than the L2, as the layers of a
 model do. FA3 runs as vLLM runs it (`eager`: its own number of splits; `graph`: 32 splits with scheduler metadata made
 once); the faster one counts. Every O is compared with float32 first. A ratio is FA3's time / kgen's, above 1 where kgen
-is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter and counters of row tiles.
+is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter and counters of row tiles;
+`kgen captured` what an engine captures for decoding: the most keys that the model takes, 32 splits, and counts made by
+kgen_fwd_metadata before.
 --ways times each path with and without the work counter too, and paths that split with partial results merged by
 fwd_combine (`launch`) and by the last block of each row tile (`last block`). --beside times other libraries in the same
 run, each as `kgen` is. All are timed as far as a library holds the kernels:
@@ -30,6 +32,7 @@ from kgen_ctypes import FLAG_CAUSAL, FLAG_MERGE_BY_LAST_BLOCK, FLAG_MERGE_BY_LAU
 PAGE = 16
 L2_BYTES = 50 << 20
 MOST_BYTES = 24 << 30
+MODEL_KEYS = 8192  # the most that a model takes, where a call is captured
 ARRIVALS = 1 << 16
 MERGING = {"launch": FLAG_MERGE_BY_LAUNCH, "last block": FLAG_MERGE_BY_LAST_BLOCK}
 
@@ -153,6 +156,16 @@ def kgen_call(library, work, cache, o, lse, workspace, path=None, counter=None, 
     return call, p
 
 
+def captured_call(library, work, cache, o, lse, workspace):
+    """A call as an engine captures it: bounds instead of lengths, and counts that `kgen_fwd_metadata` has made of the lengths."""
+    counts = torch.zeros(work.batch, dtype=torch.int32, device="cuda")
+    fields = {"seqlen_k": max(MODEL_KEYS, *work.keys), "total_k": 0, "num_splits": 32, "split_counts": counts.data_ptr()}
+    call, p = kgen_call(library, work, cache, o, lse, workspace, fields=fields)
+    library.launcher("kgen_fwd_metadata")(p)
+    call.counts = counts
+    return call
+
+
 class Fa3:
     def __init__(self, path):
         torch.ops.load_library(path)
@@ -261,6 +274,8 @@ def main():
         makers = {"kgen": lambda cache: kgen_call(library, work, cache, o, lse, workspace, None, counter, counted)[0]}
         for word, other in others.items():
             makers[word] = lambda cache, other=other: kgen_call(other, work, cache, o, lse, workspace, None, counter, counted)[0]
+        for word, other in {"kgen": library, **others}.items() if max(work.queries) == 1 else ():
+            makers[f"{word} captured"] = lambda cache, other=other: captured_call(other, work, cache, o, lse, workspace)
         if args.ways:
             held, _ = library.explain(kgen_call(library, work, work.caches[0], o, lse, workspace)[1])
             for path in sorted({PATHS[way.path] for way in held if way.variant and not way.excluded}):

@@ -93,6 +93,12 @@ fn paged_kinds() -> &'static Laboratory {
     LABORATORY.get_or_init(|| Laboratory::new("paged_kinds", &headers))
 }
 
+/// Kernels of sequences that have unlike numbers of splits.
+fn split_counts() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    LABORATORY.get_or_init(|| Laboratory::new("split_counts", &["kgen/split_params.cuh"]))
+}
+
 /// Kernels that write new rows themselves.
 fn append() -> &'static Laboratory {
     static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
@@ -234,6 +240,16 @@ impl Laboratory {
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+}
+
+#[test]
+fn unharmed_kernels_of_counted_splits_pass() {
+    split_counts().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_planted_fault_of_counted_splits_is_caught() {
+    split_counts().assert_all_caught();
 }
 
 #[test]

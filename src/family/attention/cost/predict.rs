@@ -155,8 +155,13 @@ impl Request {
     pub(super) fn balanced_splits(&self, blocks: f64, most: u32) -> f64 {
         let rows = self.mean_queries() * self.group();
         let tiles = f64::from(self.batch) * f64::from(self.heads_k) * (rows / SCHEDULED_ROWS).ceil();
+        let keys = self.mean_keys().min(self.most_seen());
+        let longest = f64::from(self.keys.longest).min(self.most_seen());
+        if tiles > blocks && 3.0 * longest * blocks <= 2.0 * keys * tiles {
+            return 1.0;
+        }
         let turns = if tiles <= blocks { 1.0 } else { 2.0 };
-        let splits = (turns * blocks / tiles).min((self.mean_keys().min(self.most_seen()) / LEAST_KEYS_OF_A_SPLIT).ceil());
+        let splits = (turns * blocks / tiles).min((keys / LEAST_KEYS_OF_A_SPLIT).floor());
         splits.min(most.into()).max(1.0)
     }
 

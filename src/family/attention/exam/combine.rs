@@ -168,8 +168,23 @@ impl Case for CombineCase {
         } else {
             call.inputs.push(("workspace", image.clone()));
         }
+        // Rows of a sequence that is counted to have one split are complete already.
+        let wholes: Vec<bool> = (0..problem.sequences.len()).map(|sequence| counts.is_some() && count(sequence) == 1).collect();
+        if wholes.contains(&true) {
+            let (plan, place_o, place_lse) =
+                (problem.rows(Side::Query), problem.place(3, Side::Query, problem.heads, head_dim.v), problem.place_lse());
+            for (name, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
+                let (place, width) = if *name == "o" { (&place_o, head_dim.v) } else { (&place_lse, 1) };
+                *output = Image::poisoned(output.element(), place.span, place.origin);
+                let rows = problem.used_rows(Side::Query).enumerate().filter(|(sequence, _)| !wholes[*sequence]);
+                for (sequence, row, head) in rows.flat_map(|(s, rows)| itertools::iproduct!([s], 0..rows, 0..problem.heads)) {
+                    let start = problem.offset(place, Side::Query, &plan, sequence, row, head);
+                    (0..width as i64).for_each(|d| _ = output.mark(start + d));
+                }
+            }
+        }
         let problem = problem.clone();
-        let judge = move |outputs: &Outputs| judge(&problem, &workspace, &count, &image, number, outputs);
+        let judge = move |outputs: &Outputs| judge(&problem, &workspace, (&count, &wholes), &image, number, outputs);
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
 }
@@ -178,7 +193,7 @@ impl Case for CombineCase {
 fn judge(
     problem: &Problem,
     workspace: &Workspace,
-    count: &dyn Fn(usize) -> usize,
+    (count, wholes): (&dyn Fn(usize) -> usize, &[bool]),
     partial: &Image,
     number: Number,
     outputs: &Outputs,
@@ -192,7 +207,7 @@ fn judge(
     let plan = problem.rows(Side::Query);
     let head_dim = workspace.head_dim_v;
     let (place_o, place_lse) = (problem.place(3, Side::Query, problem.heads, head_dim), problem.place_lse());
-    for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
+    for (sequence, rows) in problem.used_rows(Side::Query).enumerate().filter(|(sequence, _)| !wholes[*sequence]) {
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
             let parts: Vec<f64> = (0..count(sequence)).map(|split| wide(workspace.lse(split, sequence, row, head))).collect();
             let (merged, merged_lse) = merge_with_sink(&parts, problem.asked.sink(head), head_dim, |split, d| {

@@ -57,6 +57,13 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (decode(&long, (32, 8)).lengths(Lengths::Packed), 264, 256),
         // All sequences fit at once, but only unsplit, and then all would wait for the longest.
         (decode(&dwarfed, (1, 1)).lengths(Lengths::Packed), 35, 256),
+        // Of one length, in just under two waves and in some more than one; one that two thirds of the average leave whole.
+        (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 264, 32),
+        (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 396, 32),
+        (decode(&(0..64).map(|i| 3000 + 60 * i).collect::<Vec<_>>(), (32, 8)).lengths(Lengths::Used), 264, 32),
+        // Hardly more than a split must have, and twice that.
+        (decode(&[145; 64], (32, 8)).lengths(Lengths::Used), 264, 32),
+        (decode(&[100, 128, 129, 255, 256, 257, 400], (4, 4)).lengths(Lengths::Used), 264, 32),
         // More sequences than blocks, and than lanes and threads.
         (decode(&vec![4096; 300], (8, 8)).lengths(Lengths::PackedQuery), 216, 32),
         (decode(&[777; 3], (4, 1)).lengths(Lengths::Packed), 1, 8),
@@ -207,12 +214,15 @@ fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
     };
     let work: Vec<(u64, u64)> = problem.sequences.iter().enumerate().map(work).collect();
     let load: u64 = work.iter().map(|(tiles, units)| tiles * units).sum();
+    let splits_of = |units: u64, units_a_split: u64| units.div_ceil(units_a_split).min((units / LEAST_UNITS).max(1));
     let blocks_with =
-        |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * units.div_ceil(units_a_split)).sum() };
+        |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * splits_of(*units, units_a_split)).sum() };
     let longest = work.iter().map(|(_, units)| *units).max().unwrap_or(0).max(1);
     let at_once = (1..=longest).find(|&units| blocks_with(units) <= blocks).filter(|units| 2 * units * blocks <= 3 * load);
+    let whole_up_to = if at_once.is_some() { 0 } else { 2 * load / (3 * blocks) };
     let units_a_split = at_once.unwrap_or(load / (2 * blocks)).max(LEAST_UNITS);
-    work.iter().map(|(_, units)| units.div_ceil(units_a_split).min(most)).collect()
+    let count = |units: u64| if units <= whole_up_to { units.min(1) } else { splits_of(units, units_a_split).min(most) };
+    work.iter().map(|(_, units)| count(*units)).collect()
 }
 
 #[cfg(test)]

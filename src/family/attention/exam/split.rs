@@ -8,13 +8,13 @@ use super::{
     descale::Descales,
     dims::Dims,
     featured, forward, latent,
-    place::Side,
+    place::{Placement, Side},
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
     reference::Reference,
     tensors::Tensors,
 };
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Tally},
+    check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs, Params},
     family::attention::{self, Point},
     grid::{Dtype, Feature},
@@ -297,6 +297,10 @@ pub(super) type Listed = (Problem, usize, Option<Vec<usize>>);
 
 fn smoke() -> Vec<Listed> {
     let unequal = [(2, 300), (0, 40), (3, 0), (1, 17), (5, 131)];
+    let many: Vec<(usize, usize)> = (0..36).map(|i| (i % 3, i * 37 % 150)).collect();
+    let numbers =
+        many.iter().enumerate().map(|(i, (queries, keys))| if queries * keys == 0 { 0 } else { [1, 3, 2, 9, 1][i % 5] });
+    let last_of_many = (0..33).map(|i| if i == 32 { 7 } else { 1 });
     let mut cases = vec![
         // Decoding: one query, every ratio of heads, splits that end inside a step.
         (Problem::new(&[(1, 300)], 8, 2), 3, None),
@@ -314,6 +318,10 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
         (Problem::new(&unequal, 2, 1).lengths(Lengths::PackedUsed), 2, None),
+        // More sequences than a warp has lanes, with numbers of splits from none to many, on few multiprocessors: blocks
+        // take several items, the last of them far down the list.
+        (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
+        (Problem::new(&[(1, 130); 33], 2, 2).lengths(Lengths::Packed).on(1), 8, Some(last_of_many.collect())),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // No place for the log-sum-exp, which the caller of one whole split need not want.
@@ -405,43 +413,87 @@ impl Case for SplitCase {
             let counts: Vec<i32> = counts.iter().map(|&count| count as i32).collect();
             call.inputs.push(("split_counts", Image::of_integers(&counts)));
         }
+        let wholes: Vec<bool> = (0..problem.sequences.len()).map(|sequence| counts.is_some() && count(sequence) == 1).collect();
         let mut image = workspace.image();
+        // O and LSE belong to the combine kernel and must keep every bit, but for those of sequences that are counted to
+        // have one split.
+        let places = WholePlaces::new(problem, head_dim.v);
+        for (name, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
+            let place = if *name == "o" { &places.o } else { &places.lse };
+            *output = Image::poisoned(output.element(), place.span, place.origin);
+        }
         for (sequence, rows) in problem.served_rows().enumerate() {
-            for (split, row, head) in itertools::iproduct!(0..count(sequence), 0..rows, 0..problem.heads) {
-                image.mark(workspace.lse(split, sequence, row, head));
-                for d in 0..head_dim.v as i64 {
-                    image.mark(workspace.o(split, sequence, row, head) + d);
+            for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
+                if wholes[sequence] {
+                    for (name, output) in &mut call.outputs {
+                        match *name {
+                            "o" => {
+                                (0..head_dim.v as i64).for_each(|d| _ = output.mark(places.o(problem, sequence, row, head) + d))
+                            }
+                            "lse" => _ = output.mark(places.lse(problem, sequence, row, head)),
+                            _ => {}
+                        }
+                    }
+                    continue;
+                }
+                for split in 0..count(sequence) {
+                    image.mark(workspace.lse(split, sequence, row, head));
+                    for d in 0..head_dim.v as i64 {
+                        image.mark(workspace.o(split, sequence, row, head) + d);
+                    }
                 }
             }
-        }
-        // O and LSE belong to the combine kernel: they must keep every bit.
-        let untouched = |image: &Image| Image::poisoned(image.element(), image.span_bytes() / image.element().bytes(), 0);
-        for (_, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
-            *output = untouched(output);
         }
         call.outputs.push(("workspace", image));
         let problem = problem.clone();
         let judge = move |outputs: &Outputs| {
             let reference = Reference::compute(&problem, &tensors, head_dim, arithmetic, causal);
-            judge(&problem, &workspace, &count, causal, &reference, outputs)
+            let written =
+                Written { workspace: &workspace, count: &count, wholes: &wholes, places: &places, number: arithmetic.number };
+            judge(&problem, &written, causal, &reference, outputs)
         };
         Drawn { call, judge: Box::new(judge), may_differ: &[] }
     }
 }
 
+/// Where O and LSE lie.
+struct WholePlaces {
+    o: Placement,
+    lse: Placement,
+}
+
+impl WholePlaces {
+    fn new(problem: &Problem, head_dim_v: usize) -> Self {
+        Self { o: problem.place(3, Side::Query, problem.heads, head_dim_v), lse: problem.place_lse() }
+    }
+
+    fn o(&self, problem: &Problem, sequence: usize, row: usize, head: usize) -> i64 {
+        problem.offset(&self.o, Side::Query, &problem.rows(Side::Query), sequence, row, head)
+    }
+
+    fn lse(&self, problem: &Problem, sequence: usize, row: usize, head: usize) -> i64 {
+        problem.offset(&self.lse, Side::Query, &problem.rows(Side::Query), sequence, row, head)
+    }
+}
+
+/// What a kernel writes, and where.
+struct Written<'a> {
+    workspace: &'a Workspace,
+    /// Splits of a sequence.
+    count: &'a dyn Fn(usize) -> usize,
+    /// Sequences whose O and LSE the kernel writes itself.
+    wholes: &'a [bool],
+    places: &'a WholePlaces,
+    number: Number,
+}
+
 /// Merges the partial results and compares.
-fn judge(
-    problem: &Problem,
-    workspace: &Workspace,
-    count: &dyn Fn(usize) -> usize,
-    causal: bool,
-    reference: &Reference,
-    outputs: &Outputs,
-) -> Comparison {
+fn judge(problem: &Problem, written: &Written<'_>, causal: bool, reference: &Reference, outputs: &Outputs) -> Comparison {
     let tolerance = reference.tolerance;
     if !(tolerance.o.is_finite() && tolerance.lse.is_finite()) {
         return Comparison::impossible("O", tolerance.o);
     }
+    let Written { workspace, count, wholes, places, number: stored } = *written;
     let Some(image) = outputs.get("workspace") else { unreachable!("every split call has a workspace") };
     let number = |offset| f64::from(f32::from_bits(image.bits(offset)));
     let head_dim_v = workspace.head_dim_v;
@@ -457,6 +509,19 @@ fn judge(
         let keys = problem.sequences[sequence].1;
         let splits = count(sequence);
         for (row, head) in itertools::iproduct!(0..rows, 0..problem.heads) {
+            if wholes[sequence] {
+                let expected = reference.head(sequence, head);
+                let Some(image_o) = outputs.get("o") else { unreachable!("every split call has O") };
+                for d in 0..head_dim_v {
+                    let got = stored.of_output().widen(image_o.bits(places.o(problem, sequence, row, head) + d as i64));
+                    o.see([sequence, head, row, d], f64::from(got), expected.o[row * head_dim_v + d], expected.blind[row]);
+                }
+                if let Some(image) = outputs.get("lse") {
+                    let got = f32::from_bits(image.bits(places.lse(problem, sequence, row, head)));
+                    lse.see([sequence, head, row, 0], f64::from(got), expected.lse[row], expected.blind[row]);
+                }
+                continue;
+            }
             let parts: Vec<f64> = (0..splits).map(|split| number(workspace.lse(split, sequence, row, head))).collect();
             if counts_keys && (rows == 1 || !is_masked) {
                 let mask = problem.mask(causal, sequence, head);

@@ -95,6 +95,11 @@ impl Recipe for SplitForward {
             // As many keys are on their way.
             tile = Tile { n: SLICE_OF_A_PAGE * tile.warps, stages: 4, ..tile };
         }
+        // Four blocks have registers for 16-bit K and V, but for new rows; they fill a multiprocessor's time best.
+        let is_plain = KvFormat::widened(variant).is_none() && !variant.features.has(Feature::Append);
+        if variant.target == Target::Sm90 && is_plain && matches!(variant.head_dim.wider(), 33..=64) {
+            tile.min_blocks_per_sm = 4;
+        }
         if variant.features.has(Feature::PageDescale) {
             tile.min_blocks_per_sm = tile.min_blocks_per_sm.min(2); // factors take the room that a third block would need
         }
