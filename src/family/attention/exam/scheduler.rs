@@ -57,7 +57,8 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         (decode(&long, (32, 8)).lengths(Lengths::Packed), 264, 256),
         // All sequences fit at once, but only unsplit, and then all would wait for the longest.
         (decode(&dwarfed, (1, 1)).lengths(Lengths::Packed), 35, 256),
-        // Of one length, in just under two waves and in some more than one; one that two thirds of the average leave whole.
+        // Of one length, in just under two waves and in some more than one; lengths of which two thirds of the average
+        // leave some whole.
         (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 264, 32),
         (decode(&[4110; 64], (32, 8)).lengths(Lengths::Used), 396, 32),
         (decode(&(0..64).map(|i| 3000 + 60 * i).collect::<Vec<_>>(), (32, 8)).lengths(Lengths::Used), 264, 32),

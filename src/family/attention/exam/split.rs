@@ -318,8 +318,8 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&unequal, 4, 1).lengths(Lengths::Packed), 5, Some(vec![5, 1, 0, 1, 9])),
         (Problem::new(&unequal, 2, 2).lengths(Lengths::PackedQuery).layout(Layout::Bhsd), 3, None),
         (Problem::new(&unequal, 2, 1).lengths(Lengths::PackedUsed), 2, None),
-        // More sequences than a warp has lanes, with numbers of splits from none to many, on few multiprocessors: blocks
-        // take several items, the last of them far down the list.
+        // More sequences than a warp has lanes, with numbers of splits from none to many, on few multiprocessors: a
+        // block takes several items, the last of them far down the list.
         (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
         (Problem::new(&[(1, 130); 33], 2, 2).lengths(Lengths::Packed).on(1), 8, Some(last_of_many.collect())),
         // One query in all.
@@ -415,8 +415,8 @@ impl Case for SplitCase {
         }
         let wholes: Vec<bool> = (0..problem.sequences.len()).map(|sequence| counts.is_some() && count(sequence) == 1).collect();
         let mut image = workspace.image();
-        // O and LSE belong to the combine kernel and must keep every bit, but for those of sequences that are counted to
-        // have one split.
+        // O and LSE belong to the combine kernel and must keep every bit, but for those of sequences that are counted
+        // to have one split.
         let places = WholePlaces::new(problem, head_dim.v);
         for (name, output) in call.outputs.iter_mut().filter(|(name, _)| matches!(*name, "o" | "lse")) {
             let place = if *name == "o" { &places.o } else { &places.lse };

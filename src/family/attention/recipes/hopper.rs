@@ -68,7 +68,9 @@ const PAGED_96: Tile = tile(192, 96, Turns::Products);
 const PAGED_80: Tile = tile(192, 80, Turns::Products);
 const PAGED_WITH_SCORES: Tile = tile(128, 128, Turns::Products);
 
-/// Granules that divide evenly among the warps that widen them, and registers for those.
+/// Granules that divide evenly among the warps that widen them, and registers for those, the best of four each
+/// (`docs/results/2026-11-25-h200.md`).
+const WIDENED_96: Tile = Tile { stages: 3, ..tile(192, 96, Turns::Products) };
 const WIDENED_64: Tile = Tile { stages: 4, ..tile(192, 64, Turns::Products) };
 
 /// Keys of a tile beside which a tile of K and one of V fit as they come, in FP8, with two stages and 128 queries.
@@ -112,6 +114,7 @@ impl Recipe for HopperForward {
         // scores.
         let scores = parts.scores;
         let tile = match variant.head_dim.wider() {
+            ..=64 if !scores && widens => WIDENED_96,
             ..=64 if !scores => PAGED_112,
             // Panels of three widths take registers of the warps that widen.
             97..=127 if widens => PAGED_WITH_SCORES,
