@@ -243,11 +243,14 @@ pub(super) fn features_constant(plan: &Plan) -> String {
     if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
 }
 
-/// Lines without trailing white space, one newline at the end.
+/// Lines without trailing white space, no two blank ones in a row, one newline at the end.
 fn tidy(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len() + 1);
-    for line in text.trim_end().lines() {
-        tidied.push_str(line.trim_end());
+    for line in text.trim_end().lines().map(str::trim_end) {
+        if line.is_empty() && tidied.ends_with("\n\n") {
+            continue;
+        }
+        tidied.push_str(line);
         tidied.push('\n');
     }
     tidied
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn tidy_text_keeps_blank_lines_between_and_drops_them_at_the_end() {
-        assert_eq!(tidy("a  \n\n\tb\t\n\n\n"), "a\n\n\tb\n");
+    fn tidy_text_keeps_single_blank_lines_between_and_drops_them_at_the_end() {
+        assert_eq!(tidy("a  \n\n\tb\t\n \n\n\nc\n\n\n"), "a\n\n\tb\n\nc\n");
     }
 }
