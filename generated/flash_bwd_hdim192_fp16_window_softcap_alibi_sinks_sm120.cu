@@ -188,7 +188,6 @@ KGEN_DEVICE int end_seen(const bwd_arguments& p, int position, int keys) {
     return max(0, end);
 }
 
-
 // A query's position is its place among the keys: query i of sq is at i + sk - sq, possibly below 0. Of the positions
 // [begin, end), those in [first_seeing, end_seeing) see a key, none where the end is not above the first.
 KGEN_DEVICE int first_seeing(const bwd_arguments& p, int key, int begin) {
@@ -720,7 +719,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
 }
-
 
 // The gradient of a head's sink, -sum of P_sink delta over all rows, P_sink = exp(sink - LSE): one block for each head.
 // Warps share out the tiles of all sequences; every sum has a fixed order.

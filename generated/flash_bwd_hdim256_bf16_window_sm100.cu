@@ -185,7 +185,6 @@ KGEN_DEVICE int end_seen(const bwd_arguments& p, int position, int keys) {
     return max(0, end);
 }
 
-
 // A query's position is its place among the keys: query i of sq is at i + sk - sq, possibly below 0. Of the positions
 // [begin, end), those in [first_seeing, end_seeing) see a key, none where the end is not above the first.
 KGEN_DEVICE int first_seeing(const bwd_arguments& p, int key, int begin) {

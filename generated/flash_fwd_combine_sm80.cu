@@ -3,6 +3,8 @@
 // Flash Attention, split-KV forward, second half: merges the partial results that the fwd_split kernels have left in
 // the workspace (kgen/split_params.cuh) into O and LSE. Any head dim and dtype, compute capability 8.0 and newer.
 //
+// Where counts of splits are given, rows of sequences with one split are complete already.
+//
 // One block of 128 threads per row (a query of a head). Its weight for a split is exp(LSE of the split - total LSE);
 // the head's sink, where the call has sinks, is part of the total.
 // Threads read 8 columns each; if a row has fewer than 128 such pieces, several splits are read at once.
@@ -53,7 +55,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-
 // What the partial results of a row add up to.
 struct merged_row {
     float reference;  // what weights are relative to: the largest log-sum-exp, 0 where all are -infinity
@@ -87,7 +88,6 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     return row;
 }
 
-
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int head = block_index() % p.num_heads;
@@ -95,7 +95,7 @@ KGEN_KERNEL(THREADS, 1) combine(KGEN_PARAMETER kgen_fwd_params p) {
     const int batch = block_index() / p.num_heads / p.seqlen_q;
     const int splits = split_count(p, batch);
     const sequence queries = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
-    if (query >= queries.rows) return;
+    if (query >= queries.rows || writes_whole(p, splits)) return;
 
     const int64_t first_row = split_workspace_row(p, 0, queries, batch, query, head);
     const int64_t split_stride = split_total_rows(p) * p.num_heads;

@@ -67,7 +67,6 @@ struct parameters {
     divisor page_size;
 };
 
-
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
 // then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
@@ -275,7 +274,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
 template <bool VECTOR>
@@ -365,7 +363,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
         put_descales<BLOCK_N, THREADS>(descales_of(tile), descales.k, thread_index());
         put_descales<BLOCK_N, THREADS>(descales_of(tile) + DESCALES_BYTES, descales.v, thread_index());
     };
-
 
     // The factor of K is part of the scores.
     const float k_factor = FP8_UNIT<kv_element, element> * descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);

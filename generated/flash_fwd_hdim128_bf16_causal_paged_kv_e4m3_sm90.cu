@@ -5,8 +5,8 @@
 //
 // A block has 3 consumer warpgroups (wgmma), of 64 query rows each, and a producer warpgroup, which
 // widens K and V, and fetches (TMA).
-// It takes 192 queries of one head and iterates over the keys in tiles of 80, from the last visible
-// one to the first. K and V go through 3 stages each; one mbarrier signals that a stage is full, another that all
+// It takes 192 queries of one head and iterates over the keys in tiles of 64, from the last visible
+// one to the first. K and V go through 4 stages each; one mbarrier signals that a stage is full, another that all
 // warps have finished with it.
 // While the softmax of one key tile runs, the tensor cores compute P V of the previous tile.
 // Warpgroups alternate: when one has issued its products to the tensor cores, it signals the next.
@@ -23,7 +23,7 @@
 // K and V are FP8 (e4m3). Each producer warp fetches rows of a tile as they are and makes them bf16 in the stages
 // that products read (kgen/widen_tile.cuh): what they come in is a warp's own, so that no other waits for it.
 //
-// Plan: 226544 bytes of shared memory; O, S and P need about 148 of 152 registers.
+// Plan: 230720 bytes of shared memory; O, S and P need about 136 of 144 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim128_bf16_causal_paged_kv_e4m3_sm90.cu
 
@@ -51,7 +51,7 @@
 #include "kgen/wgmma_tile.cuh"
 #include "kgen/widen_tile.cuh"
 
-KGEN_WGMMA_WIDTH(80)
+KGEN_WGMMA_WIDTH(64)
 KGEN_WGMMA_WIDTH(128)
 
 namespace {
@@ -63,10 +63,11 @@ using kv_element = e4m3;
 constexpr int HEAD_DIM = 128;
 constexpr int HEAD_DIM_PADDED = 128;
 constexpr int BLOCK_M = 192;  // queries per block
-constexpr int BLOCK_N = 80;  // keys per step
-constexpr int STAGES = 3;
+constexpr int BLOCK_N = 64;  // keys per step
+constexpr int STAGES = 4;
 constexpr int V_STAGES = STAGES;
-constexpr int Q_SLOTS = 5;  // buffers for the Q of one warpgroup
+constexpr int BYTE_STAGES = 2;  // of K and of V as they come
+constexpr int Q_SLOTS = 4;  // buffers for the Q of one warpgroup
 constexpr int CONSUMERS = 3;  // warpgroups that multiply
 constexpr int THREADS = 128 * (1 + CONSUMERS);
 constexpr int WARPGROUP_ROWS = BLOCK_M / CONSUMERS;
@@ -78,23 +79,23 @@ using key_bytes = byte_tile<BLOCK_N, 128>;  // of K and of V as they come
 using v_bytes = byte_tile<BLOCK_N, 128>;
 
 // Shared memory:
-//   K as it comes at 0 (10240 bytes)
-//   V as it comes at 10240 (10240 bytes)
-//   slots of Q at 20480 (81920 bytes)
-//   stages of K at 102400 (61440 bytes)
-//   stages of V at 163840 (61440 bytes)
-//   work at 225280 (752 bytes)
-//   zeros at 226304 (0 bytes)
-//   mbarriers at 226304 (240 bytes)
+//   stages of K as it comes at 0 (16384 bytes)
+//   stages of V as it comes at 16384 (16384 bytes)
+//   slots of Q at 32768 (65536 bytes)
+//   stages of K at 98304 (65536 bytes)
+//   stages of V at 163840 (65536 bytes)
+//   work at 229376 (720 bytes)
+//   zeros at 230400 (0 bytes)
+//   mbarriers at 230400 (320 bytes)
 constexpr uint32_t K_BYTES_OFFSET = 0;
-constexpr uint32_t V_BYTES_OFFSET = 10240;
-constexpr uint32_t Q_OFFSET = 20480;
-constexpr uint32_t K_OFFSET = 102400;
+constexpr uint32_t V_BYTES_OFFSET = 16384;
+constexpr uint32_t Q_OFFSET = 32768;
+constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 163840;
-constexpr uint32_t WORK_OFFSET = 225280;
-constexpr uint32_t ZEROS_OFFSET = 226304;
-constexpr uint32_t BARRIERS_OFFSET = 226304;
-constexpr uint32_t SHARED_BYTES = 226544;
+constexpr uint32_t WORK_OFFSET = 229376;
+constexpr uint32_t ZEROS_OFFSET = 230400;
+constexpr uint32_t BARRIERS_OFFSET = 230400;
+constexpr uint32_t SHARED_BYTES = 230720;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
@@ -119,7 +120,7 @@ struct parameters {
 // The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
 // of one warpgroup for Q, of all for K and V.
 // Full ones of K and V count the producer warps instead; bytes of what a warp fetches of a tile as it is are counted by
-// a barrier of its own.
+// a barrier of its own for each stage.
 struct barriers {
     uint32_t base;
 
@@ -129,8 +130,8 @@ struct barriers {
     KGEN_DEVICE uint32_t k_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_full(uint32_t stage) const { return base + (2 * Q_SLOTS + 2 * STAGES + stage) * 8; }
     KGEN_DEVICE uint32_t v_empty(uint32_t stage) const { return base + (2 * Q_SLOTS + 3 * STAGES + stage) * 8; }
-    KGEN_DEVICE uint32_t k_fetched(uint32_t warp) const { return base + (2 * Q_SLOTS + 4 * STAGES + warp) * 8; }
-    KGEN_DEVICE uint32_t v_fetched(uint32_t warp) const { return base + (2 * Q_SLOTS + 4 * STAGES + 4 + warp) * 8; }
+    KGEN_DEVICE uint32_t k_fetched(uint32_t warp, uint32_t stage) const { return base + (2 * Q_SLOTS + 4 * STAGES + 4 * stage + warp) * 8; }
+    KGEN_DEVICE uint32_t v_fetched(uint32_t warp, uint32_t stage) const { return base + (2 * Q_SLOTS + 4 * STAGES + 4 * BYTE_STAGES + 4 * stage + warp) * 8; }
 };
 
 // A position in a ring of COUNT stages: which one, and the parity of the phase in which it is full for the tile.
@@ -295,12 +296,19 @@ constexpr uint32_t NO_WORK = ~0u;  // instead of a head: there is none left
 constexpr uint32_t WORK_BYTES = 2 * sizeof(words4);  // of what is said of a work item
 constexpr int PRODUCERS = 4;  // warps
 constexpr int PRODUCERS_BARRIER = 12;  // a named barrier of their own
+constexpr int AT_ONCE = 4;  // pieces that a lane widens
 constexpr int GRANULES = BLOCK_N / GRANULE;  // of a tile of K, and of one of V
 static_assert(STAGES == V_STAGES, "a tile of K and one of V have the same place in their rings");
+
+// Tiles as they come have rings of their own, of fewer stages, as a warp empties them soon.
+constexpr uint32_t K_BYTES_STAGE = (key_bytes::bytes + TMA_TILE_ALIGNMENT - 1) / TMA_TILE_ALIGNMENT * TMA_TILE_ALIGNMENT;
+constexpr uint32_t V_BYTES_STAGE = (v_bytes::bytes + TMA_TILE_ALIGNMENT - 1) / TMA_TILE_ALIGNMENT * TMA_TILE_ALIGNMENT;
 
 // The stage of the tile of that number, of all that the block takes, and the parity of the phase in which it is full.
 KGEN_DEVICE uint32_t stage_of(uint32_t number) { return number % STAGES; }
 KGEN_DEVICE uint32_t parity_of(uint32_t number) { return number / STAGES % 2; }
+KGEN_DEVICE uint32_t byte_stage_of(uint32_t number) { return number % BYTE_STAGES; }
+KGEN_DEVICE uint32_t byte_parity_of(uint32_t number) { return number / BYTE_STAGES % 2; }
 
 // Tells a warpgroup what the item of that number is, in the slot that q_slot_place comes to there, and fetches its Q,
 // if there are keys. By one thread.
@@ -321,28 +329,31 @@ KGEN_DEVICE void announce(const parameters& given, uint32_t shared, barriers bar
     }
 }
 
-// The granule of each tile that a lane of a producer warp fetches.
+// Of so many granules, in turn one for each warp, those of this one.
+KGEN_DEVICE int share_of(int granules, int warp) { return granules % PRODUCERS == 0 ? granules / PRODUCERS : (granules + PRODUCERS - 1 - warp) / PRODUCERS; }
+
+// The granule of a tile of K or of V that a lane of a producer warp fetches.
 struct lane_granule {
-    bool is_of_k, is_of_v;
+    bool exists, is_of_v;
     int tile_row;
 };
 
 // (Computed when it is asked for, rather than kept: registers are few.)
 KGEN_DEVICE lane_granule granule_of_lane() {
     const int thread = opaque(static_cast<int>(thread_index())), number = thread / 32 + PRODUCERS * (thread % 32);
-    const bool is_of_k = number < GRANULES;
-    return {is_of_k, !is_of_k && number < 2 * GRANULES, (is_of_k ? number : number - GRANULES) * GRANULE};
+    const bool is_of_v = number >= GRANULES;
+    return {number < 2 * GRANULES, is_of_v, (is_of_v ? number - GRANULES : number) * GRANULE};
 }
 
 // A producer warp: its share of K and V of all the block's work. Granules of 16 rows of both, those of K first, go
-// round the warps. A warp fetches its own of the next tile as soon as it has widened this one's: no other warp touches
-// what they come in, so that nothing but the warp's own barriers orders the two. The first warp knows the work, tells
-// it to the others and fetches Q.
+// round the warps. A step widens K of a tile and V of the one before it, as products take them, and then fetches what
+// comes to the same stages: no other warp touches a warp's granules there, so that nothing but its own barriers orders
+// the two. K and V share a step's waits, fences and copies: all those together take about as long as widening does. The
+// first warp knows the work, tells it to the others and fetches Q.
 KGEN_DEVICE void produce(const parameters& given, uint32_t shared, barriers barrier) {
     const kgen_fwd_params& p = given.call;
     const int warp = static_cast<int>(warp_index()), lane = static_cast<int>(lane_index());
-    const int k_granules = (GRANULES + PRODUCERS - 1 - warp) / PRODUCERS;
-    const int granules = (2 * GRANULES + PRODUCERS - 1 - warp) / PRODUCERS;  // of K and V
+    const int k_granules = share_of(GRANULES, warp), granules = share_of(2 * GRANULES, warp);  // of K, and of K and V
     // Places in the rings follow from two numbers, which take fewer registers than the places.
     uint32_t item = 0, before = 0;  // items so far, and their tiles
     work_place place;
@@ -381,79 +392,72 @@ KGEN_DEVICE void produce(const parameters& given, uint32_t shared, barriers barr
         const int head_k = work.head / (p.num_heads / p.num_heads_k);
         const int tiles = max(0, work.tiles()), end = work.origin(), keys = work.keys.rows;
         const sequence_pages pages = pages_of(p, given.page_size, work.batch);
-        // Looked up a tile ahead: the table's latency passes while the tile before is widened.
+        // Looked up a tile ahead: the table's latency passes while a tile is widened.
         const auto page_of = [&](int tile) {
             const lane_granule own = granule_of_lane();
             const int key = end - (tile + 1) * BLOCK_N + own.tile_row;
-            return tile < tiles && (own.is_of_k || own.is_of_v) && key >= 0 ? pages.of_row(key) : 0;
+            return tile < tiles && own.exists && key >= 0 ? pages.of_row(key) : 0;
         };
         int page = page_of(0);
-        const auto fetch_k = [&](int tile) {
-            const int of_warp = k_granules;
-            if (tile >= tiles || of_warp == 0) return;
-            if (lane == 0) mbarrier_arrive_expect_tx(barrier.k_fetched(warp), of_warp * granule_of<key_bytes>::bytes);
-            warp_sync();  // the phase waits for the bytes before the first ones can arrive
-            const lane_granule own = granule_of_lane();
-            if (own.is_of_k) {
-                const int key = end - (tile + 1) * BLOCK_N + own.tile_row;
-                // TMA reads nothing from a page's end on, and delivers zeros.
-                const int row = key >= 0 ? pages.row_in_page(key) : static_cast<int>(pages.size.number);
-                fetch_granule_panels<key_bytes>(shared + K_BYTES_OFFSET, given.k, barrier.k_fetched(warp), own.tile_row, row, head_k, page);
-                page = page_of(tile + 1);
+        // Fetches the warp's granules of what a step widens, a lane each. A barrier's phase ends with the arrival that
+        // announces the bytes, even if some of them have come before it.
+        const auto fetch = [&](int step) {
+            if (lane == 0) {
+                if (step < tiles && k_granules > 0) mbarrier_arrive_expect_tx(barrier.k_fetched(warp, byte_stage_of(before + step)), k_granules * granule_of<key_bytes>::bytes);
+                if (0 < step && step <= tiles && granules > k_granules) mbarrier_arrive_expect_tx(barrier.v_fetched(warp, byte_stage_of(before + step - 1)), (granules - k_granules) * granule_of<v_bytes>::bytes);
             }
-        };
-        const auto fetch_v = [&](int tile) {
-            const int of_warp = granules - k_granules;
-            if (tile >= tiles || of_warp == 0) return;
-            if (lane == 0) mbarrier_arrive_expect_tx(barrier.v_fetched(warp), of_warp * granule_of<v_bytes>::bytes);
-            warp_sync();  // the phase waits for the bytes before the first ones can arrive
             const lane_granule own = granule_of_lane();
-            if (own.is_of_v) {
-                const int key = end - (tile + 1) * BLOCK_N + own.tile_row;
-                // TMA reads nothing from a page's end on, and delivers zeros.
-                const int row = key >= 0 ? pages.row_in_page(key) : static_cast<int>(pages.size.number);
-                fetch_granule_panels<v_bytes>(shared + V_BYTES_OFFSET, given.v, barrier.v_fetched(warp), own.tile_row, row, head_k, page);
-                page = page_of(tile + 1);
-            }
+            const int tile = own.is_of_v ? step - 1 : step;
+            if (!own.exists || tile < 0 || tile >= tiles) return;
+            const int key = end - (tile + 1) * BLOCK_N + own.tile_row;
+            const uint32_t stage = byte_stage_of(before + tile);
+            // TMA reads nothing from a page's end on, and delivers zeros.
+            const int row = key >= 0 ? pages.row_in_page(key) : static_cast<int>(pages.size.number);
+            const uint32_t fetched = own.is_of_v ? barrier.v_fetched(warp, stage) : barrier.k_fetched(warp, stage);
+            const uint32_t k_stage = shared + K_BYTES_OFFSET + stage * K_BYTES_STAGE, v_stage = shared + V_BYTES_OFFSET + stage * V_BYTES_STAGE;
+            fetch_granule_panels<key_bytes>(own.is_of_v ? v_stage : k_stage, own.is_of_v ? given.v : given.k, fetched, own.tile_row, row, head_k, page);
+            page = page_of(tile + 1);
         };
-        // Every lane makes what it has stored visible to products, before one says so for its warp. By then the warp
-        // has read what it fetches anew.
-        const auto widen_k = [&](int tile) {
-            const uint32_t stage = stage_of(before + tile), parity = parity_of(before + tile);
-            mbarrier_wait(barrier.k_empty(stage), parity ^ 1);
-            if (k_granules > 0) mbarrier_wait(barrier.k_fetched(warp), (before + tile) % 2);
+        const auto widen_k = [&](uint32_t number) {
+            const uint32_t to = shared + K_OFFSET + stage_of(number) * STAGE_BYTES, from = shared + K_BYTES_OFFSET + byte_stage_of(number) * K_BYTES_STAGE;
             KGEN_ROLLED
-            for (int i = 0; i < k_granules; ++i) {
-                widen_rows<kv_element, element, key_bytes, key_tile>(shared + K_OFFSET + stage * STAGE_BYTES, shared + K_BYTES_OFFSET, (warp + PRODUCERS * i) * GRANULE);
-            }
-            fence_proxy_async();
-            warp_sync();
-            if (lane == 0) mbarrier_arrive(barrier.k_full(stage));
-            fetch_k(tile + 1);
+            for (int i = 0; i < k_granules; ++i) widen_rows<kv_element, element, key_bytes, key_tile, AT_ONCE>(to, from, (warp + PRODUCERS * i) * GRANULE);
         };
         // Rows of V that are no keys of the sequence must be zeros: 0 * NaN is NaN. Scores of such keys are replaced.
-        const auto widen_v = [&](int tile) {
-            const uint32_t stage = stage_of(before + tile), parity = parity_of(before + tile);
-            mbarrier_wait(barrier.v_empty(stage), parity ^ 1);
-            if (granules > k_granules) mbarrier_wait(barrier.v_fetched(warp), (before + tile) % 2);
+        const auto widen_v = [&](uint32_t number, int first_key) {
+            const uint32_t to = shared + V_OFFSET + stage_of(number) * STAGE_BYTES, from = shared + V_BYTES_OFFSET + byte_stage_of(number) * V_BYTES_STAGE;
             KGEN_ROLLED
             for (int i = k_granules; i < granules; ++i) {
-                const int row = (warp + PRODUCERS * i - GRANULES) * GRANULE;
-                const int key = end - (tile + 1) * BLOCK_N + row;
-                widen_rows<kv_element, element, v_bytes, key_tile>(shared + V_OFFSET + stage * STAGE_BYTES, shared + V_BYTES_OFFSET, row, -key, keys - key);
+                const int row = (warp + PRODUCERS * i - GRANULES) * GRANULE, key = first_key + row;
+                widen_rows<kv_element, element, v_bytes, key_tile, AT_ONCE>(to, from, row, -key, keys - key);
             }
-            fence_proxy_async();
-            warp_sync();
-            if (lane == 0) mbarrier_arrive(barrier.v_full(stage));
-            fetch_v(tile + 1);
         };
-        fetch_k(0);
-        fetch_v(0);
-        // K is a tile ahead of V. Q follows the first K, which has a stage before this Q may have a slot.
+        KGEN_ROLLED
+        for (int step = 0; step < BYTE_STAGES; ++step) fetch(step);
+        // Q follows the first K, which has a stage before this Q may have a slot.
         KGEN_ROLLED
         for (int step = 0; step <= tiles; ++step) {
-            if (step < tiles) widen_k(step);
-            if (step > 0) widen_v(step - 1);
+            const bool has_k = step < tiles, has_v = step > 0;
+            const uint32_t of_k = before + step, of_v = of_k - 1;
+            if (has_k) {
+                mbarrier_wait(barrier.k_empty(stage_of(of_k)), parity_of(of_k) ^ 1);
+                if (k_granules > 0) mbarrier_wait(barrier.k_fetched(warp, byte_stage_of(of_k)), byte_parity_of(of_k));
+                widen_k(of_k);
+            }
+            if (has_v) {
+                mbarrier_wait(barrier.v_empty(stage_of(of_v)), parity_of(of_v) ^ 1);
+                if (granules > k_granules) mbarrier_wait(barrier.v_fetched(warp, byte_stage_of(of_v)), byte_parity_of(of_v));
+                widen_v(of_v, end - step * BLOCK_N);
+            }
+            // Every lane makes what it has stored visible to products, before one says so for its warp. By then the
+            // warp has read what it fetches anew.
+            fence_proxy_async();
+            warp_sync();
+            if (lane == 0) {
+                if (has_k) mbarrier_arrive(barrier.k_full(stage_of(of_k)));
+                if (has_v) mbarrier_arrive(barrier.v_full(stage_of(of_v)));
+            }
+            fetch(step + BYTE_STAGES);
             if (step == 0 && warp == 0) {
                 if (lane == 0) {
                     // (Read again, rather than kept: registers are few.)
@@ -475,7 +479,6 @@ KGEN_DEVICE void produce(const parameters& given, uint32_t shared, barriers barr
         place.end(given);
     }
 }
-
 
 using scores = float[BLOCK_N / 8][4];
 using weights = uint32_t[BLOCK_N / 16][4];  // P, as A operands
@@ -515,7 +518,6 @@ struct view {
     // The columns that row r sees, counted from the lane's first row.
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
-
 
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
@@ -599,7 +601,6 @@ KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : recipr
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
-
 
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.
@@ -848,9 +849,9 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
             mbarrier_init(barrier.v_full(stage), PRODUCERS);
             mbarrier_init(barrier.v_empty(stage), 4 * CONSUMERS);
         }
-        for (int warp = 0; warp < PRODUCERS; ++warp) {
-            mbarrier_init(barrier.k_fetched(warp), 1);
-            mbarrier_init(barrier.v_fetched(warp), 1);
+        for (int i = 0; i < PRODUCERS * BYTE_STAGES; ++i) {
+            mbarrier_init(barrier.k_fetched(i % PRODUCERS, i / PRODUCERS), 1);
+            mbarrier_init(barrier.v_fetched(i % PRODUCERS, i / PRODUCERS), 1);
         }
         fence_mbarrier_init();
     }
@@ -859,10 +860,10 @@ KGEN_KERNEL(THREADS, 1) attention(KGEN_PARAMETER parameters given) {
     let_later_kernels_start();
     const int warpgroup = static_cast<int>(warp_index() / 4);
     if (warpgroup == 0) {
-        release_registers<56>();
+        release_registers<80>();
         produce(given, shared, barrier);
     } else {
-        claim_registers<152>();
+        claim_registers<144>();
         attend(given, shared, barrier, warpgroup - 1);
     }
 }

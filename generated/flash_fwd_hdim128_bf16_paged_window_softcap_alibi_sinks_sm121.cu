@@ -58,7 +58,6 @@ struct parameters {
     divisor page_size;
 };
 
-
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
 // then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
@@ -167,7 +166,6 @@ struct view {
     // The columns that row r sees, counted from the lane's first row.
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
-
 
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
@@ -313,7 +311,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-
 // The same in powers of two.
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
@@ -328,7 +325,6 @@ KGEN_DEVICE float join_sink(float& sum, float& max, float log2_scale, float sink
     max = top;
     return factor;
 }
-
 
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
@@ -413,7 +409,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER parameters given) {
     const auto copy_v = [&](int tile, uint32_t to) {
         copy_paged_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, pages, origin + tile * BLOCK_N, keys.rows);
     };
-
 
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale);

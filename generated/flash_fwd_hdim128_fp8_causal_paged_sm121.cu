@@ -72,7 +72,6 @@ struct parameters {
     divisor page_size;
 };
 
-
 // P is stored times a power of two, so that it reaches 2^8 of E4M3's 448 and its small values do not vanish below
 // 2^-9. Row sums carry the same factor, and the division by them removes it.
 constexpr float P_EXPONENT = 8.0f;
@@ -268,7 +267,6 @@ KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
-
 
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
 // adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained

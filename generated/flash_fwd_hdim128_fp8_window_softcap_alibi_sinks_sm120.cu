@@ -183,7 +183,6 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
 
-
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -328,7 +327,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-
 // The same in powers of two.
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
@@ -343,7 +341,6 @@ KGEN_DEVICE float join_sink(float& sum, float& max, float log2_scale, float sink
     max = top;
     return factor;
 }
-
 
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
 // adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained

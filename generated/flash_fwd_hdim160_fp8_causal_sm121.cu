@@ -257,7 +257,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
 
-
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
 // adjacent ones once it has exchanged two with its neighbour, so four lanes fill a 32-byte sector and nothing is gained
 // by going through shared memory.

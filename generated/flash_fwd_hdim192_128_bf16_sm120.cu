@@ -240,7 +240,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
 template <bool VECTOR>

@@ -58,7 +58,6 @@ struct parameters {
     divisor page_size;
 };
 
-
 // O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
 // then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
 constexpr float RESCALE_THRESHOLD = 8.0f;
@@ -244,7 +243,6 @@ KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : recipr
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
-
 
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.

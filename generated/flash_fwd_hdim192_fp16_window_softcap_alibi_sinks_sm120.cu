@@ -159,7 +159,6 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
 
-
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -304,7 +303,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-
 // The same in powers of two.
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
@@ -319,7 +317,6 @@ KGEN_DEVICE float join_sink(float& sum, float& max, float log2_scale, float sink
     max = top;
     return factor;
 }
-
 
 // Divides O by the row sums, writes it through this warp's rows of shared memory (where Q was) in 16-byte pieces, and
 // writes the log-sum-exp.
@@ -404,7 +401,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const auto copy_v = [&](int tile, uint32_t to) {
         copy_tile<key_tile, HEAD_DIM, THREADS, VECTOR>(to, v, p.v_row_stride, origin + tile * BLOCK_N, keys.rows);
     };
-
 
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale);

@@ -381,7 +381,6 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
 
-
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
@@ -586,7 +585,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     return sink;
 }
 
-
 // The same in powers of two.
 KGEN_DEVICE float sink_of(const kgen_fwd_params& p, int head) { return LOG2_E * read_sink(p, head); }
 
@@ -601,7 +599,6 @@ KGEN_DEVICE float join_sink(float& sum, float& max, float log2_scale, float sink
     max = top;
     return factor;
 }
-
 
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.

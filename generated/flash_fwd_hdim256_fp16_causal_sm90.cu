@@ -396,7 +396,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // Finishes the rows of a work item: returns the factor for O and writes the log-sum-exp. `warp_row` is the warp's first
 // row in the tile.
 KGEN_DEVICE void close_rows(float (&factor)[2], const row_state& state, const parameters& given, const assignment& work, int warp_row, float log2_scale) {

@@ -183,7 +183,6 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
 
-
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -274,7 +273,6 @@ KGEN_DEVICE float inverse_of_sum(float sum, float v_descale) { return sum == 0.0
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum) - P_EXPONENT);
 }
-
 
 // Writes O = o / sum * V's factor from the registers, and the log-sum-exp. Of each 16 columns a lane holds four
 // adjacent ones, so four lanes fill a 32-byte sector and nothing is gained

@@ -235,7 +235,6 @@ struct view {
     KGEN_DEVICE interval of_row(int r) const { return {max(first_seen(p, position + r), 0) - first_key, end_seen(p, position + r, keys) - first_key}; }
 };
 
-
 KGEN_DEVICE void mask(scores& s, const view& seen) {
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
@@ -424,7 +423,6 @@ KGEN_DEVICE float inverse_of_sum(float sum) { return sum == 0.0f ? 0.0f : recipr
 KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
-
 
 // Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
 // maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.

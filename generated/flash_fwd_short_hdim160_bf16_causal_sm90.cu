@@ -383,7 +383,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // Finishes the block's rows over all keys: O and sums of the warpgroups merged, relative to the largest of their
 // maxima. A warpgroup finishes and writes SHARE chunks of columns, of all rows.
 //

@@ -243,7 +243,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // A head's sink; -infinity where there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
@@ -253,7 +252,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
 }
-
 
 // The factor for O and the log-sum-exp of a row.
 struct closed_row {
@@ -275,22 +273,12 @@ KGEN_DEVICE void store_whole_piece(uint16_t* to, floats4 o) {
     store_four(to, pack<element>(o.x, o.y), pack<element>(o.z, o.w), reinterpret_cast<uintptr_t>(to) % 8 == 0);
 }
 
-
-// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
-// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+// A split of a row tile.
 struct assignment {
     int first_row, head_k, batch, split;
 };
 
 KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) { return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M; }
-
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
-    const uint32_t m_blocks = tiles_of_sequence(p);
-    const uint32_t block = block_index();
-    const uint32_t tile = block % m_blocks, head = block / m_blocks;
-    const uint32_t batch = head / p.num_heads_k;
-    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
-}
 
 // The row tile of a block, the same for all splits: below the blocks of one split.
 KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
@@ -302,6 +290,16 @@ KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, seque
     const int group = p.num_heads / p.num_heads_k;
     const int packed = work.first_row + row;
     return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
+}
+
+// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
+// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
+    const uint32_t m_blocks = tiles_of_sequence(p);
+    const uint32_t block = block_index();
+    const uint32_t tile = block % m_blocks, head = block / m_blocks;
+    const uint32_t batch = head / p.num_heads_k;
+    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
 }
 
 // What the partial results of a row add up to.
@@ -336,7 +334,6 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
     return row;
 }
-
 
 // Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the
 // partial results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`,
@@ -410,7 +407,6 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
     }
 }
 
-
 // Loads the block's rows of Q into shared memory; rows from `rows` on are zeros.
 template <bool VECTOR>
 KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignment work, sequence queries, int rows) {
@@ -440,7 +436,7 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
 
 // Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
 // more.
-KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
+KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const assignment& work, bool whole, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
     const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
@@ -483,11 +479,9 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
         }
     }
 
-    const assignment work = assigned_work(p);
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int group = p.num_heads / p.num_heads_k;
     const int valid_rows = min(queries.rows, p.seqlen_q) * group - work.first_row;
-    const bool whole = is_whole(p);
     if (thread_index() < BLOCK_M) {
         const int row = thread_index();
         const float largest = largest_maximum(row);
@@ -535,20 +529,20 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
 }
 
 // After the block's partial results: merges those of its row tile, if it ends last or no split has any.
-KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p) {
-    const assignment work = assigned_work(p);
+KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p, const assignment& work) {
     const int splits = split_count(p, work.batch);
     if (splits <= 0 || ends_last(p, work, splits, shared_base() + MAX_OFFSET, thread_index() == 0, [] { block_sync(); })) {
         merge_rows(p, work, splits, warp_index(), WARPS);
     }
 }
 
-// Computes a split of a row tile. Whether there is such a split, or somebody must write the rows of a tile without any.
+// Computes a split of a row tile. Whether partial results are to be merged, or somebody must write the rows of a tile
+// without any.
 template <bool VECTOR>
-KGEN_DEVICE bool compute_split(const kgen_fwd_params& p) {
-    const assignment work = assigned_work(p);
+KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work) {
     const int splits = is_whole(p) ? 1 : split_count(p, work.batch);
     if (work.split >= max(splits, 1)) return false;
+    const bool whole = writes_whole(p, splits);
     const int group = p.num_heads / p.num_heads_k;
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const sequence keys = sequence_of(work.batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
@@ -559,7 +553,7 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p) {
     constexpr int clear_first = 0;  // no mask here has a left end
     const key_range range = split_keys(keys.rows, work.split, splits);
     const int clear_end = range.end;
-    if (range.first >= range.end && !is_whole(p)) {
+    if (range.first >= range.end && !whole) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
         return true;
@@ -587,7 +581,6 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p) {
             for (int e = 0; e < 4; ++e) state.o[t][j][e] = 0.0f;
         }
     }
-
 
     // K and V of a slice are two groups of copies. A slice beyond the split's end leaves its groups empty, so that the
     // number of groups in flight is always the same.
@@ -643,13 +636,14 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p) {
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
     }
 
-    write_rows(state, p, shared, log2_scale);
-    return true;
+    write_rows(state, p, work, whole, shared, log2_scale);
+    return !whole;
 }
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_params p) {
-    if (compute_split<VECTOR>(p) && merges_by_last_block(p)) merge_if_last(p);
+    const assignment work = assigned_work(p);
+    if (compute_split<VECTOR>(p, work) && merges_by_last_block(p)) merge_if_last(p, work);
 }
 
 }  // namespace
@@ -667,9 +661,9 @@ extern "C" int flash_fwd_split_hdim224_bf16_sm80(const kgen_fwd_params* given, c
     if (const int code = check_fwd_params(given, self, params)) return code;
     if (const int code = check_split_numbers(params, self.name)) return code;
     const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
-    const uint64_t blocks = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch, params.num_splits);
-    if (blocks == 0) return KGEN_SUCCESS;
-    if (const int code = check_blocks(self.name, blocks, params)) return code;
+    const uint64_t unsplit = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch), items = product(unsplit, params.num_splits);
+    if (items == 0) return KGEN_SUCCESS;
+    if (const int code = check_blocks(self.name, items, params)) return code;
     if (rows > INT32_MAX - BLOCK_M) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
@@ -682,5 +676,5 @@ extern "C" int flash_fwd_split_hdim224_bf16_sm80(const kgen_fwd_params* given, c
                          rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride);
     const auto kernel = aligned ? attention_split<true> : attention_split<false>;
-    return launch(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, params, stream);
+    return launch(kernel, self.name, static_cast<uint32_t>(items), THREADS, SHARED_BYTES, params, stream);
 }

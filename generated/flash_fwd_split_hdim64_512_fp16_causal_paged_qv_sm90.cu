@@ -206,7 +206,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // A head's sink; -infinity where there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
@@ -216,7 +215,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
 }
-
 
 // The factor for O and the log-sum-exp of a row.
 struct closed_row {
@@ -238,22 +236,12 @@ KGEN_DEVICE void store_whole_piece(uint16_t* to, floats4 o) {
     store_four(to, pack<element>(o.x, o.y), pack<element>(o.z, o.w), reinterpret_cast<uintptr_t>(to) % 8 == 0);
 }
 
-
-// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
-// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+// A split of a row tile.
 struct assignment {
     int first_row, head_k, batch, split;
 };
 
 KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) { return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M; }
-
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
-    const uint32_t m_blocks = tiles_of_sequence(p);
-    const uint32_t block = block_index();
-    const uint32_t tile = block % m_blocks, head = block / m_blocks;
-    const uint32_t batch = head / p.num_heads_k;
-    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
-}
 
 // The row tile of a block, the same for all splits: below the blocks of one split.
 KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
@@ -265,6 +253,16 @@ KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, seque
     const int group = p.num_heads / p.num_heads_k;
     const int packed = work.first_row + row;
     return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
+}
+
+// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
+// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
+    const uint32_t m_blocks = tiles_of_sequence(p);
+    const uint32_t block = block_index();
+    const uint32_t tile = block % m_blocks, head = block / m_blocks;
+    const uint32_t batch = head / p.num_heads_k;
+    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
 }
 
 // What the partial results of a row add up to.
@@ -299,7 +297,6 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
     return row;
 }
-
 
 // Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the
 // partial results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`,
@@ -372,7 +369,6 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
         }
     }
 }
-
 
 // The keys of a block: those of its split, and the tiles that hold them. Tile t begins with key first_key(t), and the
 // last tile may begin before the split.
@@ -504,7 +500,7 @@ KGEN_DEVICE void write_rows(const output& o, const row_state& state, const param
                             int warpgroup, float log2_scale) {
     const kgen_fwd_params& p = given.call;
     const int group = p.num_heads / p.num_heads_k;
-    const bool whole = is_whole(p);
+    const bool whole = writes_whole(p, split_count(p, work.batch));
     const bool writes_lse = warpgroup == 0 && lane_index() % 4 == 0;
     float sum[2] = {sum_of_row(state.sum[0]), sum_of_row(state.sum[1])};
     show(lane, sum);
@@ -624,6 +620,7 @@ KGEN_DEVICE void attend(const parameters& given, assignment work, sequence queri
     if (!merges_by_last_block(p)) return;
     const assignment ended = assigned_work(p);
     const int splits = split_count(p, ended.batch);
+    if (writes_whole(p, splits)) return;
     if (ends_last(p, ended, splits, shared + STATE_OFFSET, thread_index() == 128, meet)) {
         merge_rows(p, ended, splits, static_cast<int>(warp_index()) - 4, 4 * CONSUMERS);
     }
@@ -664,7 +661,7 @@ KGEN_KERNEL(THREADS, 1) attention_split(KGEN_PARAMETER parameters given) {
     const int last_row = min(work.first_row + BLOCK_M, rows) - 1;
     const key_range range = split_keys(max(0, min(keys.rows, last_row / group + diagonal)), work.split, splits);
     const int clear_end = min(range.end, work.first_row / group + diagonal);  // every row sees the keys from clear_first up to here
-    if (range.first >= range.end && !is_whole(p)) {
+    if (range.first >= range.end && !writes_whole(p, splits)) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
         if (merges_by_last_block(p) && ends_last(p, work, splits, shared + STATE_OFFSET, thread_index() == 0, [] { block_sync(); })) {

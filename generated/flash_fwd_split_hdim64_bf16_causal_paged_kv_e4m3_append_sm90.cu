@@ -26,6 +26,7 @@
 #include "kgen/atomics.cuh"
 #include "kgen/blocks.cuh"
 #include "kgen/cp_async.cuh"
+#include "kgen/device.cuh"
 #include "kgen/floats.cuh"
 #include "kgen/fp8_to_half.cuh"
 #include "kgen/fwd_params.cuh"
@@ -87,8 +88,8 @@ static_assert(WARPS * WARP_OUTPUT_BYTES <= WARPS * RING_BYTES, "the rings hold e
 struct parameters {
     kgen_fwd_params call;
     divisor page_size;
+    uint32_t blocks;  // launched
 };
-
 
 // Rows of a slice that are looked up and copied together, and the pages of all of them.
 constexpr int PIECE = 16;
@@ -284,7 +285,6 @@ KGEN_DEVICE float log_sum_exp(float sum, float max, float log2_scale) {
     return sum == 0.0f ? -infinity() : LN_2 * fused_multiply_add(log2_scale, max, log2_fast(sum));
 }
 
-
 // A head's sink; -infinity where there is none.
 template <class Params>
 KGEN_DEVICE float read_sink(const Params& p, int head) {
@@ -294,7 +294,6 @@ KGEN_DEVICE float read_sink(const Params& p, int head) {
     unpack<bf16>(load_global(static_cast<const uint16_t*>(p.features.sinks) + head), sink, none);
     return sink;
 }
-
 
 // The factor for O and the log-sum-exp of a row.
 struct closed_row {
@@ -316,22 +315,12 @@ KGEN_DEVICE void store_whole_piece(uint16_t* to, floats4 o) {
     store_four(to, pack<element>(o.x, o.y), pack<element>(o.z, o.w), reinterpret_cast<uintptr_t>(to) % 8 == 0);
 }
 
-
-// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
-// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+// A split of a row tile.
 struct assignment {
     int first_row, head_k, batch, split;
 };
 
 KGEN_DEVICE uint32_t tiles_of_sequence(const kgen_fwd_params& p) { return (p.seqlen_q * (p.num_heads / p.num_heads_k) + BLOCK_M - 1) / BLOCK_M; }
-
-KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
-    const uint32_t m_blocks = tiles_of_sequence(p);
-    const uint32_t block = block_index();
-    const uint32_t tile = block % m_blocks, head = block / m_blocks;
-    const uint32_t batch = head / p.num_heads_k;
-    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
-}
 
 // The row tile of a block, the same for all splits: below the blocks of one split.
 KGEN_DEVICE uint32_t tile_number(const kgen_fwd_params& p, assignment work) {
@@ -343,6 +332,49 @@ KGEN_DEVICE int64_t partial_row(const kgen_fwd_params& p, assignment work, seque
     const int group = p.num_heads / p.num_heads_k;
     const int packed = work.first_row + row;
     return split_workspace_row(p, work.split, queries, work.batch, packed / group, work.head_k * group + packed % group);
+}
+
+// The work of a block: blocks are ordered by split, batch, key head, then row tile. The heads of a split run next to
+// each other, since their keys are adjacent; splits that a short sequence does not have come late and cost little.
+KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
+    const uint32_t m_blocks = tiles_of_sequence(p);
+    const uint32_t block = block_index();
+    const uint32_t tile = block % m_blocks, head = block / m_blocks;
+    const uint32_t batch = head / p.num_heads_k;
+    return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
+}
+
+// Finds a work item, or reports that there is none. First come the first splits of all sequences, which every sequence
+// has, then the further splits of one sequence after another; the key heads of a split, since their keys are adjacent;
+// and of these the row tiles. Called by all lanes, which get the same.
+KGEN_DEVICE bool find_work(const kgen_fwd_params& p, uint32_t item, assignment& work) {
+    const uint32_t m_blocks = tiles_of_sequence(p), by_head = item / m_blocks, pair = by_head / p.num_heads_k;
+    work.first_row = static_cast<int>(item % m_blocks * BLOCK_M);
+    work.head_k = static_cast<int>(by_head % p.num_heads_k);
+    work.batch = static_cast<int>(pair % p.batch);
+    work.split = static_cast<int>(pair / p.batch);
+    if (work.split == 0) return true;
+    uint32_t further = pair - p.batch;
+    const uint32_t lane = lane_index();
+    for (int first = 0; first < p.batch; first += 32) {
+        const int sequence = first + static_cast<int>(lane);
+        const uint32_t own = sequence < p.batch ? max(0, split_count(p, sequence) - 1) : 0;
+        uint32_t up_to = own;  // of all lanes up to this one
+        KGEN_UNROLL
+        for (uint32_t distance = 1; distance < 32; distance *= 2) {
+            const uint32_t sum = shuffle(up_to, (lane - distance) % 32);
+            if (lane >= distance) up_to += sum;
+        }
+        const uint32_t counted = shuffle(up_to, 31);
+        if (further < counted) {
+            const int holder = lowest_bit(warp_ballot(further < up_to));
+            work.batch = first + holder;
+            work.split = static_cast<int>(further - shuffle(up_to - own, holder)) + 1;
+            return true;
+        }
+        further -= counted;
+    }
+    return false;
 }
 
 // What the partial results of a row add up to.
@@ -377,7 +409,6 @@ KGEN_DEVICE merged_row merge_row(int splits, float sink, const Lse& lse_of) {
     row.lse = sum == 0.0f ? -infinity() : fused_multiply_add(LN_2, log2_fast(sum), largest);
     return row;
 }
-
 
 // Whether all other blocks of the row tile have counted themselves before. In that one, all threads then see the
 // partial results of all. Called by all threads that have written some, who `meet` in a barrier; one of them `counts`,
@@ -451,11 +482,9 @@ KGEN_DEVICE void merge_rows(const kgen_fwd_params& p, assignment work, int split
     }
 }
 
-
 KGEN_DEVICE rotary_tables rotary_of(const kgen_fwd_params& p) {
     return {static_cast<const uint16_t*>(p.rotary_cos), static_cast<const uint16_t*>(p.rotary_sin), p.rotary_row_stride, p.rotary_interleaved != 0};
 }
-
 
 // Loads the block's rows of Q, by shares, rotates them and stores them into shared memory; rows from `rows` on are
 // zeros. A row at a position that the tables do not have stays as it is.
@@ -482,10 +511,9 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
     }
 }
 
-
 // Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
 // more.
-KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
+KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const assignment& work, bool whole, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
     const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
@@ -532,11 +560,9 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
         }
     }
 
-    const assignment work = assigned_work(p);
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int group = p.num_heads / p.num_heads_k;
     const int valid_rows = min(queries.rows, p.seqlen_q) * group - work.first_row;
-    const bool whole = is_whole(p);
     const float v_factor = FP8_UNIT<kv_element, element> * descale_of(p.v_descale, work.batch, work.head_k, p.v_descale_batch_stride, p.v_descale_head_stride);
     if (thread_index() < BLOCK_M) {
         const int row = thread_index();
@@ -585,22 +611,22 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, uint32_t
 }
 
 // After the block's partial results: merges those of its row tile, if it ends last or no split has any.
-KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p) {
-    const assignment work = assigned_work(p);
+KGEN_DEVICE void merge_if_last(const kgen_fwd_params& p, const assignment& work) {
     const int splits = split_count(p, work.batch);
     if (splits <= 0 || ends_last(p, work, splits, shared_base() + MAX_OFFSET, thread_index() == 0, [] { block_sync(); })) {
         merge_rows(p, work, splits, warp_index(), WARPS);
     }
 }
 
-// Computes a split of a row tile. Whether there is such a split, or somebody must write the rows of a tile without any.
+// Computes a split of a row tile. Whether partial results are to be merged, or somebody must write the rows of a tile
+// without any.
 // WHOLE_SLICES: no piece of a slice lies in two pages.
 template <bool VECTOR, bool WHOLE_SLICES>
-KGEN_DEVICE bool compute_split(const parameters& given) {
+KGEN_DEVICE bool compute_split(const parameters& given, const assignment& work) {
     const kgen_fwd_params& p = given.call;
-    const assignment work = assigned_work(p);
     const int splits = is_whole(p) ? 1 : split_count(p, work.batch);
     if (work.split >= max(splits, 1)) return false;
+    const bool whole = writes_whole(p, splits);
     const int group = p.num_heads / p.num_heads_k;
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     new_rows fresh;
@@ -660,7 +686,7 @@ KGEN_DEVICE bool compute_split(const parameters& given) {
     // Its slices' rows a warp writes and reads itself.
     append_rows(range.first, range.end, [&](int key) { return (key - range.first) / SLICE % WARPS == static_cast<int>(warp_index()); });
     warp_sync();  // they are visible to all its lanes
-    if (range.first >= range.end && !is_whole(p)) {
+    if (range.first >= range.end && !whole) {
         const int row = thread_index();
         if (row < BLOCK_M && work.first_row + row < rows) store_global(split_lse(p, partial_row(p, work, queries, row)), -infinity());
         return true;
@@ -779,15 +805,28 @@ KGEN_DEVICE bool compute_split(const parameters& given) {
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
     }
 
-    write_rows(state, p, shared, log2_scale);
-    return true;
+    write_rows(state, p, work, whole, shared, log2_scale);
+    return !whole;
 }
 
-template <bool VECTOR, bool WHOLE_SLICES>
+// COUNTED: numbers of splits are chosen on the device, so that nobody knows at the launch how many items there are.
+// Taking one after another costs registers.
+template <bool VECTOR, bool WHOLE_SLICES, bool COUNTED>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters given) {
     let_later_kernels_start();  // all blocks of the next kernel wait for this one's end
     await_earlier_kernels();
-    if (compute_split<VECTOR, WHOLE_SLICES>(given) && merges_by_last_block(given.call)) merge_if_last(given.call);
+    const kgen_fwd_params& p = given.call;
+    if constexpr (COUNTED) {
+        assignment work;
+        KGEN_ROLLED
+        for (uint32_t item = block_index(); find_work(p, item, work); item += given.blocks) {
+            if (compute_split<VECTOR, WHOLE_SLICES>(given, work) && merges_by_last_block(p)) merge_if_last(p, work);
+            block_sync();  // no thread still uses what the next item will
+        }
+        return;
+    }
+    const assignment work = assigned_work(p);
+    if (compute_split<VECTOR, WHOLE_SLICES>(given, work) && merges_by_last_block(p)) merge_if_last(p, work);
 }
 
 }  // namespace
@@ -806,9 +845,9 @@ extern "C" int flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_append_sm90(cons
     if (const int code = check_split_numbers(params, self.name)) return code;
     if (const int code = check_new_rows(params, self.name)) return code;
     const uint64_t rows = static_cast<uint64_t>(params.seqlen_q) * (params.num_heads / params.num_heads_k);
-    const uint64_t blocks = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch, params.num_splits);
+    const uint64_t unsplit = product(tiles_of(rows, BLOCK_M), params.num_heads_k, params.batch), items = product(unsplit, params.num_splits);
     if (params.batch == 0) return KGEN_SUCCESS;
-    if (const int code = check_blocks(self.name, blocks, params)) return code;
+    if (const int code = check_blocks(self.name, items, params)) return code;
     if (rows > INT32_MAX - BLOCK_M) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: %llu rows of queries and heads that read one key head; the limit is %d", self.name,
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
@@ -827,7 +866,16 @@ extern "C" int flash_fwd_split_hdim64_bf16_causal_paged_kv_e4m3_append_sm90(cons
                          rows_are_aligned(params.v, params.cu_seqlens_k ? 0 : params.v_batch_stride, params.v_row_stride, params.v_head_stride, 1);
     if (!aligned || !new_rows_are_aligned(params)) return fail(KGEN_ERROR_UNSUPPORTED, "%s: new rows need tensors that are aligned to 16 bytes, with all their strides", self.name);
     const bool whole_slices = params.page_size % PIECE == 0;
-    const auto kernel = whole_slices ? attention_split<true, true> : attention_split<true, false>;
-    const parameters given_to_kernel = {params, make_divisor(params.page_size)};
+    // Counts name few of the splits that there may be. Blocks without an item would take longer than all others.
+    const bool counted = params.split_counts != nullptr && params.num_splits > 1 && aligned && whole_slices;
+    uint64_t blocks = items;
+    if (counted) {
+        const int multiprocessors = multiprocessor_count();
+        if (multiprocessors == 0) return KGEN_ERROR_LAUNCH;  // the reason is in last_error
+        const uint64_t worthwhile = unsplit + static_cast<uint64_t>(multiprocessors) * BLOCKS_PER_SM;
+        if (worthwhile < blocks) blocks = worthwhile;
+    }
+    const auto kernel = counted ? attention_split<true, true, true> : whole_slices ? attention_split<true, true, false> : attention_split<true, false, false>;
+    const parameters given_to_kernel = {params, make_divisor(params.page_size), static_cast<uint32_t>(blocks)};
     return launch_early(kernel, self.name, static_cast<uint32_t>(blocks), THREADS, SHARED_BYTES, given_to_kernel, stream);
 }

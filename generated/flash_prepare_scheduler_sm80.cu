@@ -5,14 +5,15 @@
 //
 // The rule. A sequence is `tiles` row tiles (16 rows: queries x heads of a key head) for each key head, and `units`
 // pieces of 16 keys; without rows or keys it is empty and gets 0 splits. With a window or chunks the keys that count
-// are those that its last query sees. Splits of T units make ceil(units / T) of
-// them, and tiles x ceil(units / T) blocks. With B blocks at once (concurrent_blocks, or two per multiprocessor) and an
+// are those that its last query sees. Splits of T units make ceil(units / T) of them, of at least 8 units each, and as
+// many blocks for each tile. With B blocks at once (concurrent_blocks, or two per multiprocessor) and an
 // average load of A = (sum of tiles x units) / B units per block,
 //
 //   T = the smallest that makes at most B blocks in total, so that all run at once, if one exists with 2 T <= 3 A;
 //       otherwise the balance is better when blocks run in waves: half the average, floor(A / 2);
 //
-// but never less than 8 units. A sequence then gets ceil(units / T) splits, at most num_splits.
+// but never less than 8 units. A sequence then gets that many splits, at most num_splits. In waves those of at most
+// 2/3 A units stay whole: where lengths are alike, halves balance no better and have to be merged.
 //
 // It also clears the counters of a fwd_split whose last blocks merge partial results (arrivals), where given.
 //
@@ -63,6 +64,11 @@ KGEN_DEVICE work work_of(const kgen_fwd_params& p, int batch) {
     return {(rows + SPLIT_TILE_ROWS - 1) / SPLIT_TILE_ROWS * p.num_heads_k, divide_up(keys_seen(p, keys.rows), SPLIT_KEYS)};
 }
 
+// Into how many splits of so many units a sequence divides; none has fewer than SPLIT_LEAST, unless it is the only one.
+KGEN_DEVICE int32_t splits_of(int32_t units, int32_t units_a_split) {
+    return min(divide_up(units, units_a_split), max(1, units / SPLIT_LEAST));
+}
+
 // The sum over the batch of `term(sequence's work)`, for every lane of the warp.
 template <class Term>
 KGEN_DEVICE int64_t sum_over_batch(const kgen_fwd_params& p, Term term) {
@@ -74,7 +80,7 @@ KGEN_DEVICE int64_t sum_over_batch(const kgen_fwd_params& p, Term term) {
 }
 
 KGEN_DEVICE int64_t block_count(const kgen_fwd_params& p, int32_t units_a_split) {
-    return sum_over_batch(p, [&](work w) { return w.tiles * divide_up(w.units, units_a_split); });
+    return sum_over_batch(p, [&](work w) { return w.tiles * splits_of(w.units, units_a_split); });
 }
 
 // The smallest T in [1, most] that makes at most `limit` blocks; `most` does. Called by all threads.
@@ -103,14 +109,15 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER kgen_fwd_params p) {
     const int64_t load = sum_over_batch(p, [](work w) { return w.tiles * w.units; });
     const int64_t unsplit = sum_over_batch(p, [](work w) { return w.tiles; });
     const int32_t most = divide_up(max(p.seqlen_k, 1), SPLIT_KEYS);
-    int64_t units_a_split = load / (2 * blocks);
+    int64_t units_a_split = load / (2 * blocks), whole_up_to = 2 * load / (3 * blocks);
     if (unsplit <= blocks) {
         const int64_t at_once = least_units_a_split(p, most, blocks);
-        if (2 * at_once * blocks <= 3 * load) units_a_split = at_once;
+        if (2 * at_once * blocks <= 3 * load) units_a_split = at_once, whole_up_to = 0;
     }
     const int32_t chosen = units_a_split < SPLIT_LEAST ? SPLIT_LEAST : units_a_split < most ? static_cast<int32_t>(units_a_split) : most;
     for (int batch = thread_index(); batch < p.batch; batch += THREADS) {
-        store_global(p.split_counts + batch, min(p.num_splits, divide_up(work_of(p, batch).units, chosen)));
+        const int32_t units = work_of(p, batch).units;
+        store_global(p.split_counts + batch, units <= whole_up_to ? min(units, 1) : min(p.num_splits, splits_of(units, chosen)));
     }
     for (int64_t tile = thread_index(); p.arrivals != nullptr && tile < p.arrivals_count; tile += THREADS) store_relaxed(p.arrivals + tile, 0u);
 }

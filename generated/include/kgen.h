@@ -146,8 +146,9 @@ typedef struct kgen_fwd_params {
     int32_t num_splits;
     int32_t concurrent_blocks; /* prepare_scheduler only: concurrent blocks of fwd_split; 0: two per multiprocessor */
     int32_t* split_counts;   /* by batch entry, device memory: how many of num_splits each sequence uses; written by
-                              * prepare_scheduler, read by fwd_split and fwd_combine. NULL: num_splits for all, but
-                              * kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
+                              * prepare_scheduler, read by fwd_split, which writes O and LSE of a sequence of one
+                              * split itself, and by fwd_combine, which leaves these alone. NULL: num_splits for all,
+                              * but kgen_fwd() has them computed where lengths are unequal. kgen_fwd() only reads them:
                               * one kgen_fwd_metadata() serves all layers of a model */
     void* workspace;         /* device memory, 16-byte aligned, contents irrelevant before and after; NULL: not split,
                               * and a launcher of fwd_split with one split writes O and LSE itself */

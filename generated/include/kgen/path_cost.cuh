@@ -248,10 +248,12 @@ inline double scheduler_ns(const request_cost& r, const kernel_cost& k, const de
 }
 
 // Splits that prepare_scheduler gives a sequence on average, with `blocks` concurrent ones: all run at once, or in two
-// turns.
+// turns, where sequences are not left whole.
 inline double balanced_splits(const request_cost& r, double blocks, double most) {
     const double tiles = r.batch * r.heads_k * ceil(r.queries * (r.heads / r.heads_k) / SPLIT_TILE_ROWS);
-    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, ceil(fmin(r.keys, r.most_seen) / (SPLIT_KEYS * SPLIT_LEAST)));
+    const double keys = fmin(r.keys, r.most_seen);
+    if (tiles > blocks && 3 * fmin(r.longest_keys, r.most_seen) * blocks <= 2 * keys * tiles) return 1;
+    const double splits = fmin((tiles <= blocks ? 1 : 2) * blocks / tiles, floor(keys / (SPLIT_KEYS * SPLIT_LEAST)));
     return fmax(1, fmin(splits, most));
 }
 

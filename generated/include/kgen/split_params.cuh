@@ -23,6 +23,10 @@ KGEN_DEVICE int split_count(const kgen_fwd_params& p, int batch) {
     return p.split_counts == nullptr ? p.num_splits : min(load_global(p.split_counts + batch), p.num_splits);
 }
 
+// Whether the kernel that computes a sequence's only split writes its O and LSE as the caller wants them. fwd_combine
+// leaves them alone.
+KGEN_DEVICE bool writes_whole(const kgen_fwd_params& p, int splits) { return is_whole(p) || (p.split_counts != nullptr && splits == 1); }
+
 // Keys [first, end) of a split, with `keys` keys divided among `splits`: whole units of SPLIT_KEYS, as evenly as
 // possible.
 struct key_range {

@@ -24,7 +24,8 @@ KGEN_DEVICE void widen_in_order(uint32_t bytes, uint32_t& low, uint32_t& high) {
 // A lane takes 16 bytes and stores 32. Eight lanes load and store at once: where a row has 128 bytes, four of them take
 // the left half of one row and four the right half of its neighbour, and then the other way round. So their chunks are
 // in different banks, of the bytes and, as every other chunk of a row of 64 elements is another row's, of the elements.
-template <class From, class To, class Bytes, class Elements, int START = 0>
+// AT_ONCE: pieces that a lane loads before it stores the first, so that one's latencies pass under the others.
+template <class From, class To, class Bytes, class Elements, int AT_ONCE, int START = 0>
 KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, int first_valid = 0, int end_valid = 16) {
     if constexpr (START < Bytes::columns) {
         static_assert(Elements::columns <= 2 * Bytes::columns, "every element has a byte");
@@ -32,7 +33,7 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
         constexpr int panels = width == 64 ? Bytes::columns / 64 : 1;  // of this width
         constexpr int chunks = width / 8;
         constexpr int passes = chunks / 2;  // of 32 lanes over 16 rows
-        constexpr int at_once = passes < 2 ? passes : 2;  // so that one's latencies pass under the other
+        constexpr int at_once = passes < AT_ONCE ? passes : AT_ONCE;
         const int lane = static_cast<int>(lane_index()), chunk = lane % chunks;
         const bool all_valid = first_valid <= 0 && end_valid >= 16;
         const auto row_of = [&](int pass) {
@@ -65,7 +66,7 @@ KGEN_DEVICE void widen_rows(uint32_t elements, uint32_t bytes, int first_row, in
                 }
             }
         }
-        widen_rows<From, To, Bytes, Elements, START + panels * width>(elements, bytes, first_row, first_valid, end_valid);
+        widen_rows<From, To, Bytes, Elements, AT_ONCE, START + panels * width>(elements, bytes, first_row, first_valid, end_valid);
     }
 }
 
