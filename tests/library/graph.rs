@@ -60,8 +60,8 @@ fn launches_and_workspace_hang_on_no_length_in_memory() {
 #[test]
 fn with_counts_no_scheduler_is_launched_and_empty_sequences_have_no_splits() {
     let all = contents(&["1", "32"]);
-    // A row tile of 16 for each sequence and key head, and what the multiprocessors hold besides; 6 rows of 4 heads and 32
-    // splits, 64 + 1 numbers for each.
+    // A row tile of 16 for each sequence and key head, and what the multiprocessors hold besides; 6 rows of 4 heads and
+    // 32 splits, 64 + 1 numbers for each.
     assert_eq!(all[0][1], "prepare:1 split:20 combine:24, 199680 bytes");
     let of = |name: &str| &all.iter().find(|[other, ..]| other == name).expect("there is one")[2];
     assert_eq!(
