@@ -294,9 +294,9 @@ pub struct Hopper {
     /// Places for the Q of one warpgroup: up to two for each, so that the next Q comes while this one is used.
     pub q_slots: u32,
     /// Stages of K and of V as they come, where the fetching warpgroup widens them; elsewhere 0.
-    pub byte_stages: u32,
+    pub byte_stages: u8,
     /// Pieces of 16 bytes that a lane has on the way which widens K and V.
-    pub widened_at_once: u32,
+    pub widened_at_once: u8,
     /// The widths N of the kernel's products, each once.
     pub widths: Vec<u32>,
     /// Columns of P V that are summed before O takes them: FP8 without overlap only, elsewhere all.

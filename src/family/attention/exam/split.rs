@@ -428,7 +428,8 @@ impl Case for SplitCase {
                     for (name, output) in &mut call.outputs {
                         match *name {
                             "o" => {
-                                (0..head_dim.v as i64).for_each(|d| _ = output.mark(places.o(problem, sequence, row, head) + d))
+                                let start = places.o(problem, sequence, row, head);
+                                (0..head_dim.v as i64).for_each(|d| _ = output.mark(start + d));
                             }
                             "lse" => _ = output.mark(places.lse(problem, sequence, row, head)),
                             _ => {}

@@ -220,7 +220,7 @@ impl Recipe for HopperForward {
         let (keys, values) = stage_bytes(variant, tile);
         let fetched = fetched_bytes(variant, tile);
         let list = if fetched.is_some() && is_queued(variant) { LIST_BYTES } else { 0 };
-        let byte_stages = byte_stages(variant, tile);
+        let byte_stages = u32::from(byte_stages(variant, tile));
         let (more_work, more_barriers) = if fetched.is_some() { (2, 2 * PRODUCER_WARPS * byte_stages) } else { (0, 0) };
         let (k_bytes, v_bytes) = fetched.unzip();
         let as_they_come = [
@@ -370,16 +370,16 @@ fn q_slots(variant: Point, tile: &Tile) -> u32 {
         return consumers;
     }
     let (keys, values) = fetched_bytes(variant, tile).unwrap_or_default();
-    let fetched = byte_stages(variant, tile) * (keys + values);
+    let fetched = u32::from(byte_stages(variant, tile)) * (keys + values);
     (beside_stages(variant, tile).saturating_sub(fetched) / slot_bytes(variant, tile)).clamp(consumers, 2 * consumers)
 }
 
 /// Stages of K and of V as they come: two where they leave each warpgroup a place for its Q, for a copy takes longer
 /// than a warp does to widen its part of one tile.
-fn byte_stages(variant: Point, tile: &Tile) -> u32 {
+fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     let Some((keys, values)) = fetched_bytes(variant, tile) else { return 0 };
     let q = tile.m / WARPGROUP_ROWS * slot_bytes(variant, tile);
-    (beside_stages(variant, tile).saturating_sub(q) / (keys + values)).clamp(1, 2)
+    if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
 /// Bytes that stages of K and V leave, and announcements, zeros and barriers, each in a place of its own.
