@@ -38,10 +38,11 @@ def test_launches_and_memory_hang_on_shapes_alone(emulator, with_metadata, dtype
         asked_for.add(ALLOCATIONS())
         launches.add(" ".join(emulator.launches()))
     assert len(asked_for) == 1, asked_for
-    # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads, 32 splits.
+    # Any of the ten sequences may have all queries, which with two heads are two row tiles: times two key heads. Splits have
+    # counts, so that there are blocks for the first one of each, and two for each of the emulator's five multiprocessors.
     # The metadata have counters for one tile of each sequence and key head: then `fwd` has the longer ones.
     # Queries in E4M3 become bf16; sm80's `fwd` for such keys is predicted to take longer than splits of all row tiles.
-    mixed, split = f"split:{10 * 2 * 32} fwd:{10 * 4}", f"split:{10 * 2 * 2 * 32}"
+    mixed, split = f"split:{10 * 2 + 2 * 5} fwd:{10 * 4}", f"split:{10 * 2 * 2 + 2 * 5}"
     expected = f"prepare:1 {split}" if not with_metadata else mixed if dtype == torch.bfloat16 else f"{split} combine:{10 * TOKENS * 4}"
     assert launches == {expected}
     lse, *rest = (int(size) for size in asked_for.pop().split())
