@@ -112,10 +112,11 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER kgen_fwd_params p) {
     const int64_t load = sum_over_batch(p, [](work w) { return w.tiles * w.units; });
     const int64_t unsplit = sum_over_batch(p, [](work w) { return w.tiles; });
     const int32_t most = divide_up(max(p.seqlen_k, 1), SPLIT_KEYS);
-    int64_t units_a_split = load / (2 * blocks), whole_up_to = 2 * load / (3 * blocks);
+    const int64_t whole_up_to = 2 * load / (3 * blocks);  // where all blocks run at once, nothing so short is cut
+    int64_t units_a_split = load / (2 * blocks);
     if (unsplit <= blocks) {
         const int64_t at_once = least_units_a_split(p, most, blocks);
-        if (2 * at_once * blocks <= 3 * load) units_a_split = at_once, whole_up_to = 0;
+        if (2 * at_once * blocks <= 3 * load) units_a_split = at_once;
     }
     const int32_t chosen = units_a_split < SPLIT_LEAST ? SPLIT_LEAST : units_a_split < most ? static_cast<int32_t>(units_a_split) : most;
     for (int batch = thread_index(); batch < p.batch; batch += THREADS) {

@@ -252,7 +252,6 @@ faults! {
     scheduler_a_batch_that_fits_at_once_is_always_run_at_once: "scheduler: a batch that fits at once is always run at once",
     scheduler_a_split_has_fewer_units_than_pay: "scheduler: a split has fewer units than pay",
     scheduler_like_lengths_are_cut_in_halves: "scheduler: like lengths are cut in halves",
-    scheduler_sequences_stay_whole_where_all_blocks_run_at_once: "scheduler: sequences stay whole where all blocks run at once",
     scheduler_lanes_keep_their_own_sums: "scheduler: lanes keep their own sums",
     bwd_two_stages_nobody_waits_for_the_queries: "two stages: nobody waits for the queries",
     bwd_two_stages_no_barrier_between_a_step_s_ds_and_the_next_step_s_dq: "two stages: no barrier between a step's dS and the next step's dQ",

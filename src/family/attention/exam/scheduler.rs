@@ -220,7 +220,7 @@ fn split_counts(problem: &Problem, blocks: u64, most: u64) -> Vec<u64> {
         |units_a_split: u64| -> u64 { work.iter().map(|(tiles, units)| tiles * splits_of(*units, units_a_split)).sum() };
     let longest = work.iter().map(|(_, units)| *units).max().unwrap_or(0).max(1);
     let at_once = (1..=longest).find(|&units| blocks_with(units) <= blocks).filter(|units| 2 * units * blocks <= 3 * load);
-    let whole_up_to = if at_once.is_some() { 0 } else { 2 * load / (3 * blocks) };
+    let whole_up_to = 2 * load / (3 * blocks);
     let units_a_split = at_once.unwrap_or(load / (2 * blocks)).max(LEAST_UNITS);
     let count = |units: u64| if units <= whole_up_to { units.min(1) } else { splits_of(units, units_a_split).min(most) };
     work.iter().map(|(_, units)| count(*units)).collect()
