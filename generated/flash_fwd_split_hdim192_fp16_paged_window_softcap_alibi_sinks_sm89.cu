@@ -535,8 +535,8 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
 }
 
 // Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
-// more.
-KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const assignment& work, bool whole, uint32_t shared, float log2_scale) {
+// more. Whether they are complete.
+KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, const assignment& work, bool whole, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
     const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
@@ -626,6 +626,7 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const as
             store_global(reinterpret_cast<floats4*>(split_output(p, partial_row(p, work, queries, row)) + column), sum);
         }
     }
+    return whole;
 }
 
 // After the block's partial results: merges those of its row tile, if it ends last or no split has any.
@@ -780,8 +781,7 @@ KGEN_DEVICE bool compute_split(const parameters& given, const assignment& work) 
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
     }
 
-    write_rows(state, p, work, whole, shared, log2_scale);
-    return !whole;
+    return !write_rows(state, p, work, whole, shared, log2_scale);
 }
 
 // COUNTED: numbers of splits are chosen on the device, so that nobody knows at the launch how many items there are.

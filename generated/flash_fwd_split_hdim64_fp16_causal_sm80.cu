@@ -436,8 +436,8 @@ KGEN_DEVICE void copy_queries(uint32_t tile, const kgen_fwd_params& p, assignmen
 }
 
 // Merges the warps' states and writes the block's O and LSE, partial ones to the workspace. No warp uses its ring any
-// more.
-KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const assignment& work, bool whole, uint32_t shared, float log2_scale) {
+// more. Whether they are complete.
+KGEN_DEVICE bool write_rows(row_state& state, const kgen_fwd_params& p, uint32_t shared, float log2_scale) {
     const uint32_t warp = warp_index();
     const int lane_row = lane_index() / 4;
     const auto max_address = [&](uint32_t of_warp, int row) { return shared + MAX_OFFSET + (of_warp * BLOCK_M + row) * 4; };
@@ -480,6 +480,9 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const as
         }
     }
 
+    // (Asked again, rather than kept: registers are few.)
+    const assignment work = assigned_work(p);
+    const bool whole = writes_whole(p, split_count(p, work.batch));
     const sequence queries = sequence_of(work.batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q);
     const int group = p.num_heads / p.num_heads_k;
     const int valid_rows = min(queries.rows, p.seqlen_q) * group - work.first_row;
@@ -527,6 +530,7 @@ KGEN_DEVICE void write_rows(row_state& state, const kgen_fwd_params& p, const as
             store_global(reinterpret_cast<floats4*>(split_output(p, partial_row(p, work, queries, row)) + column), sum);
         }
     }
+    return whole;
 }
 
 // After the block's partial results: merges those of its row tile, if it ends last or no split has any.
@@ -647,14 +651,12 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
         stage = stage + STAGE_BYTES == ring + RING_BYTES ? ring : stage + STAGE_BYTES;
     }
 
-    write_rows(state, p, work, whole, shared, log2_scale);
-    return !whole;
+    return !write_rows(state, p, shared, log2_scale);
 }
 
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER kgen_fwd_params p) {
-    const assignment work = assigned_work(p);
-    if (compute_split<VECTOR>(p, work) && merges_by_last_block(p)) merge_if_last(p, work);
+    if (compute_split<VECTOR>(p, assigned_work(p)) && merges_by_last_block(p)) merge_if_last(p, assigned_work(p));
 }
 
 }  // namespace
