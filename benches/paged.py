@@ -156,10 +156,11 @@ def kgen_call(library, work, cache, o, lse, workspace, path=None, counter=None, 
     return call, p
 
 
-def captured_call(library, work, cache, o, lse, workspace):
-    """A call as an engine captures it: bounds instead of lengths, and counts that `kgen_fwd_metadata` has made of the lengths."""
+def captured_call(library, work, cache, o, lse, workspace, given):
+    """A call as an engine captures it: bounds instead of lengths, and counts that `kgen_fwd_metadata` has made of the
+    lengths. `given`: other fields."""
     counts = torch.zeros(work.batch, dtype=torch.int32, device="cuda")
-    fields = {"seqlen_k": max(MODEL_KEYS, *work.keys), "total_k": 0, "num_splits": 32, "split_counts": counts.data_ptr()}
+    fields = {"seqlen_k": max(MODEL_KEYS, *work.keys), "total_k": 0, "num_splits": 32, "split_counts": counts.data_ptr(), **given}
     call, p = kgen_call(library, work, cache, o, lse, workspace, fields=fields)
     library.launcher("kgen_fwd_metadata")(p)
     call.counts = counts
@@ -275,7 +276,10 @@ def main():
         for word, other in others.items():
             makers[word] = lambda cache, other=other: kgen_call(other, work, cache, o, lse, workspace, None, counter, counted)[0]
         for word, other in {"kgen": library, **others}.items() if max(work.queries) == 1 else ():
-            makers[f"{word} captured"] = lambda cache, other=other: captured_call(other, work, cache, o, lse, workspace)
+            makers[f"{word} captured"] = lambda cache, other=other: captured_call(other, work, cache, o, lse, workspace, counted)
+            for merging, flag in MERGING.items() if args.ways else ():
+                fields = {**counted, "flags": FLAG_CAUSAL | flag}
+                makers[f"{word} captured, {merging}"] = lambda cache, other=other, fields=fields: captured_call(other, work, cache, o, lse, workspace, fields)
         if args.ways:
             held, _ = library.explain(kgen_call(library, work, work.caches[0], o, lse, workspace)[1])
             for path in sorted({PATHS[way.path] for way in held if way.variant and not way.excluded}):

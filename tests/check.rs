@@ -373,7 +373,8 @@ fn kernels_of_the_templates_for_racecheck_pass_too() {
     let made = process::Command::new("python3").arg(script).arg(&copy).output().expect("python3 starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let copy = copy.to_str().expect("a path in UTF-8");
-    for name in ["flash_fwd_hdim64_bf16_causal_paged_sm90", "flash_fwd_hdim64_bf16_window_sm90"] {
+    let latent = "flash_fwd_split_hdim64_512_bf16_causal_paged_qv_sm90";
+    for name in ["flash_fwd_hdim64_bf16_causal_paged_sm90", "flash_fwd_hdim64_bf16_window_sm90", latent] {
         let mut check = Command::new(env!("CARGO_BIN_EXE_kgen"));
         check.env("XDG_CACHE_HOME", folder.path()).current_dir(folder.path()).timeout(Duration::from_secs(240));
         check.args(["check", name, "--templates", copy, "--device", "emulator", "--case", "sk203"]).assert().success();

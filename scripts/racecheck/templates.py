@@ -5,8 +5,12 @@
 
 * Warps that arrive at a named barrier also wait there: after `bar.arrive` racecheck reports even accesses that block
   barriers separate as races.
+* Warpgroups take no turns: no memory depends on their order, and if those that pass a turn waited for its taker, both
+  would wait forever where they clear rows together.
 * One lane reads an announcement and passes it on to the others, the one that arrives when the warp is done with it:
   racecheck does not see that the others have reached a __syncwarp() before (docs/checking.md).
+* Named barriers that a warpgroup of fwd_mla_sm90 passes alone, where it clears rows, are passed by the other one too:
+  after one of them racecheck reports even accesses that later barriers of both separate as races.
 
 Exit code 1, with a message, if a text that is to be changed is not there: a kernel changed by half may hang.
 """
@@ -20,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 READ_BY_ALL = re.compile(r"^( *)const words4 (said|of_keys) = (.*);$", re.M)
 READ_BY_ONE = r"\1words4 \2 = {};\n\1if (lane_index() == 0) \2 = \3;"
+TURNS = {
+    "attention/hopper/walk.tera": {"{ barrier_wait(1 + warpgroup, 256); }": "{}", "{ barrier_arrive(1 + (warpgroup + 1) % CONSUMERS, 256); }": "{}"},
+    "include/kgen/turns.cuh": {"    barrier_wait(barrier, threads);\n": "", "{ barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }": "{}"},
+}
+CLEARED_BY_SOME = {"if (end < own_keys + BLOCK_N) {": "if (end < STEP_KEYS) {", "first_key + own_keys < 0": "first_key < 0"}
 MEETING = re.compile(r"^( *)warp_sync\(\);  // one lane will signal that the warp is done with it$", re.M)
 
 
@@ -47,6 +56,12 @@ def main():
         text = changed(file.read_text(), file, READ_BY_ALL, READ_BY_ONE)
         of_keys = f"{{%- if plan.features.positions %}}\n{passed_on('of_keys')}\n{{%- endif %}}\n" if "of_keys" in text else ""
         file.write_text(changed(text, file, MEETING, of_keys + passed_on("said")))
+    for name, parts in TURNS.items():
+        for old, new in parts.items():
+            (copy / name).write_text(changed((copy / name).read_text(), name, re.escape(old), new))
+    mla = copy / "attention/fwd_mla_sm90.cu.tera"
+    for some, everyone in CLEARED_BY_SOME.items():
+        mla.write_text(changed(mla.read_text(), mla, re.escape(some), everyone))
 
 
 if __name__ == "__main__":

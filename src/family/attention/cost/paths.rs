@@ -1,6 +1,9 @@
 //! The paths that a request can take, and the one that is predicted to be the fastest.
 
-use super::{DeviceCost, KernelCost, Request, Sharing, Times, predict::MOST_SPLITS};
+use super::{
+    DeviceCost, KernelCost, Request, Sharing, Times,
+    predict::{COUNTED_NS, MOST_SPLITS, UNSPLIT_NS},
+};
 
 /// A way to compute forward attention, in the order of `KGEN_PATH_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,8 +22,8 @@ pub enum Path {
     Packed,
 }
 
-/// What a split-KV kernel takes besides where it writes O itself (ns): `UNSPLIT_NS` of `kgen/path_cost.cuh`.
-const UNSPLIT_NS: f64 = 700.0;
+/// The most splits that last blocks can count: `MOST_COUNTED` of `kgen/split_plan.cuh`.
+const MOST_COUNTED: u32 = 255;
 
 /// A kernel that the library holds for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,23 +139,28 @@ fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<
         PathTimes { attention, combine: UNSPLIT_NS, scheduler: 0.0 }
     }));
     let Some(combine) = held.combine else { return candidates };
-    let counted = request.arrivals >= request.tiles_to_count(&split.cost);
+    let counted = request.arrivals >= request.counters(&split.cost);
     let times = |guess: &Request, by_last_block: bool, splits: f64, most_splits: u32, scheduler: Option<Held>| {
         let sharing = Sharing { packed: true, splits, balanced: scheduler.is_some(), most_splits: most_splits.into() };
+        let merge = if by_last_block {
+            guess.last_block_ns(&split.cost, split.resident, device, splits, sharing.balanced)
+        } else {
+            guess.combine_ns(&combine.cost, combine.resident, device, splits)
+        };
         PathTimes {
             attention: Times::of(guess, &split.cost, split.resident, device, sharing),
-            combine: if by_last_block {
-                guess.last_block_ns(&split.cost, split.resident, device, splits)
-            } else {
-                guess.combine_ns(&combine.cost, combine.resident, device, splits)
-            },
+            combine: if sharing.balanced { COUNTED_NS + merge } else { merge },
             scheduler: scheduler.map_or(0.0, |scheduler| guess.scheduler_ns(&scheduler.cost, device)),
         }
     };
     for splits in request.split_counts(&split.cost, split.resident, device) {
-        candidates.push(Candidate::merged(Path::Split, splits, request, counted, &|guess, by_last_block| {
-            times(guess, by_last_block, splits.into(), splits, None)
-        }));
+        candidates.push(Candidate::merged(
+            Path::Split,
+            splits,
+            request,
+            counted && splits <= MOST_COUNTED,
+            &|guess, by_last_block| times(guess, by_last_block, splits.into(), splits, None),
+        ));
     }
     if let (Some(_), true) = (held.scheduler, request.keys.unequal) {
         let blocks = device.multiprocessors * f64::from(split.scheduled_tiles);
@@ -161,7 +169,7 @@ fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<
             return candidates;
         }
         // The scheduler clears counters.
-        candidates.push(Candidate::merged(Path::Scheduled, most, request, true, &|guess, by_last_block| {
+        candidates.push(Candidate::merged(Path::Scheduled, most, request, most <= MOST_COUNTED, &|guess, by_last_block| {
             times(guess, by_last_block, guess.balanced_splits(blocks, most), most, held.scheduler)
         }));
     }

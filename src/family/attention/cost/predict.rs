@@ -72,7 +72,7 @@ pub struct Request {
     pub causal: bool,
     /// Keys that one query sees at most, by a window or chunks.
     pub most_seen: Option<u32>,
-    /// The row tiles whose blocks the caller's counters can count.
+    /// The caller's words of counters.
     pub arrivals: u64,
 }
 
@@ -169,26 +169,38 @@ impl Request {
     pub(super) fn combine_ns(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost, splits: f64) -> f64 {
         let rows_of = |queries: f64| f64::from(self.batch) * queries * f64::from(self.heads);
         let rows = rows_of(self.mean_queries());
+        let launched = rows_of(self.queries.longest.into());
         let rows_with_keys = rows_of(self.mean_queries() - self.rows_without_keys());
         let pieces = f64::from(self.head_dim.v.div_ceil(8).next_power_of_two());
         let rounds = (splits * pieces / f64::from(kernel.keys)).ceil();
         let slots = device.multiprocessors * f64::from(resident);
-        let empty = (rows_of(self.queries.longest.into()) - rows) / slots * (WITHOUT_KEYS * f64::from(kernel.tile_cycles));
+        let empty = (launched - rows) / slots * (WITHOUT_KEYS * f64::from(kernel.tile_cycles));
         let merged = (rows_with_keys / slots).ceil() * rounds * f64::from(kernel.chain_cycles);
-        let busy = ((rows / slots).ceil() * f64::from(kernel.tile_cycles) + merged + empty) / device.cycles_per_ns;
+        let started = launched.min(slots) / device.multiprocessors * f64::from(kernel.step_cycles);
+        let busy = ((rows / slots).ceil() * f64::from(kernel.tile_cycles) + merged + empty + started) / device.cycles_per_ns;
         let bytes = rows_with_keys * splits * (f64::from(self.head_dim.v) + 1.0) * 4.0;
         f64::from(kernel.launch_ns) + busy.max(bytes / device.l2_bytes_per_ns)
     }
 
-    /// Row tiles of a kernel that splits, as its launch has them: those of the longest sequence in each.
-    pub(super) fn tiles_to_count(&self, kernel: &KernelCost) -> u64 {
+    /// Words of counters for the row tiles of a kernel that splits, four tiles each. A launch has as many tiles for
+    /// each sequence as for the longest.
+    pub(super) fn counters(&self, kernel: &KernelCost) -> u64 {
         let rows = u64::from(self.queries.longest) * u64::from(self.heads / self.heads_k);
-        rows.div_ceil(kernel.rows.into()) * u64::from(self.heads_k) * u64::from(self.batch)
+        (rows.div_ceil(kernel.rows.into()) * u64::from(self.heads_k) * u64::from(self.batch)).div_ceil(4)
     }
 
     /// The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile,
-    /// and a warp reads 32 pieces of 4 columns 8 times before it adds them.
-    pub(super) fn last_block_ns(&self, kernel: &KernelCost, resident: u32, device: &DeviceCost, splits: f64) -> f64 {
+    /// and a warp reads 32 pieces of 4 columns 8 times before it adds them. `balanced`: sequences of one split
+    /// are written whole.
+    pub(super) fn last_block_ns(
+        &self,
+        kernel: &KernelCost,
+        resident: u32,
+        device: &DeviceCost,
+        splits: f64,
+        balanced: bool,
+    ) -> f64 {
+        let merged = if balanced { (splits - 1.0).min(1.0) } else { 1.0 }; // of all sequences
         let tile_rows = f64::from(kernel.rows);
         let rows_of_sequence = self.mean_queries() * self.group();
         let tiles = f64::from(self.batch) * f64::from(self.heads_k) * self.tiles_of_sequence(rows_of_sequence, tile_rows);
@@ -197,11 +209,12 @@ impl Request {
         let head_dim_v = f64::from(self.head_dim.v);
         let lanes = f64::from(self.head_dim.v.div_ceil(4).next_power_of_two().clamp(4, 32)); // that share a split's row
         let rounds = (splits * lanes / (32.0 * 8.0)).ceil() * (head_dim_v / 128.0).ceil();
-        let counted = (tiles * splits / (device.multiprocessors * f64::from(resident))).ceil() * COUNTING;
+        let turns = (tiles * splits / (device.multiprocessors * f64::from(resident))).ceil();
+        let counted = COUNTING + (turns - 1.0) * COUNTING_BESIDE;
         let busy = (counted + rows * (LOG_SUM_EXPS + rounds * ROUND_OF_PARTS)) / device.cycles_per_ns;
         let rows_with_keys = f64::from(self.batch) * (self.mean_queries() - self.rows_without_keys()) * f64::from(self.heads);
         let bytes = rows_with_keys * splits * (head_dim_v + 1.0) * 4.0;
-        busy.max(bytes / device.l2_bytes_per_ns)
+        merged * busy.max(bytes / device.l2_bytes_per_ns) + (1.0 - merged) * UNSPLIT_NS
     }
 
     /// The choice of split counts on the device.
@@ -236,11 +249,19 @@ const NOT_BESIDE: f64 = 0.2;
 /// a block of `fwd_combine` for a row that a shorter sequence does not have.
 const WITHOUT_KEYS: f64 = 0.3;
 
-/// What is assumed of a merge by last blocks (cycles): a block counting itself, behind a fence and between two
-/// barriers; the log-sum-exps of a row; a round of loads of partial O.
-const COUNTING: f64 = 1500.0;
-const LOG_SUM_EXPS: f64 = 900.0;
-const ROUND_OF_PARTS: f64 = 450.0;
+/// What a split-KV kernel takes besides where it writes O itself (ns).
+pub(super) const UNSPLIT_NS: f64 = 700.0;
+
+/// What it takes besides where counts of splits are given (ns).
+pub(super) const COUNTED_NS: f64 = 1500.0;
+
+/// What a merge by last blocks takes (cycles): a block counting itself, behind a fence and between two barriers, in the
+/// last turn and in earlier ones, where others compute; the log-sum-exps of a row; a round of loads of partial O.
+/// Fitted to nine shapes of decoding in 2 to 32 splits on an H200.
+const COUNTING: f64 = 1750.0;
+const COUNTING_BESIDE: f64 = 500.0;
+const LOG_SUM_EXPS: f64 = 1500.0;
+const ROUND_OF_PARTS: f64 = 1500.0;
 
 /// Where places do not end together, the part of an average tile that the last ones take longer.
 const DRAIN: f64 = 0.375;

@@ -506,7 +506,15 @@ const SPLIT: &[Change] = &[
     ),
     ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
     ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
-    ("a counter too few", |c| counters(c, 1), Refused(ERROR_INVALID_VALUE, "arrivals_count is 1; 2 row tiles are counted")),
+    ("a counter too few", |c| counters(c, 0), Refused(ERROR_INVALID_VALUE, "arrivals_count is 0; the row tiles need 1")),
+    (
+        "more splits than a counter counts",
+        |c| {
+            counters(c, 2);
+            fwd(c).num_splits = 256;
+        },
+        Refused(ERROR_INVALID_VALUE, "num_splits 256; with counters (arrivals) at most 255"),
+    ),
     ("a negative number of counters", |c| counters(c, -1), Refused(ERROR_INVALID_VALUE, "arrivals_count is -1")),
 ];
 

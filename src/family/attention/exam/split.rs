@@ -82,7 +82,7 @@ struct SplitCase {
     problem: Problem,
     /// `num_splits`.
     splits: usize,
-    /// `split_counts`, where given.
+    /// `split_counts`, where given; those of a repeated problem repeat too.
     counts: Option<Vec<usize>>,
     arithmetic: Arithmetic,
     head_dim: Dims,
@@ -211,9 +211,9 @@ impl Case for MergedCase {
     }
 }
 
-/// Counters that are enough for any tile: one for each row and head.
+/// Words of counters that are enough for any tile: a byte for each row and head.
 pub(super) fn counters_for(problem: &Problem) -> usize {
-    (problem.sequences.len() * problem.rows(Side::Query).bound * problem.heads).max(1)
+    (problem.sequences.len() * problem.rows(Side::Query).bound * problem.heads).div_ceil(4).max(1)
 }
 
 /// What is wrong about the counters after a call, if anything is: they must be zero for the next one.
@@ -300,7 +300,8 @@ fn smoke() -> Vec<Listed> {
     let many: Vec<(usize, usize)> = (0..36).map(|i| (i % 3, i * 37 % 150)).collect();
     let numbers =
         many.iter().enumerate().map(|(i, (queries, keys))| if queries * keys == 0 { 0 } else { [1, 3, 2, 9, 1][i % 5] });
-    let last_of_many = (0..33).map(|i| if i == 32 { 7 } else { 1 });
+    // Seven of a crowd that is more than a warp counts at once.
+    let of_crowd = [(1, 17), (1, 0), (1, 40), (1, 3), (1, 130), (1, 16), (1, 33)];
     let mut cases = vec![
         // Decoding: one query, every ratio of heads, splits that end inside a step.
         (Problem::new(&[(1, 300)], 8, 2), 3, None),
@@ -321,7 +322,7 @@ fn smoke() -> Vec<Listed> {
         // More sequences than a warp has lanes, with numbers of splits from none to many, on few multiprocessors: a
         // block takes several items, the last of them far down the list.
         (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
-        (Problem::new(&[(1, 130); 33], 2, 2).lengths(Lengths::Packed).on(1), 8, Some(last_of_many.collect())),
+        (Problem::new(&of_crowd, 2, 2).repeated(19).lengths(Lengths::Packed).on(1), 8, Some([1, 0, 2, 1, 7, 1, 3].repeat(19))),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // No place for the log-sum-exp, which the caller of one whole split need not want.
@@ -393,7 +394,8 @@ impl Case for SplitCase {
 
     fn name(&self) -> String {
         let counts = self.counts.as_ref().map_or_else(String::new, |counts| {
-            format!(" of {}", counts.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
+            let once = &counts[..counts.len() / self.problem.times];
+            format!(" of {}", once.iter().map(usize::to_string).collect::<Vec<_>>().join("+"))
         });
         format!("{} splits{}{counts}", self.problem.name(self.causal), self.splits)
     }
