@@ -341,18 +341,37 @@ KGEN_DEVICE assignment assigned_work(const kgen_fwd_params& p) {
     return {static_cast<int>(tile * BLOCK_M), static_cast<int>(head % p.num_heads_k), static_cast<int>(batch % p.batch), static_cast<int>(batch / p.batch)};
 }
 
-// Finds a work item, or reports that there is none. First come the first splits of all sequences, which every sequence
-// has, then the further splits of one sequence after another; the key heads of a split, since their keys are adjacent;
-// and of these the row tiles. Called by all lanes, which get the same.
-KGEN_DEVICE bool find_work(const kgen_fwd_params& p, uint32_t item, assignment& work) {
+// How many work items there are. Called by all lanes, which get the same.
+KGEN_DEVICE uint32_t count_items(const kgen_fwd_params& p) {
+    constexpr int at_once = 4;  // loads of a lane under way
+    uint32_t further = 0;
+    KGEN_ROLLED
+    for (int first = lane_index(); first < p.batch; first += 32 * at_once) {
+        int counts[at_once];
+        KGEN_UNROLL
+        for (int i = 0; i < at_once; ++i) counts[i] = first + 32 * i < p.batch ? split_count(p, first + 32 * i) : 0;
+        KGEN_UNROLL
+        for (int i = 0; i < at_once; ++i) further += max(0, counts[i] - 1);
+    }
+    KGEN_UNROLL
+    for (int step = 16; step > 0; step /= 2) further += shuffle_xor(further, step);
+    return (p.batch + further) * p.num_heads_k * tiles_of_sequence(p);
+}
+
+// Finds a work item. First come the first splits of all sequences, which every sequence has, then the further splits of
+// one sequence after another; the key heads of a split, since their keys are adjacent; and of these the row tiles.
+// Called by all lanes, which get the same.
+KGEN_DEVICE assignment find_work(const kgen_fwd_params& p, uint32_t item) {
     const uint32_t m_blocks = tiles_of_sequence(p), by_head = item / m_blocks, pair = by_head / p.num_heads_k;
+    assignment work;
     work.first_row = static_cast<int>(item % m_blocks * BLOCK_M);
     work.head_k = static_cast<int>(by_head % p.num_heads_k);
     work.batch = static_cast<int>(pair % p.batch);
     work.split = static_cast<int>(pair / p.batch);
-    if (work.split == 0) return true;
+    if (work.split == 0) return work;
     uint32_t further = pair - p.batch;
     const uint32_t lane = lane_index();
+    KGEN_ROLLED
     for (int first = 0; first < p.batch; first += 32) {
         const int sequence = first + static_cast<int>(lane);
         const uint32_t own = sequence < p.batch ? max(0, split_count(p, sequence) - 1) : 0;
@@ -367,11 +386,11 @@ KGEN_DEVICE bool find_work(const kgen_fwd_params& p, uint32_t item, assignment& 
             const int holder = lowest_bit(warp_ballot(further < up_to));
             work.batch = first + holder;
             work.split = static_cast<int>(further - shuffle(up_to - own, holder)) + 1;
-            return true;
+            break;
         }
         further -= counted;
     }
-    return false;
+    return work;
 }
 
 // What the partial results of a row add up to.
@@ -414,9 +433,11 @@ template <class Meet>
 KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
     meet();  // all partial results of the block are written
     if (counts) {
-        uint32_t* arrived = p.arrivals + tile_number(p, work);
-        const bool last = atomic_add<memory_order::acquire_release>(arrived, 1u) + 1 == static_cast<uint32_t>(splits);
-        if (last) store_relaxed(arrived, 0u);  // for the next launch
+        const uint32_t tile = tile_number(p, work), shift = tile % TILES_A_COUNTER * 8;
+        uint32_t* arrived = p.arrivals + tile / TILES_A_COUNTER;
+        const uint32_t before = atomic_add<memory_order::acquire_release>(arrived, 1u << shift) >> shift & 255u;
+        const bool last = before + 1 == static_cast<uint32_t>(splits);
+        if (last) reduce_add(arrived, 0u - ((before + 1) << shift));  // zero for the next launch
         store_shared(flag, last ? 1.0f : 0.0f);
     }
     meet();  // the answer is visible
@@ -767,11 +788,12 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention_split(KGEN_PARAMETER parameters gi
     await_earlier_kernels();
     const kgen_fwd_params& p = given.call;
     if constexpr (COUNTED) {
-        assignment work;
+        const uint32_t items = count_items(p);
         KGEN_ROLLED
-        for (uint32_t item = block_index(); find_work(p, item, work); item += given.blocks) {
+        for (uint32_t item = block_index(); item < items; item += given.blocks) {
+            if (item != block_index()) block_sync();  // no thread still uses what this item will
+            const assignment work = find_work(p, item);
             if (compute_split<VECTOR, WHOLE_SLICES>(given, work) && merges_by_last_block(p)) merge_if_last(p, work);
-            block_sync();  // no thread still uses what the next item will
         }
         return;
     }
@@ -802,8 +824,8 @@ extern "C" int flash_fwd_split_hdim128_fp8_causal_paged_sm90(const kgen_fwd_para
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
     if (!is_whole(params)) {
-        if (const int code = check_split_workspace(params, self.name)) return code;
         if (const int code = check_arrivals(params, BLOCK_M, self.name)) return code;
+        if (const int code = check_split_workspace(params, self.name)) return code;
     }
     const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride, 1) &&
                          rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride, 1) &&

@@ -399,9 +399,11 @@ template <class Meet>
 KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
     meet();  // all partial results of the block are written
     if (counts) {
-        uint32_t* arrived = p.arrivals + tile_number(p, work);
-        const bool last = atomic_add<memory_order::acquire_release>(arrived, 1u) + 1 == static_cast<uint32_t>(splits);
-        if (last) store_relaxed(arrived, 0u);  // for the next launch
+        const uint32_t tile = tile_number(p, work), shift = tile % TILES_A_COUNTER * 8;
+        uint32_t* arrived = p.arrivals + tile / TILES_A_COUNTER;
+        const uint32_t before = atomic_add<memory_order::acquire_release>(arrived, 1u << shift) >> shift & 255u;
+        const bool last = before + 1 == static_cast<uint32_t>(splits);
+        if (last) reduce_add(arrived, 0u - ((before + 1) << shift));  // zero for the next launch
         store_shared(flag, last ? 1.0f : 0.0f);
     }
     meet();  // the answer is visible
@@ -757,8 +759,8 @@ extern "C" int flash_fwd_split_hdim64_fp16_window_softcap_alibi_sinks_sm80(const
                     static_cast<unsigned long long>(rows), INT32_MAX - BLOCK_M);
     }
     if (!is_whole(params)) {
-        if (const int code = check_split_workspace(params, self.name)) return code;
         if (const int code = check_arrivals(params, BLOCK_M, self.name)) return code;
+        if (const int code = check_split_workspace(params, self.name)) return code;
     }
     const bool aligned = rows_are_aligned(params.q, params.cu_seqlens_q ? 0 : params.q_batch_stride, params.q_row_stride, params.q_head_stride) &&
                          rows_are_aligned(params.k, params.cu_seqlens_k ? 0 : params.k_batch_stride, params.k_row_stride, params.k_head_stride) &&

@@ -289,8 +289,8 @@
     KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm120, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 120, 121, 121, 90624, 101376, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm80, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 132096, 166912, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
     KERNEL(flash_bwd_hdim96_fp16_window_softcap_alibi_sinks_sm90, kgen_bwd_params, 1, KGEN_KIND_BWD, 96, 96, KGEN_DTYPE_FP16, KGEN_FEATURE_WINDOW | KGEN_FEATURE_SOFTCAP | KGEN_FEATURE_ALIBI | KGEN_FEATURE_SINKS, 0, nullptr, 90, 90, 90, 132096, 232448, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false) \
-    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 0, false) \
-    KERNEL(flash_fwd_combine_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 4096, 232448, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 0, false) \
+    KERNEL(flash_fwd_combine_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 4096, 166912, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
+    KERNEL(flash_fwd_combine_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD_COMBINE, 0, 0, KGEN_DTYPE_FP16, 0, 0, nullptr, 90, 90, 90, 4096, 232448, 0, 1, 1, 128, 6, 780, 0, 3690, 560, 290, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm80, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 80, 89, EVERY_NEWER_GPU, 49152, 166912, 0, 128, 128, 32, 2, 2800, 0, 2268, 1957, 1357, false) \
     KERNEL(flash_fwd_hdim128_bf16_causal_cache_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_CACHE, 0, nullptr, 90, 90, 90, 198784, 232448, 0, 128, 64, 128, 1, 2020, 890, 2759, 1595, 2191, true) \
     KERNEL(flash_fwd_hdim128_bf16_causal_packgqa_paged_sm90, kgen_fwd_params, 0, KGEN_KIND_FWD, 128, 128, KGEN_DTYPE_BF16, KGEN_FEATURE_CAUSAL | KGEN_FEATURE_PACKGQA | KGEN_FEATURE_PAGED, 0, nullptr, 90, 90, 90, 222400, 232448, 0, 192, 64, 80, 1, 2020, 890, 2759, 1125, 2054, true) \
@@ -1630,6 +1630,7 @@ constexpr int MOST_CANDIDATES = 7 + MOST_SPLIT_COUNTS;
 static_assert(MOST_CANDIDATES <= KGEN_MOST_CANDIDATES, "kgen.h promises room for all");
 
 constexpr const char* NOT_HELD = "the library holds no such kernel for this device";
+constexpr const char* NOT_WORTH_SPLITTING = "no sequence is worth a second split";
 constexpr const char* SPLITS_WANTED = "num_splits asks for splits";
 constexpr const char* EMPTY_GRIDS = "seqlen_q makes most of its blocks empty";
 constexpr const char* UNREADABLE = "its kernel cannot read tensors that lie so in memory";
@@ -1714,9 +1715,9 @@ struct path_time {
     double total() const { return attention.total() + combine + scheduler; }
 };
 
-// Whether the caller's counters suffice for so many row tiles.
-bool has_arrivals(const kgen_fwd_params& p, uint64_t tiles) {
-    return p.arrivals != nullptr && p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= tiles;
+// Whether the caller has so many words of counters.
+bool has_arrivals(const kgen_fwd_params& p, uint64_t words) {
+    return p.arrivals != nullptr && p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= words;
 }
 
 // Stores the time of a path: the mean of what it takes by each guess about lengths that are not known, with the parts
@@ -1751,7 +1752,7 @@ void tell_merged_times(kgen_candidate& told, uint32_t merging, bool can_count, c
     counted.by_last_block = 1;
     tell(counted, true);
     if (may_count && (!may_launch || counted.predicted_ns < told.predicted_ns)) told = counted;
-    else if (!may_launch) told.excluded = "nothing counts the blocks of its row tiles: arrivals_count is too small";
+    else if (!may_launch) told.excluded = "nothing counts the blocks of its row tiles: arrivals_count is too small, or there are too many splits";
 }
 
 // Whether a path divides the keys, or may: what num_splits asks for.
@@ -1816,12 +1817,12 @@ kgen_fwd_params told_to_few(kgen_fwd_params p) {
     return p;
 }
 
-// Row tiles of a split-KV kernel, each of whose blocks can be counted.
-uint64_t tiles_to_count(const kgen_fwd_params& p, const kgen_variant& split) { return split_tiles_to_count(p, static_cast<uint64_t>(origin_of(split).cost.rows)); }
+// Words of counters for the blocks of a split-KV kernel's row tiles.
+uint64_t counters_of(const kgen_fwd_params& p, const kgen_variant& split) { return split_counters(p, static_cast<uint64_t>(origin_of(split).cost.rows)); }
 
-// Whether a path may count the blocks of `tiles` row tiles.
-bool can_count(const kgen_fwd_params& p, const candidate& c, uint64_t tiles) {
-    return has_arrivals(p, tiles) || (c.prepare != nullptr && tiles <= MOST_BLOCKS);
+// Whether a path may count its blocks, in so many words.
+bool can_count(const kgen_fwd_params& p, const candidate& c, uint64_t words) {
+    return c.told.num_splits <= MOST_COUNTED && (has_arrivals(p, words) || (c.prepare != nullptr && words <= MOST_BLOCKS));
 }
 
 // Enters the workspace of a path that splits: partial results, where the path writes them the counts, and where its
@@ -1837,8 +1838,8 @@ void need_workspace(const request& asked, const kgen_fwd_params& p, const kgen_v
     c.counts_offset = static_cast<size_t>(partial + 15) / 16 * 16;
     const bool writes_counts = c.told.path == KGEN_PATH_SCHEDULED || c.prepare != nullptr;
     c.arrivals_offset = c.counts_offset + (writes_counts ? with.batch * sizeof(int32_t) : 0);
-    const uint64_t tiles = tiles_to_count(p, split);
-    c.own_arrivals = c.told.by_last_block && !has_arrivals(p, tiles) ? static_cast<int64_t>(tiles) : 0;
+    const uint64_t words = counters_of(p, split);
+    c.own_arrivals = c.told.by_last_block && !has_arrivals(p, words) ? static_cast<int64_t>(words) : 0;
     c.told.workspace_bytes = c.arrivals_offset + c.own_arrivals * sizeof(uint32_t);
     if (c.told.workspace_bytes > asked.room) c.told.excluded = "the workspace has too few bytes";
 }
@@ -1878,17 +1879,20 @@ void weigh_splits(const request& asked, candidates& all) {
         c.prepare = path == KGEN_PATH_SCHEDULED ? prepare : nullptr;
         c.concurrent_blocks = blocks;
         c.told.variant = split->name;
-        tell_merged_times(c.told, asked.merging, can_count(p, c, tiles_to_count(p, *split)), [&](kgen_candidate& told, bool by_last_block) {
+        tell_merged_times(c.told, asked.merging, can_count(p, c, counters_of(p, *split)), [&](kgen_candidate& told, bool by_last_block) {
             tell_times(told, r, [&](const request_cost& guess) {
                 const double average = is_balanced ? balanced_splits(guess, blocks, most) : num_splits;
                 return path_time{time_of(guess, split_cost, device, {true, average, is_balanced, static_cast<double>(num_splits)}),
-                                 by_last_block ? last_block_ns(guess, split_cost, device, average) : combine_ns(guess, combine_cost, device, average),
+                                 (is_balanced ? COUNTED_NS : 0) + (by_last_block ? last_block_ns(guess, split_cost, device, average, is_balanced)
+                                                                                 : combine_ns(guess, combine_cost, device, average)),
                                  c.prepare != nullptr ? scheduler_ns(guess, cost_of(*prepare, shared_bytes), device) : 0};
             });
         });
         need_workspace(asked, p, *split, c);
     };
-    if (p.split_counts != nullptr) {
+    if (p.split_counts != nullptr && most == 1) {
+        all.add(KGEN_PATH_SPLIT, most, NOT_WORTH_SPLITTING).told.variant = split->name;
+    } else if (p.split_counts != nullptr) {
         add(KGEN_PATH_SPLIT, most, true);
     } else if (p.num_splits > 0) {
         add(KGEN_PATH_SPLIT, p.num_splits, false);
@@ -1902,7 +1906,7 @@ void weigh_splits(const request& asked, candidates& all) {
     if (prepare == nullptr) scheduled = NOT_HELD;
     else if (!unequal) scheduled = "all sequences have as many keys";
     else if (p.split_counts != nullptr) scheduled = "the caller has the counts";
-    else if (most == 1) scheduled = "no sequence is worth a second split";
+    else if (most == 1) scheduled = NOT_WORTH_SPLITTING;
 }
 
 // Considers two kernels for a batch in which some sequences have many queries and most have few, as engines mix prefill
@@ -1943,9 +1947,9 @@ void weigh_mixed(const request& asked, candidates& all) {
                 const request_cost& few = parts.few;
                 const double average = is_split ? balanced_splits(few, blocks, num_splits) : 1;
                 const double of_splits = time_of(few, cost_of_few, device, {true, average, is_split, static_cast<double>(num_splits)}).total();
-                const double merging = !is_split ? 0 : by_last_block ? last_block_ns(few, cost_of_few, device, average)
+                const double merging = !is_split ? 0 : by_last_block ? last_block_ns(few, cost_of_few, device, average, is_split)
                                                                       : combine_ns(few, cost_of(*combine, shared_bytes), device, average);
-                return path_time{of_prompts(parts.many), of_splits + merging, of_scheduler(few)};
+                return path_time{of_prompts(parts.many), of_splits + merging + (is_split ? COUNTED_NS : 0), of_scheduler(few)};
             };
             tell_times(told, r, spread, parted);
         };
@@ -1954,7 +1958,7 @@ void weigh_mixed(const request& asked, candidates& all) {
             return;
         }
         const kgen_fwd_params told = told_to_few(p);
-        tell_merged_times(c.told, asked.merging, can_count(told, c, tiles_to_count(told, *of_few)), tell);
+        tell_merged_times(c.told, asked.merging, can_count(told, c, counters_of(told, *of_few)), tell);
         need_workspace(asked, told, *of_few, c);
     };
     if (p.num_splits <= 1) add(1, false);

@@ -216,30 +216,43 @@ inline double combine_ns(const request_cost& r, const kernel_cost& k, const devi
     while (pieces * 8 < r.head_dim_v) pieces *= 2;
     const double rounds = ceil(splits * pieces / k.keys);
     const double slots = d.multiprocessors * k.resident;
-    const double empty = (r.batch * r.longest_queries * r.heads - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
-    const double busy =
-        (ceil(rows / slots) * k.tile_cycles + ceil(rows_with_keys / slots) * rounds * k.chain_cycles + empty) / d.cycles_per_ns;
+    const double launched = r.batch * r.longest_queries * r.heads;
+    const double empty = (launched - rows) / slots * (WITHOUT_KEYS * k.tile_cycles);
+    const double merged = ceil(rows_with_keys / slots) * rounds * k.chain_cycles;
+    const double started = fmin(launched, slots) / d.multiprocessors * k.step_cycles;  // the others hide it
+    const double busy = (ceil(rows / slots) * k.tile_cycles + merged + empty + started) / d.cycles_per_ns;
     const double bytes = rows_with_keys * splits * (r.head_dim_v + 1) * 4;
     return k.launch_ns + fmax(busy, bytes / d.l2_bytes_per_ns);
 }
 
-// What is assumed of a merge by last blocks, in cycles: a block counting itself, behind a fence and between two
-// barriers; the log-sum-exps of a row; a round of loads of partial O for each lane.
-constexpr double COUNTING = 1500, LOG_SUM_EXPS = 900, ROUND_OF_PARTS = 450;
+// What a split-KV kernel takes besides where it writes O itself (ns): it closes rows, and stores O as the caller wants
+// it. Fitted to three calls of 5 to 8 us on an H100.
+constexpr double UNSPLIT_NS = 700;
+
+// What it takes besides where counts of splits are given (ns): it counts work items and looks them up. On an H200 1.3
+// to 2.5 us in five shapes of decoding in which no sequence is split.
+constexpr double COUNTED_NS = 1500;
+
+// What a merge by last blocks takes, in cycles: a block counting itself, behind a fence and between two barriers, in
+// the last turn and in earlier ones, where others compute; the log-sum-exps of a row; a round of loads of partial O for
+// each lane. Fitted to nine shapes of decoding in 2 to 32 splits on an H200.
+constexpr double COUNTING = 1750, COUNTING_BESIDE = 500, LOG_SUM_EXPS = 1500, ROUND_OF_PARTS = 1500;
 
 // The merge of partial results by the block of each row tile that ends last. Warps share out the rows of a tile, and a
-// warp reads 32 pieces of 4 columns 8 times before it adds them.
-inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits) {
+// warp reads 32 pieces of 4 columns 8 times before it adds them. `balanced`: sequences of one split are written whole.
+inline double last_block_ns(const request_cost& r, const kernel_cost& k, const device_cost& d, double splits, bool balanced) {
+    const double merged = balanced ? fmin(splits - 1, 1) : 1;  // of all sequences
     const double group = r.heads / r.heads_k, warps = k.rows > 32 ? 8 : 4;
     const double tiles = r.batch * r.heads_k * tile_count(r, r.queries * group, k.rows);
     const double rows = ceil(fmin(k.rows, r.queries * group) / warps);
     double lanes = 4;  // that share a split's row
     while (lanes < 32 && lanes * 4 < r.head_dim_v) lanes *= 2;
     const double rounds = ceil(splits * lanes / (32 * 8)) * ceil(r.head_dim_v / 128);
-    const double counted = ceil(tiles * splits / (d.multiprocessors * k.resident)) * COUNTING;
+    const double turns = ceil(tiles * splits / (d.multiprocessors * k.resident));
+    const double counted = COUNTING + (turns - 1) * COUNTING_BESIDE;
     const double busy = (counted + rows * (LOG_SUM_EXPS + rounds * ROUND_OF_PARTS)) / d.cycles_per_ns;
     const double bytes = r.batch * (r.queries - rows_without_keys(r)) * r.heads * splits * (r.head_dim_v + 1) * 4;
-    return fmax(busy, bytes / d.l2_bytes_per_ns);
+    return merged * fmax(busy, bytes / d.l2_bytes_per_ns) + (1 - merged) * UNSPLIT_NS;
 }
 
 // The choice of split counts: one block, whose warps iterate over the batch `rows` sequences at a time.
@@ -260,10 +273,6 @@ inline double balanced_splits(const request_cost& r, double blocks, double most)
 // Split counts that are weighed, in rising order: round numbers, and those that fill the device once and twice; none
 // whose splits are shorter than what pays.
 constexpr int MOST_SPLIT_COUNTS = 18;
-
-// What a split-KV kernel takes besides where it writes O itself (ns): it closes rows, and stores O as the caller wants
-// it. Fitted to three calls of 5 to 8 us on an H100.
-constexpr double UNSPLIT_NS = 700;
 
 inline int split_counts_to_weigh(const request_cost& r, const kernel_cost& k, const device_cost& d, int32_t counts[MOST_SPLIT_COUNTS]) {
     constexpr int32_t ROUND[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};

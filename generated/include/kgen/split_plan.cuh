@@ -65,17 +65,27 @@ KGEN_HOST_DEVICE bool is_whole(const kgen_fwd_params& p) { return p.num_splits =
 // Whether fwd_split's blocks merge partial results themselves.
 KGEN_HOST_DEVICE bool merges_by_last_block(const kgen_fwd_params& p) { return p.arrivals != nullptr && !is_whole(p); }
 
-// Row tiles of `tile_rows` rows, in each of which the blocks that end are counted. Saturates.
-inline uint64_t split_tiles_to_count(const kgen_fwd_params& p, uint64_t tile_rows) {
-    return product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k, p.batch);
+// A word of counters has a byte for each of this many row tiles, so at most MOST_COUNTED blocks of one are counted.
+constexpr int TILES_A_COUNTER = 4;
+constexpr int MOST_COUNTED = 255;
+
+// Words of counters for a launch with row tiles of `tile_rows` rows, in each of which the blocks that end are counted.
+// Saturates.
+inline uint64_t split_counters(const kgen_fwd_params& p, uint64_t tile_rows) {
+    const uint64_t tiles = product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k, p.batch);
+    return tiles / TILES_A_COUNTER + (tiles % TILES_A_COUNTER != 0);
 }
 
 // Checks the counters of a launch of fwd_split with tiles of `tile_rows` rows.
 inline int check_arrivals(const kgen_fwd_params& p, uint64_t tile_rows, const char* name) {
-    const uint64_t tiles = split_tiles_to_count(p, tile_rows);
-    if (!merges_by_last_block(p) || (p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= tiles)) return KGEN_SUCCESS;
-    return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count is %lld; %llu row tiles are counted", name, static_cast<long long>(p.arrivals_count),
-                static_cast<unsigned long long>(tiles));
+    if (!merges_by_last_block(p)) return KGEN_SUCCESS;
+    if (p.num_splits > MOST_COUNTED) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: num_splits %d; with counters (arrivals) at most %d", name, p.num_splits, MOST_COUNTED);
+    }
+    const uint64_t words = split_counters(p, tile_rows);
+    if (p.arrivals_count >= 0 && static_cast<uint64_t>(p.arrivals_count) >= words) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: arrivals_count is %lld; the row tiles need %llu", name, static_cast<long long>(p.arrivals_count),
+                static_cast<unsigned long long>(words));
 }
 
 inline int check_split_workspace(const kgen_fwd_params& p, const char* name) {
