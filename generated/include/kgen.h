@@ -207,10 +207,9 @@ typedef struct kgen_fwd_params {
     /* `arrivals_count` words of device memory, zero before the first call that is given them and zero again after each:
      * with them the block of fwd_split that ends last of a row tile may merge the tile's partial results, in place of
      * fwd_combine, where num_splits is at most 255. A launch counts in a byte for each row tile;
-     * batch * seqlen_q * num_heads / 4 words, rounded up, are always enough. Calls that may run at the same time must not
-     * share them. NULL: kgen_fwd() has counters of its own, in the
-     * workspace, where prepare_scheduler runs and clears them. A launcher of fwd_split that is given them and a
-     * workspace writes O and LSE. */
+     * batch * seqlen_q * num_heads / 4 words, rounded up, are always enough. Calls that may run at the same time must
+     * not share them. NULL: kgen_fwd() has counters of its own, in the workspace, where prepare_scheduler runs and
+     * clears them. A launcher of fwd_split that is given them and a workspace writes O and LSE. */
     uint32_t* arrivals;
     int64_t arrivals_count;
 

@@ -4,8 +4,8 @@
 //   int32[2..3]      zero
 //   int32[4..4 + B)  split_counts of kgen_fwd: splits of each sequence, by its length at that time
 //   up to a multiple of four: zero
-//   to the end               arrivals of kgen_fwd: zero between launches. Enough for decoding with eight key heads; with
-//                            more, fwd_combine is launched
+//   to the end               arrivals of kgen_fwd: zero between launches. Enough for decoding with eight key heads;
+//                            with more, fwd_combine is launched
 //
 // The length depends on the batch alone, as replayed graphs need, and fits vLLM's buffer of 1 + 4 round_up(B, 4). vLLM
 // copies it there at each step and zeroes the rest, so that a graph finds new counts where it was captured.
