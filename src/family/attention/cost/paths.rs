@@ -2,7 +2,7 @@
 
 use super::{
     DeviceCost, KernelCost, Request, Sharing, Times,
-    predict::{COUNTED_NS, MOST_SPLITS, UNSPLIT_NS},
+    predict::{COUNTED_NS, UNSPLIT_NS},
 };
 
 /// A way to compute forward attention, in the order of `KGEN_PATH_*`.
@@ -196,8 +196,8 @@ fn most_splits(request: &Request, blocks: f64) -> u32 {
     let blocks = whole_number(blocks);
     let at_once = if tiles < blocks { blocks / tiles } else { 1 };
     let seen = request.most_seen.unwrap_or(u32::MAX);
-    let worthwhile = request.keys.longest.min(seen).div_ceil(128).min(MOST_SPLITS);
-    u32::try_from(at_once).unwrap_or(MOST_SPLITS).min(worthwhile)
+    let worthwhile = request.keys.longest.min(seen).div_ceil(128).min(MOST_COUNTED);
+    u32::try_from(at_once).unwrap_or(MOST_COUNTED).min(worthwhile)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of blocks")]
