@@ -1820,7 +1820,7 @@ kgen_fwd_params told_to_few(kgen_fwd_params p) {
 // Words of counters for the blocks of a split-KV kernel's row tiles.
 uint64_t counters_of(const kgen_fwd_params& p, const kgen_variant& split) { return split_counters(p, static_cast<uint64_t>(origin_of(split).cost.rows)); }
 
-// Whether a path may count its blocks, in so many words.
+// Whether a path may count its blocks, which takes `words` words of counters.
 bool can_count(const kgen_fwd_params& p, const candidate& c, uint64_t words) {
     return c.told.num_splits <= MOST_COUNTED && (has_arrivals(p, words) || (c.prepare != nullptr && words <= MOST_BLOCKS));
 }
@@ -1941,7 +1941,7 @@ void weigh_mixed(const request& asked, candidates& all) {
             // Where queries are spread, nearly all sequences are prompts, and the other kernel finds nothing to do.
             const auto spread = [&](const request_cost& guess) {
                 const double merging = is_split && !by_last_block ? cost_of(*combine, shared_bytes).launch_ns : 0;
-                return path_time{of_prompts(guess), cost_of_few.launch_ns + merging, of_scheduler(guess)};
+                return path_time{of_prompts(guess), cost_of_few.launch_ns + (is_split ? COUNTED_NS : 0) + merging, of_scheduler(guess)};
             };
             const auto parted = [&](const parted_request& parts) {
                 const request_cost& few = parts.few;

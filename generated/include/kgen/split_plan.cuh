@@ -114,7 +114,7 @@ inline int32_t most_split_count(const kgen_fwd_params& p, int64_t blocks) {
     const int32_t seen = most_keys_seen(p.features), keys = seen < p.seqlen_k ? seen : p.seqlen_k;
     const int64_t worthwhile = (static_cast<int64_t>(keys) + SPLIT_KEYS * SPLIT_LEAST - 1) / (SPLIT_KEYS * SPLIT_LEAST);
     const int64_t splits = at_once < worthwhile ? at_once : worthwhile;
-    return splits < MOST_SPLITS ? static_cast<int32_t>(splits) : MOST_SPLITS;
+    return splits < MOST_COUNTED ? static_cast<int32_t>(splits) : MOST_COUNTED;  // last blocks may merge them
 }
 
 }  // namespace kgen
