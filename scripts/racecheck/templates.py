@@ -5,8 +5,8 @@
 
 * Warps that arrive at a named barrier also wait there: after `bar.arrive` racecheck reports even accesses that block
   barriers separate as races.
-* Warpgroups take no turns: no memory depends on their order, and if those that pass a turn waited for its taker, both
-  would wait forever where they clear rows together.
+* Warpgroups take no turns: no memory depends on their order, and if one that passes its turn waited until the other
+  takes it, both would wait forever where they clear rows together.
 * One lane reads an announcement and passes it on to the others, the one that arrives when the warp is done with it:
   racecheck does not see that the others have reached a __syncwarp() before (docs/checking.md).
 * Named barriers that a warpgroup of fwd_mla_sm90 passes alone, where it clears rows, are passed by the other one too:

@@ -169,7 +169,7 @@ fn weigh_by_head(request: &Request, held: &Kernels, device: &DeviceCost) -> Vec<
             return candidates;
         }
         // The scheduler clears counters.
-        candidates.push(Candidate::merged(Path::Scheduled, most, request, most <= MOST_COUNTED, &|guess, by_last_block| {
+        candidates.push(Candidate::merged(Path::Scheduled, most, request, true, &|guess, by_last_block| {
             times(guess, by_last_block, guess.balanced_splits(blocks, most), most, held.scheduler)
         }));
     }

@@ -21,7 +21,7 @@ const TILE_ROWS: u64 = 16;
 /// Those of the emulated device, where the launcher asks for them.
 const MULTIPROCESSORS: usize = 7;
 
-/// Counters of row tiles to be cleared: more than the block has threads.
+/// Words of counters to be cleared: more than the block has threads.
 const ARRIVALS: u16 = 300;
 
 #[derive(Debug)]

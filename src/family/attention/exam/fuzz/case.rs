@@ -84,7 +84,7 @@ pub enum Merging {
     Free,
     /// Whom it likes, with counters for every row tile.
     Counted,
-    /// The same, with one counter.
+    /// The same, with one word of counters.
     OneCounter,
     /// `fwd_combine`, by `KGEN_FLAG_MERGE_BY_LAUNCH`, with counters that nobody needs.
     Launch,
