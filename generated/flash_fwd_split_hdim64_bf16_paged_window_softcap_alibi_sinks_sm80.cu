@@ -460,8 +460,8 @@ template <class Meet>
 KGEN_DEVICE bool ends_last(const kgen_fwd_params& p, assignment work, int splits, uint32_t flag, bool counts, const Meet& meet) {
     meet();  // all partial results of the block are written
     if (counts) {
-        const uint32_t tile = tile_number(p, work), shift = tile % TILES_A_COUNTER * 8;
-        uint32_t* arrived = p.arrivals + tile / TILES_A_COUNTER;
+        const uint32_t tile = tile_number(p, work), shift = tile % TILES_A_WORD * 8;
+        uint32_t* arrived = p.arrivals + tile / TILES_A_WORD;
         const uint32_t before = atomic_add<memory_order::acquire_release>(arrived, 1u << shift) >> shift & 255u;
         const bool last = before + 1 == static_cast<uint32_t>(splits);
         if (last) reduce_add(arrived, 0u - ((before + 1) << shift));  // zero for the next launch

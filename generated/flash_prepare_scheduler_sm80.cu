@@ -120,7 +120,7 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER kgen_fwd_params p) {
         const int32_t units = work_of(p, batch).units;
         store_global(p.split_counts + batch, units <= whole_up_to ? min(units, 1) : min(p.num_splits, splits_of(units, chosen)));
     }
-    for (int64_t tile = thread_index(); p.arrivals != nullptr && tile < p.arrivals_count; tile += THREADS) store_relaxed(p.arrivals + tile, 0u);
+    for (int64_t word = thread_index(); p.arrivals != nullptr && word < p.arrivals_count; word += THREADS) store_relaxed(p.arrivals + word, 0u);
 }
 
 }  // namespace

@@ -1623,7 +1623,7 @@ struct candidate {
     size_t counts_offset;       // of split_counts in the workspace, where `prepare` writes them
     int32_t concurrent_blocks;  // passed to `prepare`
     size_t arrivals_offset;     // of counters in the workspace, which `prepare` clears
-    int64_t own_arrivals;       // how many; 0: merged by last blocks, the caller's are used
+    int64_t own_arrivals;       // words of them; 0: merged by last blocks, the caller's are used
 };
 
 constexpr int MOST_CANDIDATES = 7 + MOST_SPLIT_COUNTS;

@@ -65,15 +65,15 @@ KGEN_HOST_DEVICE bool is_whole(const kgen_fwd_params& p) { return p.num_splits =
 // Whether fwd_split's blocks merge partial results themselves.
 KGEN_HOST_DEVICE bool merges_by_last_block(const kgen_fwd_params& p) { return p.arrivals != nullptr && !is_whole(p); }
 
-// A word of counters has a byte for each of this many row tiles, so at most MOST_COUNTED blocks of one are counted.
-constexpr int TILES_A_COUNTER = 4;
+// A word holds the counters of this many row tiles, a byte each: at most MOST_COUNTED blocks of a tile are counted.
+constexpr int TILES_A_WORD = 4;
 constexpr int MOST_COUNTED = 255;
 
 // Words of counters for a launch with row tiles of `tile_rows` rows, in each of which the blocks that end are counted.
 // Saturates.
 inline uint64_t split_counters(const kgen_fwd_params& p, uint64_t tile_rows) {
     const uint64_t tiles = product(tiles_of(product(p.seqlen_q, p.num_heads / p.num_heads_k), tile_rows), p.num_heads_k, p.batch);
-    return tiles / TILES_A_COUNTER + (tiles % TILES_A_COUNTER != 0);
+    return tiles / TILES_A_WORD + (tiles % TILES_A_WORD != 0);
 }
 
 // Checks the counters of a launch of fwd_split with tiles of `tile_rows` rows.
