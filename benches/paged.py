@@ -70,6 +70,16 @@ def prefill_cases():
         yield f"mixed 63 decodes + chunk 1985 d{dim}", ([1] * 63 + [1985], [2000] * 63 + [3000], 32, 8, dim)
 
 
+def engine_cases():
+    """Steps of an engine with 64 prompts of 4096 tokens, at most 8192 a step: some sequences decode, one has the rest of
+    its prompt, one all of it and one the beginning. (`prefill` and `long decode` of docs/results run these.)"""
+    for dim in (64, 128):
+        yield f"engine step, 2 prompts d{dim}", ([4096] * 2, [4096] * 2, 32, 8, dim)
+        for decodes, rest in ((2, 7), (31, 226), (61, 901)):
+            prompts = [rest, 4096, 8192 - decodes - rest - 4096]
+            yield f"engine step, {decodes} decodes d{dim}", ([1] * decodes + prompts, [4110] * decodes + [4096, *prompts[1:]], 32, 8, dim)
+
+
 class Work:
     """The tensors of one case, with as many copies of the cache as make the L2 cold."""
 
@@ -261,7 +271,7 @@ def main():
     copy = copy_gbs()
     print(f"{torch.cuda.get_device_name()}, copy {copy:.0f} GB/s")
     rows = []
-    for name, shape in [*decode_cases(), *prefill_cases()]:
+    for name, shape in [*decode_cases(), *prefill_cases(), *engine_cases()]:
         if args.only not in name:
             continue
         work = Work(*shape)
