@@ -10,8 +10,8 @@ tensor. Decoding times graphs of calls that go round copies of the cache togethe
 model do. FA3 runs as vLLM runs it (`eager`: its own number of splits; `graph`: 32 splits with scheduler metadata made
 once); the faster one counts. Every O is compared with float32 first. A ratio is FA3's time / kgen's, above 1 where kgen
 is faster; GB/s count K and V once. `kgen` is what the dispatcher chooses, with a work counter and counters of row tiles;
-`kgen captured` what an engine captures for decoding: the most keys that the model takes, 32 splits, counters, and counts made
-by kgen_fwd_metadata before; with --ways also by who merges.
+`kgen captured` what an engine captures for decoding: the most keys that the model takes, 32 splits, counters, and counts
+made by kgen_fwd_metadata before; with --ways also by who merges.
 --ways times each path with and without the work counter too, and paths that split with partial results merged by
 fwd_combine (`launch`) and by the last block of each row tile (`last block`). --beside times other libraries in the same
 run, each as `kgen` is. All are timed as far as a library holds the kernels:
