@@ -9,7 +9,7 @@ import torch
 import torch._inductor.select_algorithm
 import torch.nn.functional as F
 from model_attention import use
-from model_shapes import SDPA, Batch, model_of
+from model_shapes import SDPA, Batch, initial_model, model_of
 from transformers import DynamicCache, StaticCache
 
 
@@ -47,10 +47,14 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
     told(report, "speed", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
 
 
-def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what):
+def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what, await_turn=None):
     """The same with torch.compile(mode=mode), `what` of the two. Compiled generation has a cache of fixed size, and
-    compiles the steps after the prompt, as `generate` does; the other has one that grows."""
-    model = model_of(shape, device, torch.bfloat16, seed)
+    compiles the steps after the prompt, as `generate` does; the other has one that grows. `await_turn` is called once
+    all has been compiled, before anything is timed."""
+    # As `model_of` has it, but no copy in float32 stays: other processes may need the memory.
+    model = initial_model.__wrapped__(shape, device, seed).to(torch.bfloat16)
+    if device == "cuda":
+        torch.cuda.empty_cache()
     ids = tokens_of(shape, device, seed, batch, length)
     compiler, caches, text = {}, {}, {}
     torch._inductor.select_algorithm.PRINT_AUTOTUNE = False  # pages of it
@@ -67,7 +71,7 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
         with torch.no_grad(), use(model, how):
             return timed(device, lambda: run(input_ids=ids, use_cache=False, logits_to_keep=1))
 
-    def generation(side):
+    def generation(side, logits=None):
         how, _, way = side.partition(", ")
         with torch.no_grad(), use(model, how):
             if not way:
@@ -75,27 +79,77 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
             else:
                 cache = caches.setdefault(how, StaticCache(config=model.config, max_cache_len=length + new))
                 cache.reset()  # one cache for all rounds: a graph knows its address
-            first = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
+            last = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
+            first = last.argmax(-1, keepdim=True)
+            if logits is not None:
+                logits.append(last)
 
             def run():
-                text[side] = decode(of(how) if way else model, first, cache, length, new)
+                later = decode(of(how) if way else model, first, cache, length, new, logits)
+                text[side] = torch.cat([first, later], 1)
 
             return timed(device, run)
 
     peer = sides_of(shape)[1]
     sides = ["kgen", "kgen, compiled", peer, f"{peer}, compiled"]
+    f, title, tokens = (
+        (prefill, f"prefill {batch} x {length}", batch * length)
+        if what == "prefill"
+        else (generation, f"generation {batch} x {new} after {length}", batch * new)
+    )
     try:
         # A compiled model is traced in the first call, captured in the second, and in the third both have ended.
-        if what == "prefill":
-            told(report, "compile", shape, f"prefill {batch} x {length}", alternated(prefill, sides, rounds, 3), batch * length)
-        else:
-            times = alternated(generation, sides, rounds, 3)
-            told(report, "compile", shape, f"generation {batch} x {new} after {length}", times, batch * new)
-            same = {side: int((text[side] == text["kgen"]).cumprod(1).sum()) for side in text if side != "kgen"}
-            of_all = ", ".join(f"{side}'s for {count}" for side, count in same.items())
-            report.row("compile", shape.name, "tokens", None, f"of {batch * new} kgen's are, up to the first other, {of_all}", same=same)
+        times = alternated(f, sides, rounds, 3, await_turn)
+        if without := [side for side in sides if side not in times]:
+            report.row("compile", shape.name, title, None, f"out of memory: {'; '.join(without)}", without=without)
+        told(report, "compile", shape, title, times, tokens)
+        if what == "generation":
+            agreement(report, shape, generation, text)
     finally:
         torch._dynamo.reset()
+
+
+def agreement(report, shape, generation, text):
+    """One row: for how many tokens the sides' text is kgen's, and how near to a tie kgen was where another began."""
+    logits = []
+    generation("kgen", logits)  # once more, untimed: to keep logits in a timed round would cost that round memory
+    own, logits = text["kgen"], torch.stack(logits, 1)
+    same = {side: int((text[side] == own).cumprod(1).sum()) for side in text if side != "kgen"}
+    others = {side: first_others(own, logits, text[side]) for side in same}
+    of_all = ", ".join(f"{side}'s for {same[side]}{gap_told(others[side])}" for side in same)
+    words = f"of {own.numel()} kgen's are, up to the first other, {of_all}"
+    report.row("compile", shape.name, "tokens", None, words, same=same, first_others=others)
+
+
+def first_others(own, logits, tokens):
+    """What tells a tie from an error where the text `tokens` leaves the text `own`, both (batch, new + 1), for the first
+    time in each sequence: by the `logits` of `own`, (batch, new + 1, vocabulary), the largest gap between the best token
+    and the one in `tokens`, in units of the spacing of bf16 numbers near the best logit. None if the texts are equal.
+    After its first other token a sequence has another text, and its logits say nothing of this one."""
+    at = (tokens == own).cumprod(1).sum(1)
+    sequences = (at < own.shape[1]).nonzero().squeeze(1)
+    if len(sequences) == 0:
+        return None
+    steps = at[sequences]
+    there = logits[sequences, steps].float()
+    best = there.amax(1)
+    gap = best - there.gather(1, tokens[sequences, steps].unsqueeze(1)).squeeze(1)
+    spacing = 2.0 ** (torch.floor(torch.log2(best.abs().clamp(min=1e-30))) - 7)
+    worst = int((gap / spacing).argmax())
+    return {
+        "sequences": len(sequences),
+        "spacings": (gap / spacing)[worst].item(),
+        "gap": gap[worst].item(),
+        "bf16_spacing": spacing[worst].item(),
+        "sequence": int(sequences[worst]),
+        "token": int(steps[worst]),
+    }
+
+
+def gap_told(other):
+    if other is None:
+        return ""
+    return f" (first others within {other['spacings']:.1f} bf16 spacings of kgen's best)"
 
 
 def steps(report, shape, device, seed, batch, length, rounds):
@@ -124,8 +178,9 @@ def tokens_of(shape, device, seed, batch, length):
     return torch.randint(shape.config.vocab_size, (batch, length), generator=generator).to(device)
 
 
-def decode(run, first, cache, length, new):
-    """`new` tokens after `first`, (batch, new); nothing waits for the device."""
+def decode(run, first, cache, length, new, logits=None):
+    """`new` tokens after `first`, (batch, new); nothing waits for the device. `logits` is a list that gets each step's,
+    (batch, vocabulary)."""
     token, tokens = first, []
     positions = torch.arange(length, length + new, device=first.device).unsqueeze(0)
     for step in range(new):
@@ -133,6 +188,8 @@ def decode(run, first, cache, length, new):
         said = run(input_ids=token, past_key_values=cache, position_ids=positions[:, step : step + 1], use_cache=True)
         token = said.logits[:, -1:].argmax(-1)
         tokens.append(token)
+        if logits is not None:
+            logits.append(said.logits[:, -1])
     return torch.cat(tokens, 1)
 
 
@@ -154,9 +211,9 @@ def timed(device, f):
     return time.perf_counter() - begin
 
 
-def alternated(f, sides, rounds, before=1):
+def alternated(f, sides, rounds, before=1, await_turn=None):
     """Seconds of each side by round, in turn and turned about, after calls `before` them; a side that memory does not
-    suffice for has none."""
+    suffice for has none. `await_turn` is called between the two."""
     seconds = {side: [] for side in sides}
     for side in sides:
         try:
@@ -165,6 +222,8 @@ def alternated(f, sides, rounds, before=1):
         except torch.OutOfMemoryError:
             del seconds[side]
             torch.cuda.empty_cache()
+    if await_turn is not None:
+        await_turn()
     for r in range(rounds):
         for side in list(seconds)[:: 1 if r % 2 == 0 else -1]:
             seconds[side].append(f(side))
@@ -172,9 +231,7 @@ def alternated(f, sides, rounds, before=1):
 
 
 def told(report, part, shape, what, seconds, tokens):
-    """One row; none without rounds."""
-    if not all(seconds.values()):
-        return
+    """One row."""
     rate = {side: tokens / statistics.median(values) for side, values in seconds.items()}
     others = [f"{side} {value:.0f} ({rate['kgen'] / value:.3f})" for side, value in rate.items() if side != "kgen"]
     text = f"kgen {rate['kgen']:.0f} tokens/s; kgen's to that of {', '.join(others)}"

@@ -22,12 +22,19 @@ have, it is transformers' unfused attention ("eager"; "plain" rounds everything 
             prefill's time that the GPU is in attention kernels.
   steps     tokens per second, forward and backward.
   compile   prefill, and generation with a cache of fixed size, beside torch.compile, for --compiled and --mode. Minutes
-            each. --fill S first has all these pieces compiled side by side, for S seconds at most: torch keeps what it
-            has compiled in TORCHINDUCTOR_CACHE_DIR.
+            each. Of generation also: for how many tokens the sides' text is that of kgen uncompiled, and, where another
+            begins, how far kgen's logit of the other token is below its best, in units of bf16's spacing there.
 
 Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds. --each S runs each piece in a
 process of its own and ends it after S seconds. What has been done is in OUT/real_models.json after each piece, and
 --resume FILE leaves out the pieces that such a file has.
+
+--together N compiles N pieces of compile at a time, each in a process of its own, after all other parts. None is timed
+before all N are ready, have ended, or --each S has passed; a process that is not ready then is ended. Those that are
+ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin.
+--limit S begins no further N after S seconds. What max-autotune itself measures, it measures beside the others of the
+N. The N share the GPU's memory; a row says so where a side found too little. Unless TORCHINDUCTOR_COMPILE_THREADS is
+set, each of the N has its part of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
 library; 4: passed as far as the limit went.
@@ -35,17 +42,24 @@ With --tiny on a library for the emulator it runs without a GPU (a minute or two
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import traceback
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before transformers is imported: nothing is downloaded
 
 PARTS = ("compare", "train", "generate", "speed", "steps", "compile")
+
+#: Options that a piece in a process of its own is not given: with `--each` it would make another process.
+OF_PARENT = ("--each", "--together", "--resume", "--piece")
 
 
 class Report:
@@ -90,7 +104,10 @@ def pairs(text):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    # No abbreviations: `command` knows options by their whole names.
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--library", type=pathlib.Path, help="a libkgen.so in place of the installed package's")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--parts", default="compare,train,generate,speed,steps", help=f"of {','.join(PARTS)}; in this order")
@@ -99,9 +116,10 @@ def arguments():
     parser.add_argument("--lengths", type=numbers, default=[512, 1024, 2048, 4096], help="of speed, in tokens of the prompt")
     parser.add_argument("--compiled", type=pairs, default=[(1, 512), (8, 2048)], help="of compile, BATCHxLENGTH,...")
     parser.add_argument("--mode", default="max-autotune", help="of compile, as torch.compile has it")
-    parser.add_argument("--fill", type=float, default=0, help="seconds of compiling side by side, before the pieces of compile")
+    parser.add_argument("--together", type=int, metavar="N", help="pieces of compile to compile at a time")
     parser.add_argument("--each", type=float, help="seconds after which a piece is ended, in a process of its own")
     parser.add_argument("--piece", help="this one alone, by its name in real_models.json")
+    parser.add_argument("--ready", type=pathlib.Path, help=argparse.SUPPRESS)  # `together` gives it: see `turn`
     parser.add_argument("--steps", type=int, default=50, help="of train")
     parser.add_argument("--new", type=int, default=32, help="tokens that are generated")
     parser.add_argument("--rounds", type=int, default=5)
@@ -113,6 +131,10 @@ def arguments():
     args.parts = args.parts.split(",")
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"unknown part `{', '.join(sorted(unknown))}`; there are {', '.join(PARTS)}")
+    if args.together is not None and args.together < 1:
+        parser.error("--together: at least 1")
+    if args.rounds < 1:
+        parser.error("--rounds: at least 1")
     if args.tiny:
         args.batches, args.lengths, args.compiled, args.steps, args.new = [2], [24], [(1, 24)], 4, 6
         args.rounds = min(args.rounds, 2)
@@ -151,7 +173,7 @@ def pieces(args, device):
             elif part == "compile" and shape.causal:
                 for batch, length in args.compiled:
                     for what in ("prefill", "generation"):
-                        size = (args.seed, batch, length, args.new, args.rounds, args.mode, what)
+                        size = (args.seed, batch, length, args.new, args.rounds, args.mode, what, args.await_turn)
                         yield f"compile {shape.name} {batch}x{length} {what}", lambda r, c=common, s=size: speed.compiled(r, *c, *s)
 
 
@@ -159,9 +181,15 @@ def run(report, args, device):
     """All pieces up to the limit; whether it sufficed."""
     import torch
 
-    begin, left = time.monotonic(), []
+    begin, wanted, left, compiles = time.monotonic(), [], [], []
     for name, piece in pieces(args, device):
-        if name in report.done or args.piece not in (None, name):
+        if args.piece not in (None, name):
+            continue
+        wanted.append(name)
+        if name in report.done:
+            continue
+        if args.together is not None and name.startswith("compile "):
+            compiles.append(name)
             continue
         since = time.monotonic()
         if since - begin > args.limit:
@@ -178,22 +206,27 @@ def run(report, args, device):
             report.row(name.split(" ")[0], name.partition(" ")[2], "all", False, f"{type(problem).__name__}: {' '.join(last)}")
         if device == "cuda":
             torch.cuda.empty_cache()
-        report.say(f"     {name}: {time.monotonic() - since:.0f} s")
+        if args.ready is None:  # of the others the parent knows better: they have waited
+            report.say(f"     {name}: {time.monotonic() - since:.0f} s")
         report.finish(name)
+    while compiles:
+        if time.monotonic() - begin > args.limit:
+            left += compiles
+            break
+        together(report, compiles[: args.together], args)
+        del compiles[: args.together]
     if left:
         report.say(f"not begun, {args.limit:.0f} s were over: {'; '.join(left)}")
-    return not left and not (args.each is not None and {name for name, _ in pieces(args, device)} - set(report.done))
+    return set(wanted) <= set(report.done)
 
 
 def command(name, out, *more):
-    """This script with the same arguments, for one piece."""
-    # The last of two options of a name holds; `--each` of the child would make a grandchild.
+    """This script with the same arguments, for one piece. The last of two options of a name holds."""
     given, skip = [], False
     for word in sys.argv[1:]:
-        name_of = word.split("=")[0]
-        if not skip and name_of not in ("--each", "--fill", "--resume", "--piece"):
+        if not skip and word.split("=")[0] not in OF_PARENT:
             given.append(word)
-        skip = word in ("--each", "--fill", "--resume", "--piece")
+        skip = not skip and word in OF_PARENT
     return [sys.executable, __file__, *given, "--piece", name, "--out", str(out), *more]
 
 
@@ -206,41 +239,132 @@ def apart(report, name, args):
     except subprocess.TimeoutExpired:
         report.say(f"     {name}: ended after {time.monotonic() - since:.0f} s")
         return
+    collect(report, name, out, report.lines.append)
+
+
+def collect(report, name, out, tell):
+    """Takes over what a piece's own process has written to `out`; `tell` is given the lines."""
     if not (out / "real_models.json").is_file():
         report.row(name.split(" ")[0], name.partition(" ")[2], "all", False, "its process told nothing")
+        report.write()
         return
-    found = json.loads((out / "real_models.json").read_text())
-    report.rows += found["rows"]
-    report.lines += (out / "real_models.txt").read_text().splitlines()[1:-1]
+    report.rows += json.loads((out / "real_models.json").read_text())["rows"]
+    for line in (out / "real_models.txt").read_text().splitlines()[1:]:  # without the line about the machine
+        tell(line)
     report.finish(name)
 
 
-def fill(report, args, device):
-    """All pieces of compile side by side, without rounds: torch keeps what it compiles."""
-    names = [name for name, _ in pieces(args, device) if name.startswith("compile ") and name not in report.done]
-    since, threads = time.monotonic(), max(2, (os.cpu_count() or 2) // max(1, len(names)))
-    with open(os.devnull, "w") as nowhere:
-        running = [
-            subprocess.Popen(
-                command(name, args.out / f"fill{i}", "--rounds", "0"),
-                stdout=nowhere,
-                stderr=nowhere,
+def together(report, names, args):
+    """Pieces of compile: their processes compile side by side, then take turns at being timed."""
+    since, threads = time.monotonic(), max(2, len(os.sched_getaffinity(0)) // len(names))
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as ends:
+        every = []
+        for i, name in enumerate(names):
+            every.append(Beside(name, pathlib.Path(place, str(i)), threads))
+            ends.callback(every[-1].end)
+        compiling, waiting = list(every), []
+        while compiling and (args.each is None or time.monotonic() - since < args.each):
+            time.sleep(0.05)
+            for one in [one for one in compiling if one.ended or one.ready]:
+                compiling.remove(one)
+                one.compiled = time.monotonic() - since
+                if not one.ended:
+                    waiting.append(one)
+                    continue
+                end = f"exit code {one.process.returncode} after {one.compiled:.0f} s"
+                report.say(f"     {one.name}: {end}, before its turn")
+                collect(report, one.name, one.out, report.say)
+                one.show_log()
+        for one in compiling:
+            one.end()
+            report.say(f"     {one.name}: not compiled after {time.monotonic() - since:.0f} s, ended")
+            one.show_log()
+        report.write()
+        for one in sorted(waiting, key=every.index):
+            begin = time.monotonic()
+            in_time = one.time_it(args.each)
+            timing = f"{one.name}: compiling {one.compiled:.0f} s, timing {time.monotonic() - begin:.0f} s"
+            if in_time:
+                report.say(f"     {timing}" + (f", exit code {code}" if (code := one.process.returncode) else ""))
+                collect(report, one.name, one.out, report.say)
+            else:
+                report.say(f"     {timing}, ended")
+                report.write()
+            if one.process.returncode != 0:
+                one.show_log()
+
+
+class Beside:
+    """A piece's process, which compiles beside others, and the parent's side of its turn."""
+
+    def __init__(self, name, out, threads):
+        out.mkdir()
+        self.name, self.out, self.compiled = name, out, None
+        with open(out / "log", "wb") as log:
+            self.process = subprocess.Popen(
+                command(name, out, "--ready", str(out / "ready")),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                bufsize=0,
                 env={"TORCHINDUCTOR_COMPILE_THREADS": str(threads), **os.environ},
+                start_new_session=True,  # a group of its own, to which the processes belong that it compiles with
             )
-            for i, name in enumerate(names)
-        ]
-        for name, process in zip(names, running):
-            try:
-                process.wait(max(0, args.fill - (time.monotonic() - since)))
-                report.say(f"     fill {name}: exit code {process.returncode}, within {time.monotonic() - since:.0f} s")
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                report.say(f"     fill {name}: ended after {time.monotonic() - since:.0f} s")
+
+    @property
+    def ended(self):
+        return self.process.poll() is not None
+
+    @property
+    def ready(self):
+        return (self.out / "ready").exists()
+
+    def time_it(self, limit):
+        """Lets the process go on to its end; whether it came to that in time."""
+        with contextlib.suppress(BrokenPipeError):  # where it has just died
+            self.process.stdin.write(b"\n")
+        try:
+            self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.end()
+        return True
+
+    def end(self):
+        """Ends the process, if it has not ended yet, and those it compiles with, which would go on for a minute."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process.stdin.close()
+
+    def show_log(self):
+        """The end of what the process printed; for whoever watches, not for the report."""
+        last = (self.out / "log").read_text(errors="replace").splitlines()[-20:]
+        print("\n".join(f"       | {line}" for line in last), file=sys.stderr, flush=True)
+
+
+def turn(ready):
+    """The process's side: a function that creates the file `ready` and returns once the parent lets this process go on,
+    by a line on stdin. The end of stdin is that of the parent: this process then ends, and what it compiles with."""
+    go = threading.Event()
+
+    def watch():
+        while os.read(sys.stdin.fileno(), 1):
+            go.set()
+        os.killpg(0, signal.SIGKILL)
+
+    def await_turn():
+        ready.touch()
+        go.wait()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return await_turn
 
 
 def main():
     args = arguments()
+    args.await_turn = turn(args.ready) if args.ready is not None else None
     if args.library is not None:
         if not args.library.is_file():
             print(f"`{args.library}` is not there: build it with `kgen wheel`", file=sys.stderr)
@@ -265,10 +389,9 @@ def main():
     about = f"{machine}, torch {torch.__version__}, transformers {transformers.__version__}"
     report.facts["runs"].append({"machine": about, "arguments": sys.argv[1:]})
     report.say(about)
-    if args.fill > 0:
-        fill(report, args, device)
     complete = run(report, args, device)
-    report.say("all held" if not report.failed else "did not hold:\n  " + "\n  ".join(report.failed))
+    if args.piece is None:
+        report.say("all held" if not report.failed else "did not hold:\n  " + "\n  ".join(report.failed))
     report.write()
     return 1 if report.failed else 0 if complete else 4
 
