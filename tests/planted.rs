@@ -142,6 +142,12 @@ fn kv_fp8() -> &'static Laboratory {
     LABORATORY.get_or_init(|| Laboratory::new("kv_fp8", &headers))
 }
 
+/// Kernels whose warpgroups share the keys of items of few rows.
+fn shared_keys() -> &'static Laboratory {
+    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
+    LABORATORY.get_or_init(|| Laboratory::new("shared_keys", &[]))
+}
+
 /// Where the grid and the list are.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator")
@@ -360,4 +366,14 @@ fn unharmed_kernels_with_k_and_v_in_fp8_pass() {
 #[test]
 fn every_fault_of_k_and_v_in_fp8_is_caught() {
     kv_fp8().assert_all_caught();
+}
+
+#[test]
+fn kernels_whose_warpgroups_share_keys_pass() {
+    shared_keys().assert_unharmed_ones_pass();
+}
+
+#[test]
+fn every_planted_fault_of_shared_keys_is_caught() {
+    shared_keys().assert_all_caught();
 }

@@ -9,8 +9,9 @@
   takes it, both would wait forever where they clear rows together.
 * One lane reads an announcement and passes it on to the others, the one that arrives when the warp is done with it:
   racecheck does not see that the others have reached a __syncwarp() before (docs/checking.md).
-* Named barriers that a warpgroup of fwd_mla_sm90 passes alone, where it clears rows, are passed by the other one too:
-  after one of them racecheck reports even accesses that later barriers of both separate as races.
+* Named barriers that a warpgroup of fwd_mla_sm90 passes alone, where it clears rows, or of fwd_sm90, before it hands
+  over its part of shared keys, are passed by the others too: after one of them racecheck reports even accesses that
+  later barriers of all separate as races.
 
 Exit code 1, with a message, if a text that is to be changed is not there: a kernel changed by half may hang.
 """
@@ -29,6 +30,7 @@ TURNS = {
     "include/kgen/turns.cuh": {"    barrier_wait(barrier, threads);\n": "", "{ barrier_arrive(barrier + static_cast<int>(word >> 31), threads); }": "{}"},
 }
 CLEARED_BY_SOME = {"if (end < own_keys + BLOCK_N) {": "if (end < STEP_KEYS) {", "first_key + own_keys < 0": "first_key < 0"}
+HANDED_OVER = {"        if (!joins) {\n            barrier_wait(4 + warpgroup, 128);\n": "        barrier_wait(7, 128 * CONSUMERS);\n        if (!joins) {\n"}
 MEETING = re.compile(r"^( *)warp_sync\(\);  // one lane will signal that the warp is done with it$", re.M)
 
 
@@ -59,6 +61,9 @@ def main():
     for name, parts in TURNS.items():
         for old, new in parts.items():
             (copy / name).write_text(changed((copy / name).read_text(), name, re.escape(old), new))
+    share = copy / "attention/hopper/share.tera"
+    for alone, together in HANDED_OVER.items():
+        share.write_text(changed(share.read_text(), share, re.escape(alone), together))
     mla = copy / "attention/fwd_mla_sm90.cu.tera"
     for some, everyone in CLEARED_BY_SOME.items():
         mla.write_text(changed(mla.read_text(), mla, re.escape(some), everyone))

@@ -310,6 +310,8 @@ pub struct Hopper {
     /// Whether the next kernel may start before this one has waited for those before it: where a multiprocessor holds
     /// one block, the next kernel's blocks begin where this one's end, as early as can be.
     pub next_starts_first: bool,
+    /// Rows of an item up to which the warpgroups share its keys, for they are all one warpgroup's; 0: never.
+    pub part_rows: u32,
 }
 
 /// Cuts a row of `columns` elements into panels of 64 columns, then at most one of 32 and one of 16, as `kgen/tile.cuh`

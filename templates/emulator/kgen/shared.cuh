@@ -16,6 +16,12 @@ KGEN_DEVICE void store_shared(uint32_t address, uint32_t value, KGEN_AT) { emula
 KGEN_DEVICE void store_shared(uint32_t address, words4 value, KGEN_AT) { emulator::store_shared(address, &value, 16, at); }
 
 // Two floats; `address` must be a multiple of 8.
+KGEN_DEVICE void store_shared_pair(uint32_t address, float first, float second, KGEN_AT) {
+    const float pair[2] = {first, second};
+    emulator::store_shared(address, pair, 8, at);
+}
+
+// Two floats; `address` must be a multiple of 8.
 KGEN_DEVICE void load_shared_pair(uint32_t address, float& first, float& second, KGEN_AT) {
     float pair[2];
     emulator::load_shared(address, pair, 8, at);

@@ -1,7 +1,7 @@
 //! Forward attention on 16-bit types with TMA and `wgmma`: sm90 alone.
 
 use super::{
-    Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
+    Hopper, Kv, KvColumns, KvFormat, KvSource, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, shared_keys,
     tile::{BASE, DefaultTiles},
 };
 use crate::family::attention::design::panels;
@@ -115,10 +115,13 @@ impl Recipe for HopperForward {
         let scores = parts.scores;
         let tile = match variant.head_dim.wider() {
             ..=64 if !scores && widens => WIDENED_96,
+            // Warpgroups that share keys have a tile each under way, and the next one.
+            ..=64 if !scores && parts.packgqa && parts.paged => Tile { stages: 6, ..PAGED_112 },
             ..=64 if !scores => PAGED_112,
             // Panels of three widths take registers of the warps that widen.
             97..=127 if widens => PAGED_WITH_SCORES,
             65..=80 if !scores => Tile { stages: 3, ..PAGED_96 },
+            81..=96 if !scores && !widens && parts.packgqa && parts.paged => Tile { stages: 3, ..PAGED_96 },
             81..=96 if !scores => PAGED_96,
             97..=128 if !scores && widens => WIDENED_64,
             97..=128 if !scores => Tile { stages: 3, ..PAGED_80 },
@@ -170,8 +173,8 @@ impl Recipe for HopperForward {
         if n == 0 || !n.is_multiple_of(16) || n > 256 {
             return Some(format!("`n` is {n}; it must be a multiple of 16 from 16 to 256"));
         }
-        if !(1..=4).contains(&stages) {
-            return Some(format!("`stages` is {stages}; it must be 1 to 4"));
+        if !(1..=8).contains(&stages) {
+            return Some(format!("`stages` is {stages}; it must be 1 to 8"));
         }
         if tile.min_blocks_per_sm != 1 {
             return Some(format!(
@@ -212,7 +215,8 @@ impl Recipe for HopperForward {
     }
 
     /// Slots of Q, the stages of K, those of V, what the fetching thread says of the work in each slot, and the
-    /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where producer warps widen K and
+    /// barriers: full and empty of each slot, of each stage of K, of each stage of V. Where warpgroups share keys, the
+    /// maximum and sum of each row that a slot has room for besides. Where producer warps widen K and
     /// V, stages of each as they come, two more places in which the first warp tells the others of the work, what it
     /// knows of a list of work, and each warp's barriers for stages of K and V as they come.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
@@ -227,15 +231,20 @@ impl Recipe for HopperForward {
             k_bytes.map(|bytes| ("stages of K as it comes", byte_stages * bytes, Some("K_BYTES_OFFSET"))),
             v_bytes.map(|bytes| ("stages of V as it comes", byte_stages * bytes, Some("V_BYTES_OFFSET"))),
         ];
-        let regions = [
+        let sums = shared_keys::may_share(variant, tile)
+            .then(|| ("maxima and sums", q_slots * shared_keys::part_rows(variant) * 8, Some("SUMS_OFFSET")));
+        let rings = [
             ("slots of Q", q_slots * slot_bytes(variant, tile), Some("Q_OFFSET")),
             ("stages of K", tile.stages * keys, Some("K_OFFSET")),
             ("stages of V", tile.stages * values, Some("V_OFFSET")),
             ("work", (q_slots + more_work) * work_bytes(variant) + list, Some("WORK_OFFSET")),
+        ];
+        let small = [
             ("zeros", zeros_bytes(tile), Some("ZEROS_OFFSET")),
             ("mbarriers", (2 * q_slots + 4 * tile.stages + more_barriers) * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
-        Region::lay_out_aligned(as_they_come.into_iter().flatten().chain(regions), TMA_TILE_ALIGNMENT)
+        let regions = as_they_come.into_iter().flatten().chain(rings).chain(sums).chain(small);
+        Region::lay_out_aligned(regions, TMA_TILE_ALIGNMENT)
     }
 
     /// Accumulators of 64 rows a warpgroup: a thread holds half a row's worth of each. P has 16 bits an element, and a
@@ -301,6 +310,7 @@ impl Recipe for HopperForward {
             passes_by_turns: passes_by_turns(variant.features, tile),
             transposed_at_once: 0,
             next_starts_first: false,
+            part_rows: shared_keys::of(variant, tile, q_slots),
         })
     }
 }
@@ -382,10 +392,12 @@ fn byte_stages(variant: Point, tile: &Tile) -> u8 {
     if beside_stages(variant, tile).saturating_sub(q) >= 2 * (keys + values) { 2 } else { 1 }
 }
 
-/// Bytes that stages of K and V leave, and announcements, zeros and barriers, each in a place of its own.
+/// Bytes that stages of K and V leave, and announcements, sums, zeros and barriers, each in a place of its own.
 fn beside_stages(variant: Point, tile: &Tile) -> u32 {
     let (keys, values) = stage_bytes(variant, tile);
-    Limits::of(variant.target).shared_memory_per_block.saturating_sub(tile.stages * (keys + values) + 3 * TMA_TILE_ALIGNMENT)
+    let sums = if shared_keys::may_share(variant, tile) { 2 * TMA_TILE_ALIGNMENT } else { 0 };
+    let beside = tile.stages * (keys + values) + sums + 3 * TMA_TILE_ALIGNMENT;
+    Limits::of(variant.target).shared_memory_per_block.saturating_sub(beside)
 }
 
 /// The widths of Q Kᵀ and of P V, which takes a product for each run of equal panels.
@@ -525,6 +537,7 @@ mod tests {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: false,
+            part_rows: 0,
         };
         assert_eq!(hopper(&plan), &expected);
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 12, limited_by: "registers" });
@@ -623,7 +636,7 @@ mod tests {
         assert!(said(TileOverride { n: Some(40), ..fixed() }).contains("`n` is 40; it must be a multiple of 16"));
         assert!(said(TileOverride { n: Some(272), ..fixed() }).contains("`n` is 272"));
         assert!(said(TileOverride { stages: Some(0), ..fixed() }).contains("`stages` is 0"));
-        assert!(said(TileOverride { stages: Some(5), ..fixed() }).contains("`stages` is 5; it must be 1 to 4"));
+        assert!(said(TileOverride { stages: Some(9), ..fixed() }).contains("`stages` is 9; it must be 1 to 8"));
         assert!(said(TileOverride { min_blocks_per_sm: Some(0), ..fixed() }).contains("at least 1"));
         assert!(said(TileOverride { min_blocks_per_sm: Some(2), ..fixed() }).contains("`min_blocks_per_sm` is 2"));
         assert!(said(TileOverride { q_in_registers: Some(true), ..fixed() }).contains("reads Q from shared memory"));

@@ -250,6 +250,7 @@ impl Recipe for HopperFp8Forward {
             // for shared memory (2 to 5 % at head dim 256 on an H100).
             transposed_at_once: if consumers == 2 && !tile.overlap { 2 } else { 4 },
             next_starts_first: false,
+            part_rows: 0,
         })
     }
 }

@@ -160,6 +160,7 @@ impl Recipe for HopperShort {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: 2 * bytes > limits.shared_memory_per_sm,
+            part_rows: 0,
         })
     }
 }
@@ -256,6 +257,7 @@ mod tests {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: true,
+            part_rows: 0,
         };
         assert_eq!(plan.attention().hopper.as_ref(), Some(&expected));
         assert_eq!(plan.occupancy, Occupancy { blocks_per_sm: 1, warps_per_sm: 16, limited_by: "registers" });

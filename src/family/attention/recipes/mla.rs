@@ -108,6 +108,7 @@ impl Recipe for LatentForward {
             passes_by_turns: false,
             transposed_at_once: 0,
             next_starts_first: true,
+            part_rows: 0,
         })
     }
 }

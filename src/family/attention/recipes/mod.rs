@@ -13,6 +13,7 @@ mod mla;
 mod recipe;
 mod registry;
 mod resolve;
+mod shared_keys;
 mod split;
 mod tile;
 

@@ -22,7 +22,7 @@ use crate::{
     },
     grid::{Dtype, Feature, HeadDim},
 };
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 /// Draws the calls of a run.
@@ -59,6 +59,8 @@ enum Style {
     Mixed,
     /// Few queries, many keys.
     Decode,
+    /// A step of an engine: sequences of few queries and many keys beside prompts and chunks of prompts, in any order.
+    Engine,
     /// One or two long sequences.
     Long,
     /// Equal lengths.
@@ -236,7 +238,7 @@ impl Drawer {
         let mut sequences = sequences(rng, style, causal, on_gpu);
         let (mut heads, mut heads_k) = (heads_k * ratio, heads_k);
         // Often as much work as blocks that stay need to take several pieces each.
-        let filled = !matches!(style, Style::Tiny | Style::Decode) && !once_in(rng, 3);
+        let filled = !matches!(style, Style::Tiny | Style::Decode | Style::Engine) && !once_in(rng, 3);
         if filled {
             let pieces = |sequences: &[(usize, usize)], heads| heads * sequences.iter().map(|s| s.0.div_ceil(128)).sum::<usize>();
             let wanted = rng.random_range(3..8) * multiprocessors as usize;
@@ -347,6 +349,7 @@ fn style(rng: &mut Rng) -> Style {
         (5, Style::Encoder),
         (5, Style::Mixed),
         (3, Style::Decode),
+        (3, Style::Engine),
         (1, Style::Long),
         (2, Style::Uniform),
     ];
@@ -402,6 +405,18 @@ fn sequences(rng: &mut Rng, style: Style, causal: bool, on_gpu: bool) -> Vec<(us
             };
             (0..sequences).map(|_| (queries, keys(rng))).collect()
         }
+        Style::Engine => {
+            let (most_keys, longest_prompt) = if on_gpu { (2000, 500) } else { (700, 120) };
+            let (decodes, prompts) = (count(rng, if on_gpu { 40 } else { 6 }), count(rng, 3));
+            let few = [0, 1, 1, 1, 1, 1, 2, 3, 4, 8];
+            let mut step: Vec<_> = (0..decodes).map(|_| (pick(rng, &few), rng.random_range(1..=most_keys))).collect();
+            step.extend((0..prompts).map(|_| {
+                let queries = rng.random_range(1..=longest_prompt);
+                (queries, queries + pick(rng, &[0, 0, 17, 300]))
+            }));
+            step.shuffle(rng);
+            step
+        }
         Style::Long => {
             let longest = if on_gpu { 3000 } else { 600 };
             let queries = rng.random_range(longest / 4..=longest);
@@ -423,6 +438,7 @@ fn lengths(rng: &mut Rng, style: Style, sequences: &[(usize, usize)]) -> Lengths
     let equal = sequences.windows(2).all(|pair| pair[0] == pair[1]);
     match style {
         Style::Encoder if !once_in(rng, 4) => Lengths::Packed,
+        Style::Engine if !once_in(rng, 4) => Lengths::PackedQuery,
         _ if equal && !once_in(rng, 4) => Lengths::Uniform,
         _ => weighted(rng, &unequal),
     }

@@ -1,0 +1,61 @@
+//! Which of Hopper's forward kernels let their warpgroups share the keys of items of few rows, and of how many
+//! (`templates/attention/hopper/share.tera`).
+
+use super::{KvFormat, Point, Tile, hopper::WARPGROUP_ROWS};
+use crate::grid::{Feature, Turns};
+
+/// [`super::Hopper::part_rows`] of a tile: 0 unless slots of Q change alike in all warpgroups.
+pub(super) fn of(variant: Point, tile: &Tile, q_slots: u32) -> u32 {
+    let shares = may_share(variant, tile) && q_slots.is_multiple_of(tile.m / WARPGROUP_ROWS);
+    if shares { part_rows(variant) } else { 0 }
+}
+
+/// The same but for the slots, whose number depends on the room that sums take. Within an item each stage is one
+/// warpgroup's, which a multiple of warpgroups makes so; a slot begins with 64 columns, where parts of O find room.
+pub(super) fn may_share(variant: Point, tile: &Tile) -> bool {
+    let consumers = tile.m / WARPGROUP_ROWS;
+    variant.features.has(Feature::PackGqa)
+        && variant.features.has(Feature::Paged)
+        && KvFormat::of(variant.features).is_none()
+        && consumers > 1
+        && tile.stages.is_multiple_of(consumers)
+        && tile.turns != Turns::Exponentials
+        && variant.head_dim.qk >= 64
+        && variant.head_dim.v <= 192 // wider ones leave no registers for it
+}
+
+/// Rows of O in fp32 for which a slot of Q has room in its first 64 columns.
+pub(super) fn part_rows(variant: Point) -> u32 {
+    WARPGROUP_ROWS * 32 / variant.head_dim.v
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        family::attention::Kind,
+        grid::{Dtype, Features, HeadDim, Target},
+        plan::Plan,
+    };
+
+    fn rows(head_dim: u32, features: &[Feature]) -> u32 {
+        let variant = Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(head_dim),
+            dtype: Dtype::Bf16,
+            causal: true,
+            features: Features::from_iter(features.iter().copied()),
+            target: Target::Sm90,
+        };
+        Plan::new(variant, None).expect("a default fits").attention().hopper.as_ref().expect("it has `wgmma`").part_rows
+    }
+
+    #[test]
+    fn parts_fit_into_the_first_64_columns_of_a_slot_and_others_share_nothing() {
+        let both = [Feature::PackGqa, Feature::Paged];
+        let of = [48, 64, 80, 96, 128, 192, 256].map(|head_dim| rows(head_dim, &both));
+        assert_eq!(of, [0, 32, 25, 21, 16, 10, 0]);
+        assert_eq!((rows(64, &[Feature::PackGqa]), rows(64, &[Feature::Paged])), (0, 0));
+        assert_eq!(rows(128, &[Feature::PackGqa, Feature::Paged, Feature::KvE4m3]), 0, "widened");
+    }
+}
