@@ -19,7 +19,7 @@
 // K and V lie in pages of a multiple of 16 rows, and TMA brings 16 rows at once: tiles end at a multiple of 16 keys. So
 // the first tile may hold up to 15 rows after the last key, whatever is stored there.
 //
-// Plan: 154816 bytes of shared memory; O, S and P need about 136 of 152 registers.
+// Plan: 156864 bytes of shared memory; O, S and P need about 136 of 152 registers.
 // Made by kgen 0.1.0 from templates/attention/fwd_sm90.cu.tera; edit that, not this. To compile this file alone:
 //   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Iinclude -c flash_fwd_hdim80_bf16_causal_packgqa_paged_sm90.cu
 
@@ -75,15 +75,17 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 61440 (46080 bytes)
 //   stages of V at 107520 (46080 bytes)
 //   work at 153600 (192 bytes)
-//   zeros at 154624 (0 bytes)
-//   mbarriers at 154624 (192 bytes)
+//   maxima and sums at 154624 (1200 bytes)
+//   zeros at 156672 (0 bytes)
+//   mbarriers at 156672 (192 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 107520;
 constexpr uint32_t WORK_OFFSET = 153600;
-constexpr uint32_t ZEROS_OFFSET = 154624;
-constexpr uint32_t BARRIERS_OFFSET = 154624;
-constexpr uint32_t SHARED_BYTES = 154816;
+constexpr uint32_t SUMS_OFFSET = 154624;
+constexpr uint32_t ZEROS_OFFSET = 156672;
+constexpr uint32_t BARRIERS_OFFSET = 156672;
+constexpr uint32_t SHARED_BYTES = 156864;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
 static_assert(STAGE_BYTES % TMA_TILE_ALIGNMENT == 0, "swizzles go by addresses");
 
@@ -129,6 +131,24 @@ struct ring_place {
             stage = 0;
             parity ^= 1;
         }
+    }
+
+    // By `count` stages, at most COUNT.
+    KGEN_DEVICE void advance(uint32_t count) {
+        stage += count;
+        if (stage >= COUNT) {
+            stage -= COUNT;
+            parity ^= 1;
+        }
+    }
+
+    // The same backwards.
+    KGEN_DEVICE void back(uint32_t count) {
+        if (stage < count) {
+            stage += COUNT;
+            parity ^= 1;
+        }
+        stage -= count;
     }
 };
 
@@ -205,11 +225,31 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
     return {batch, head, queries.rows - from_end - tile_queries(p), first_seen(p, first_position), whole_granules(end_seen(p, end_position - 1, keys.rows)), queries, keys};
 }
 
+// Where an item has so few rows that they are all the last warpgroup's, the others would have nothing to do, and its
+// time would be that of one warpgroup's steps: so the warpgroups share its keys. Each takes every CONSUMERS-th tile for
+// these rows, and the last one joins the parts: O of PART_ROWS rows in fp32 fits into the first 64 columns of a slot of
+// Q, where it must leave alone the rows that no copy brings.
+constexpr int PART_ROWS = 25;
+
+// `queries` are those of a warpgroup: of its rows, a group of heads takes so many each.
+KGEN_DEVICE bool keys_are_shared(const kgen_fwd_params& p, int queries, int first_query, int span) {
+    // With packed keys rows of V may be another sequence's. Three tiles are a warpgroup's each.
+    return first_query + CONSUMERS * queries <= PART_ROWS * queries / WARPGROUP_ROWS && span > 2 * BLOCK_N && p.cu_seqlens_k == nullptr;
+}
+
 // The work item that a block is at. The list goes through the sequences one after another. Of a sequence, as many heads
 // are worked on together as L2 holds the keys of, their tiles from the last on, which has the most keys. What has no
 // rows is not in the list. All lanes of the warp know the same, except that each counts the items of one sequence.
+//
+// Items whose keys are shared wait for memory, the others for the tensor cores. Where there are both, each kind is a
+// list of its own, and the first three quarters of the order have them mixed evenly: at any time some blocks are at the
+// one and some at the other.
 struct work_place {
     uint32_t round = 0;
+    uint32_t shared_items = 0, share = 0;  // those with shared keys; of 2^32 items so many, 0 where all are of one kind
+    bool in_shared = false;                // what is counted below is items with shared keys
+    int other_first_sequence = 0;          // and where the list of the other kind has been left
+    uint32_t other_before = 0;
     int first_sequence = 0;  // lane l counts the items of sequence first_sequence + l
     uint32_t before = 0;     // items of the sequences before it
     uint32_t tiles, heads;   // of the lane's sequence: query tiles, heads worked on together
@@ -225,6 +265,7 @@ struct work_place {
             const uint32_t heads_k = max(1, given.keys_in_l2 / max(1, keys));
             tiles = rows < p.least_queries ? 0 : (rows + tile_queries(p) - 1) / tile_queries(p);
             heads = min(p.num_heads_k, static_cast<int>(heads_k));
+            if (share != 0 && keys_are_shared(p, warpgroup_queries(p), rows - tile_queries(p), keys) != in_shared) tiles = 0;
         }
         items = up_to = tiles * p.num_heads_k;
         KGEN_UNROLL
@@ -232,6 +273,50 @@ struct work_place {
             const uint32_t sum = shuffle(up_to, (lane_index() - distance) % 32);
             if (lane_index() >= distance) up_to += sum;
         }
+    }
+
+    // Counts the items of both kinds, and begins with the first sequence.
+    KGEN_DEVICE void begin(const parameters& given) {
+        const kgen_fwd_params& p = given.call;
+        const int queries = warpgroup_queries(p), whole = CONSUMERS * queries;
+        uint32_t shared = 0, others = 0;
+        // Where no sequence may have more queries, there are none but items of few rows.
+        if (!keys_are_shared(p, queries, p.seqlen_q - whole, 3 * BLOCK_N)) {
+            for (int batch = static_cast<int>(lane_index()); batch < p.batch; batch += 32) {
+                const int rows = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q).rows;
+                const int keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k).rows;
+                if (rows < p.least_queries) continue;
+                const uint32_t items = (rows + whole - 1) / whole * p.num_heads_k;
+                keys_are_shared(p, queries, rows - whole, keys) ? shared += items : others += items;
+            }
+            KGEN_UNROLL
+            for (int mask = 1; mask < 32; mask *= 2) shared += shuffle_xor(shared, mask), others += shuffle_xor(others, mask);
+        }
+        // Rounded up: by the end of the three quarters all items with shared keys have had their turn.
+        if (shared > 0 && others > 0) share = static_cast<uint32_t>((static_cast<uint64_t>(shared) << 32) / (shared + others - others / 4)) + 1;
+        shared_items = shared;
+        count(given);
+    }
+
+    // Of the first `items` in the order, those with shared keys.
+    KGEN_DEVICE uint32_t shared_of(uint32_t items) const {
+        const uint32_t of_them = static_cast<uint32_t>((static_cast<uint64_t>(items) * share) >> 32);
+        return of_them < shared_items ? of_them : shared_items;
+    }
+
+    // The item's number in the list of its kind, from which the place goes on.
+    KGEN_DEVICE uint32_t within_kind(const parameters& given, uint32_t item) {
+        const uint32_t earlier = shared_of(item);
+        const bool shared = shared_of(item + 1) > earlier;
+        if (shared != in_shared) {
+            const int first = first_sequence;
+            const uint32_t counted = before;
+            first_sequence = other_first_sequence, before = other_before;
+            other_first_sequence = first, other_before = counted;
+            in_shared = shared;
+            count(given);
+        }
+        return shared ? earlier : item - earlier;
     }
 
     // The number of the next item in the list, possibly beyond its end: the next that no block has taken, or, in a
@@ -251,7 +336,7 @@ struct work_place {
 
     // Advances to the block's next item, and says which it is, or reports that there is none.
     KGEN_DEVICE bool next(const parameters& given, uint32_t& head, uint32_t& tile) {
-        const uint32_t item = take(given), num_heads = given.call.num_heads_k;
+        const uint32_t taken = take(given), item = share == 0 ? taken : within_kind(given, taken), num_heads = given.call.num_heads_k;
         for (;;) {
             const uint32_t counted = shuffle(up_to, 31);
             if (item - before < counted) break;
@@ -290,7 +375,8 @@ struct tile_of_piece {
     uint32_t head, tile;  // the indices of the item
     int first_key;        // of the tile, below 0 where it begins before the sequence
     int begin, keys;      // the first key of the item, and those of the sequence
-    int position;         // of the first row of the query tile
+    int position;         // of the first row of the query tile; where keys are shared, of rows as if they were each warpgroup's
+    int few;              // queries of an item whose keys are shared, otherwise 0
 
     KGEN_DEVICE bool is_last() const { return first_key <= begin; }
     KGEN_DEVICE void next() { first_key -= BLOCK_N; }
@@ -307,6 +393,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
     q_slot_place q_places[CONSUMERS] = {q_slot_place(0), q_slot_place(1), q_slot_place(2)};
     ring_place<STAGES> k_place;
     work_place place;
+    const int own_queries = warpgroup_queries(p);
     // Tells a warpgroup, in its next slot, what the work is. Its Q must follow, or a mere arrival.
     const auto announce = [&](const q_slot_place& q_place, uint32_t head, uint32_t tile, uint32_t span, uint32_t first_query, uint32_t end, uint32_t keys) {
         if (!leads) return;
@@ -314,7 +401,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         store_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES, words4{head, tile, span, first_query});
         store_shared(shared + WORK_OFFSET + q_place.stage * WORK_BYTES + sizeof(words4), words4{end, keys, 0, 0});
     };
-    place.count(given);
+    place.begin(given);
     for (uint32_t place_head, place_tile; place.next(given, place_head, place_tile);) {
         const assignment work = assigned_work(p, place_head, place_tile);
         const int head_k = work.head;
@@ -332,13 +419,14 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         };
         if (tiles > 0) fetch_k(0, page);
         const int first_row = work.queries.first_row + work.first_query;
+        const bool shared_keys = keys_are_shared(p, own_queries, work.first_query, work.span());
         KGEN_UNROLL
         for (int w = 0; w < CONSUMERS; ++w) {
             q_slot_place& q_place = q_places[w];
             announce(q_place, place_head, place_tile, work.span(), work.first_query, work.end, work.keys.rows);
             const uint32_t full = barrier.q_full(q_place.stage);
             if (leads && tiles > 0) {
-                fetch_packed_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + w * warpgroup_queries(p), work.head, p.num_heads / p.num_heads_k, q_batch);
+                fetch_packed_tile(shared + Q_OFFSET + q_place.stage * query_tile::bytes, given.q, full, first_row + (shared_keys ? CONSUMERS - 1 : w) * own_queries, work.head, p.num_heads / p.num_heads_k, q_batch);
             } else if (leads) {
                 mbarrier_arrive(full);
             }
@@ -655,7 +743,13 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const int span = said.z;
             const int first_query = said.w;
             const int end = of_keys.x, keys = of_keys.y;
-            at = {said.x, said.y, end - BLOCK_N, end - span, keys, keys - static_cast<int>(said.y + 1) * CONSUMERS * own_queries};
+            at = {said.x, said.y, end - BLOCK_N, end - span, keys, keys - static_cast<int>(said.y + 1) * CONSUMERS * own_queries, 0};
+            if (keys_are_shared(p, own_queries, first_query, span)) {
+                at.few = first_query + CONSUMERS * own_queries;
+                at.position += (CONSUMERS - 1 - warpgroup) * own_queries;
+                clear_tail_of_v(at, warpgroup == 0);
+                return true;
+            }
             const bool has_rows = first_query + warpgroup_query + own_queries > 0;
             if (span > 0) clear_tail_of_v(at, has_rows);
             if (span > 0 && has_rows) return true;
@@ -722,7 +816,102 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
         exponentiate(weight, s, state, log2_scale);
     };
 
+    // Takes a warpgroup's tiles of an item whose keys are shared, and, in the last warpgroup, ends the item. Until all
+    // warpgroups meet, each stage is the concern of one of them, which releases it for all.
+    const auto attend_share = [&](tile_of_piece& at) {
+        const bool joins = warpgroup == CONSUMERS - 1;
+        const auto release_for_all = [&](uint32_t empty) {
+            if (lane_index() < CONSUMERS) mbarrier_arrive(empty);
+        };
+        clear(o);
+        state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
+        k_place.advance(warpgroup);
+        at.first_key -= warpgroup * BLOCK_N;
+        KGEN_ROLLED
+        while (at.first_key + BLOCK_N > at.begin) {
+            v_place = k_place;
+            scores s;
+            await_k();
+            multiply_q_k(s);
+            wgmma_wait<0>(s);
+            release_for_all(barrier.k_empty(k_place.stage));
+            mask_tile(s, at);
+            if (raise_maximum(s, state, factor, log2_scale, threshold)) rescale(o, factor);
+            exponentiate(weight, s, state, log2_scale);
+            await_v();
+            multiply_p_v(o, weight);
+            wgmma_wait<0>(o);
+            release_for_all(barrier.v_empty(v_place.stage));
+            k_place.advance(CONSUMERS);
+            at.first_key -= CONSUMERS * BLOCK_N;
+        }
+        // Back to where the next item begins: warpgroups have gone further by unlike numbers of tiles.
+        k_place.back((at.begin - BLOCK_N - at.first_key) / BLOCK_N);
+        v_place = k_place;
+
+        // Parts go to the warpgroup's slot of Q, once all its warps have read that, and to the sums of the slot.
+        const auto part_of = [&](int slot, int h, uint32_t& of_o, uint32_t& of_sum) {
+            const int query = lane_rows[h].query - warpgroup_query - own_queries + at.few, row = lane_rows[h].head * at.few + query;
+            of_o = shared + Q_OFFSET + slot * query_tile::bytes + (row * HEAD_DIM + 2 * static_cast<int>(lane_index() % 4)) * 4;
+            of_sum = shared + SUMS_OFFSET + (slot * PART_ROWS + row) * 8;
+            return query >= 0 && !lane_rows[h].idle;
+        };
+        if (!joins) {
+            barrier_wait(4 + warpgroup, 128);
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                const float sum = sum_of_row(state.sum[h]);
+                uint32_t of_o, of_sum;
+                if (!part_of(q_place.stage, h, of_o, of_sum)) continue;
+                if (lane_index() % 4 == 0) store_shared_pair(of_sum, state.max[h], sum);
+                KGEN_UNROLL
+                for (int j = 0; j < O_TILES; ++j) store_shared_pair(of_o + j * 32, o[j][2 * h], o[j][2 * h + 1]);
+            }
+            fence_proxy_async();  // the next Q comes there
+        }
+        // From here on each warpgroup may rely on all stages having been filled for this item, and on the parts.
+        barrier_wait(7, 128 * CONSUMERS);
+        if (!joins) {
+            q_place.next();  // released by the last warpgroup
+            return;
+        }
+        KGEN_ROLLED
+        for (int other = 1; other < CONSUMERS; ++other) {
+            const int slot = static_cast<int>(q_place.stage) - other;
+            KGEN_UNROLL
+            for (int h = 0; h < 2; ++h) {
+                uint32_t of_o, of_sum;
+                if (!part_of(slot, h, of_o, of_sum)) continue;
+                float max, sum;
+                load_shared_pair(of_sum, max, sum);
+                const float top = maximum(state.max[h], max);
+                // Where neither has seen a key, both are 0; this avoids -infinity - -infinity.
+                const float own = state.max[h] == -infinity() ? 0.0f : exp2_fast(log2_scale * (state.max[h] - top));
+                const float its = max == -infinity() ? 0.0f : exp2_fast(log2_scale * (max - top));
+                state.max[h] = top;
+                state.sum[h] = state.sum[h] * own + 0.25f * sum * its;  // a quarter in each lane of a quad
+                KGEN_UNROLL
+                for (int j = 0; j < O_TILES; ++j) {
+                    float part[2];
+                    load_shared_pair(of_o + j * 32, part[0], part[1]);
+                    KGEN_UNROLL
+                    for (int e = 0; e < 2; ++e) o[j][2 * h + e] = fused_multiply_add(part[e], its, o[j][2 * h + e] * own);
+                }
+            }
+            warp_sync();
+            release(barrier.q_empty(slot));
+        }
+        const assignment done = assigned_work(p, at.head, at.tile);
+        close_rows(factor, state, given, done, lane_rows, log2_scale);
+        write_output(o, factor, given, done, lane_rows);
+        done_with_q();
+    };
+
     while (next_piece(at)) {
+        if (at.few > 0) {
+            attend_share(at);
+            continue;
+        }
         pass_over_k(at);
         pass_over_v(at);
         clear(o);

@@ -26,6 +26,11 @@ KGEN_DEVICE void store_shared(uint32_t address, words4 value) {
 }
 
 // Two floats; `address` must be a multiple of 8.
+KGEN_DEVICE void store_shared_pair(uint32_t address, float first, float second) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
+
+// Two floats; `address` must be a multiple of 8.
 KGEN_DEVICE void load_shared_pair(uint32_t address, float& first, float& second) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
 }
