@@ -324,8 +324,8 @@ fn packed_heads(m: usize, n: usize, whole_tiles: bool) -> Vec<Problem> {
     ]
 }
 
-/// Steps of an engine: sequences of a few queries, with keys for all warpgroups to share and with fewer, beside prompts.
-/// Few blocks have several of both kinds each, and warps lists of more than 32 sequences.
+/// Steps of an engine: sequences of a few queries, with keys for all warpgroups to share and with fewer, beside
+/// prompts. Few blocks have several of both kinds each, and there are more sequences than a warp counts at once.
 fn decoding(m: usize, n: usize) -> Vec<Problem> {
     let step = [
         (1, 4 * n + 9),

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, HeadDim, Target},
+        grid::{Dtype, HeadDim, Target},
         plan::Plan,
     };
 
@@ -44,7 +44,7 @@ mod tests {
             head_dim: HeadDim::equal(head_dim),
             dtype: Dtype::Bf16,
             causal: true,
-            features: Features::from_iter(features.iter().copied()),
+            features: features.iter().copied().collect(),
             target: Target::Sm90,
         };
         Plan::new(variant, None).expect("a default fits").attention().hopper.as_ref().expect("it has `wgmma`").part_rows
