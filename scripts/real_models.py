@@ -32,9 +32,10 @@ process of its own and ends it after S seconds. What has been done is in OUT/rea
 --together N compiles N pieces of compile at a time, each in a process of its own, after all other parts. None is timed
 before all N are ready, have ended, or --each S has passed; a process that is not ready then is ended. Those that are
 ready are then timed one after another while nothing compiles, each for --each S at most. Then the next N begin.
---limit S begins no further N after S seconds. What max-autotune itself measures, it measures beside the others of the
-N. The N share the GPU's memory; a row says so where a side found too little. Unless TORCHINDUCTOR_COMPILE_THREADS is
-set, each of the N has its part of the cores.
+--limit S begins no further N after S seconds. Pieces with matrix products of like sizes are kept apart: torch has the
+choices of the first one on disk when the next N begin. What max-autotune itself measures, it measures beside the others
+of the N. The N share the GPU's memory; a row says so where a side found too little. Unless
+TORCHINDUCTOR_COMPILE_THREADS is set, each of the N has its part of the cores.
 
 Writes real_models.json and real_models.txt to OUT. Exit code 0: all passed; 1: something failed; 3: no GPU or no
 library; 4: passed as far as the limit went.
@@ -209,6 +210,7 @@ def run(report, args, device):
         if args.ready is None:  # of the others the parent knows better: they have waited
             report.say(f"     {name}: {time.monotonic() - since:.0f} s")
         report.finish(name)
+    compiles = likes_apart(compiles)
     while compiles:
         if time.monotonic() - begin > args.limit:
             left += compiles
@@ -218,6 +220,18 @@ def run(report, args, device):
     if left:
         report.say(f"not begun, {args.limit:.0f} s were over: {'; '.join(left)}")
     return set(wanted) <= set(report.done)
+
+
+def likes_apart(names):
+    """Pieces of compile, each after as many others as there are with products of its sizes: a prompt's matrices have
+    BATCH x LENGTH rows, a decoding step's BATCH."""
+    rounds, seen = {}, {}
+    for name in names:
+        model, size, what = name.rsplit(" ", 2)
+        batch, length = map(int, size.split("x"))
+        sizes = (model, what, batch * length if what == "prefill" else batch)
+        rounds[name] = seen[sizes] = seen.get(sizes, -1) + 1
+    return sorted(names, key=rounds.get)
 
 
 def command(name, out, *more):
