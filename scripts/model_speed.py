@@ -41,7 +41,8 @@ def speed(report, shape, device, seed, batch, length, new, rounds):
     times = alternated(prefill, sides, rounds)
     told(report, "speed", shape, f"prefill {batch} x {length}", times, batch * length)
     if device == "cuda":
-        shares = {side: attention_ms(lambda: prefill(side)) / 1e3 / statistics.median(times[side]) for side in sides[:2] if side in times}
+        ms = {side: kernels_ms(device, lambda: prefill(side))["attention"] for side in sides[:2] if side in times}
+        shares = {side: attention / 1e3 / statistics.median(times[side]) for side, attention in ms.items()}
         text = ", ".join(f"of {side} {share:.0%}" for side, share in shares.items())
         report.row("speed", shape.name, f"prefill {batch} x {length}", None, f"attention's share of the time: {text}", attention=shares)
     told(report, "speed", shape, f"generation {batch} x {new} after {length}", alternated(generation, sides, rounds), batch * new)
@@ -65,13 +66,13 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
             compiler[how] = torch.compile(lambda **given: model(**given), mode=mode, dynamic=False)
         return compiler[how]
 
-    def prefill(side):
+    def prefill(side, measure=timed):
         how, _, way = side.partition(", ")
         run = of(how) if way else model
         with torch.no_grad(), use(model, how):
-            return timed(device, lambda: run(input_ids=ids, use_cache=False, logits_to_keep=1))
+            return measure(device, lambda: run(input_ids=ids, use_cache=False, logits_to_keep=1))
 
-    def generation(side, logits=None):
+    def generation(side, logits=None, measure=timed):
         how, _, way = side.partition(", ")
         with torch.no_grad(), use(model, how):
             if not way:
@@ -88,7 +89,7 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
                 later = decode(of(how) if way else model, first, cache, length, new, logits)
                 text[side] = torch.cat([first, later], 1)
 
-            return timed(device, run)
+            return measure(device, run)
 
     peer = sides_of(shape)[1]
     sides = ["kgen", "kgen, compiled", peer, f"{peer}, compiled"]
@@ -103,10 +104,20 @@ def compiled(report, shape, device, seed, batch, length, new, rounds, mode, what
         if without := [side for side in sides if side not in times]:
             report.row("compile", shape.name, title, None, f"out of memory: {'; '.join(without)}", without=without)
         told(report, "compile", shape, title, times, tokens)
+        if device == "cuda":
+            device_times(report, shape, title, f, [side for side in sides if side in times])
         if what == "generation":
             agreement(report, shape, generation, text)
     finally:
         torch._dynamo.reset()
+
+
+def device_times(report, shape, title, f, sides):
+    """One row: the GPU's milliseconds in one call of each side, and how many of them in attention. What the clock on the
+    wall has besides is the host's, or the gap between kernels."""
+    found = {side: f(side, measure=kernels_ms) for side in sides}
+    text = ", ".join(f"{side} {ms['all']:.2f} ms ({ms['attention']:.2f} in attention)" for side, ms in found.items())
+    report.row("compile", shape.name, title, None, f"GPU busy: {text}", device_ms=found)
 
 
 def agreement(report, shape, generation, text):
@@ -193,12 +204,16 @@ def decode(run, first, cache, length, new, logits=None):
     return torch.cat(tokens, 1)
 
 
-def attention_ms(f):
-    """Milliseconds of the device in fused attention kernels, by their names."""
+def kernels_ms(device, f):
+    """Milliseconds of the device in `all` kernels and copies of `f`, in fused `attention` kernels, by their names, and in
+    each of the ten `longest`."""
+    torch.cuda.synchronize(device)  # what came before is not of `f`
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         f()
-    kernels = profile.key_averages()
-    return sum(kernel.self_device_time_total for kernel in kernels if FUSED.search(kernel.key)) / 1e3
+    ms = {kernel.key: kernel.self_device_time_total / 1e3 for kernel in profile.key_averages()}
+    fused = sum(value for name, value in ms.items() if FUSED.search(name))
+    longest = sorted(ms, key=ms.get, reverse=True)[:10]
+    return {"all": sum(ms.values()), "attention": fused, "longest": {name[:100]: ms[name] for name in longest}}
 
 
 def timed(device, f):

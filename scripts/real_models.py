@@ -22,8 +22,9 @@ have, it is transformers' unfused attention ("eager"; "plain" rounds everything 
             prefill's time that the GPU is in attention kernels.
   steps     tokens per second, forward and backward.
   compile   prefill, and generation with a cache of fixed size, beside torch.compile, for --compiled and --mode. Minutes
-            each. Of generation also: for how many tokens the sides' text is that of kgen uncompiled, and, where another
-            begins, how far kgen's logit of the other token is below its best, in units of bf16's spacing there.
+            each. Also the GPU's time in one call and attention's part of it. Of generation: for how many tokens the
+            sides' text is that of kgen uncompiled, and, where another begins, how far kgen's logit of the other token
+            is below its best, in units of bf16's spacing there.
 
 Sides alternate; figures are medians of rounds. --limit S begins no piece after S seconds. --each S runs each piece in a
 process of its own and ends it after S seconds. What has been done is in OUT/real_models.json after each piece, and
