@@ -121,6 +121,22 @@ def test_position_ids_that_start_again_fail_in_a_compiled_model(device, on_the_h
         model(input_ids=tokens, position_ids=positions, **given)
 
 
+def test_a_graph_compares_no_two_ranges_of_numbers(device):
+    """Triton compiles that for minutes where there are thousands: position ids are one, and are compared in each layer."""
+    graphs = []
+
+    def seen(graph, _):
+        graphs.append(graph)
+        return graph
+
+    kgen = models("llama", device)[0]
+    with torch.no_grad():
+        torch.compile(lambda **given: kgen(**given).logits, fullgraph=True, backend=seen, dynamic=False)(**prompt(device, 1, 14)[0])
+    assert any("_assert_async" in str(node.target) for node in graphs[0].graph.nodes)
+    tensors = [node.meta.get("example_value") for node in graphs[0].graph.nodes]
+    assert not [t for t in tensors if isinstance(t, torch.Tensor) and t.dtype == torch.bool and t.numel() > 1]
+
+
 def test_assertions_are_not_left_out_by_inductor(device, on_the_host):
     @torch.compile(fullgraph=True)
     def half(number):
