@@ -230,7 +230,7 @@ def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor],
         both = there[0, 1:] & there[0, :-1]
         masks.fail_unless(~(_restarts(positions[0]) & both).any(), _SEVERAL)
     packed = [_taken(tensor, of[..., 0]) for tensor, of in ((q, of_q), (k[:, :seen], of_k), (v[:, :seen], of_k))]
-    used_q, used_k = (of[..., 2].sum(1).to(torch.int32) for of in (of_q, of_k))
+    used_q, used_k = (of[:, -1, 1] + 1 for of in (of_q, of_k))  # the last row's place tells how many are valid
     out = flash_attn_func(*packed, seqused_q=used_q, seqused_k=used_k, **options)
     return torch.where(there[..., None, None], _taken(out, of_q[..., 1].clamp(min=0)), 0)
 

@@ -71,18 +71,24 @@ def mask(
     encoder, window = "allow_is_bidirectional_skip" in others, others.get("local_size")
     seen = kv_length if encoder else q_offset + q_length - kv_offset
     if attention_mask is None:
-        return _first(batch_size, seen, kv_length, q_length, device)
+        return _once(_first(batch_size, seen, kv_length, q_length, device))
     if isinstance(seen, torch.Tensor) or (q_length == 1 and seen < kv_length):
-        return _padded_in_a_cache(attention_mask, seen, kv_length, kv_offset, q_length, window)
+        return _once(_padded_in_a_cache(attention_mask, seen, kv_length, kv_offset, q_length, window))
     there = _columns(attention_mask, kv_offset, min(seen, kv_length))
     if may_look(there) and bool(there.all()):
         return _first(batch_size, seen, kv_length, q_length, there.device)
     _refuse_holes(there, window)
     if encoder:  # the keys may be those of another sequence
-        return places(there, there.new_ones((len(there), q_length)))
+        return _once(places(there, there.new_ones((len(there), q_length))))
     # What `generate` makes before it calls a model comes here again as `attention_mask`: not if it has four axes.
     again = not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
-    return there if again and may_look(there) else places(there, there[:, -q_length:])
+    return there if again and may_look(there) else _once(places(there, there[:, -q_length:]))
+
+
+def _once(told: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    """The same tensor; in a compiled graph from an operator that Inductor does not look into. It would compute what costs
+    so little again for each layer, in a kernel before attention's."""
+    return told if told is None or is_eager(told) else torch.ops.kgen_attn.materialize(told)
 
 
 def places(there_k: torch.Tensor, there_q: torch.Tensor) -> torch.Tensor:

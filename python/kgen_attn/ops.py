@@ -47,6 +47,7 @@ _SCHEMAS = {
         "Tensor v_new, Tensor? cu_seqlens_new, Tensor? rotary_cos, Tensor? rotary_sin, Tensor? seqlens_rotary, bool rising_positions, "
         "bool interleaved) -> (Tensor, Tensor)"
     ),
+    "materialize": "(Tensor computed) -> Tensor",
 }
 
 
@@ -70,14 +71,24 @@ def _fwd_kvcache(q, k, v, *others):
     return fwd_kvcache(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:_NEW_AT], others[_NEW_AT:])
 
 
-_KERNELS = {"forward": _forward, "backward": backward, "fwd_kvcache": _fwd_kvcache}
-_FAKES = {"forward": _forward_fake, "backward": _backward_fake, "fwd_kvcache": _forward_fake}
+def _materialize(computed):
+    """The same in memory of its own. No compiler looks into an operator, so that it is computed once for all its uses."""
+    return computed.clone(memory_format=torch.contiguous_format)
+
+
+def _materialize_fake(computed):
+    return computed.new_empty(computed.shape)
+
+
+_KERNELS = {"forward": _forward, "backward": backward, "fwd_kvcache": _fwd_kvcache, "materialize": _materialize}
+_FAKES = {"forward": _forward_fake, "backward": _backward_fake, "fwd_kvcache": _forward_fake, "materialize": _materialize_fake}
 
 for _name, _schema in _SCHEMAS.items():
     _LIBRARY.define(_name + _schema)
     for _key in ("CUDA", "CPU"):
         _LIBRARY.impl(_name, _KERNELS[_name], _key)
     torch.library.register_fake(f"kgen_attn::{_name}", _FAKES[_name], lib=_LIBRARY)
+
 
 def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]

@@ -121,20 +121,37 @@ def test_position_ids_that_start_again_fail_in_a_compiled_model(device, on_the_h
         model(input_ids=tokens, position_ids=positions, **given)
 
 
-def test_a_graph_compares_no_two_ranges_of_numbers(device):
-    """Triton compiles that for minutes where there are thousands: position ids are one, and are compared in each layer."""
+def nodes_of(model, **given):
+    """The nodes of the one graph of a call."""
     graphs = []
 
     def seen(graph, _):
         graphs.append(graph)
         return graph
 
-    kgen = models("llama", device)[0]
     with torch.no_grad():
-        torch.compile(lambda **given: kgen(**given).logits, fullgraph=True, backend=seen, dynamic=False)(**prompt(device, 1, 14)[0])
-    assert any("_assert_async" in str(node.target) for node in graphs[0].graph.nodes)
-    tensors = [node.meta.get("example_value") for node in graphs[0].graph.nodes]
+        torch.compile(lambda **given: model(**given).logits, fullgraph=True, backend=seen, dynamic=False)(**given)
+    (graph,) = graphs
+    return graph.graph.nodes
+
+
+def test_a_graph_compares_no_two_ranges_of_numbers(device):
+    """Triton compiles that for minutes where there are thousands: position ids are one, and are compared in each layer."""
+    nodes = nodes_of(models("llama", device)[0], **prompt(device, 1, 14)[0])
+    assert any("_assert_async" in str(node.target) for node in nodes)
+    tensors = [node.meta.get("example_value") for node in nodes]
     assert not [t for t in tensors if isinstance(t, torch.Tensor) and t.dtype == torch.bool and t.numel() > 1]
+
+
+def test_a_graph_computes_lengths_once_for_all_layers(device):
+    kgen, tokens = models("llama", device)[0], prompt(device, 2, 10)[0]["input_ids"]
+    cache = transformers.StaticCache(config=kgen.config, max_cache_len=16)
+    with torch.no_grad():
+        kgen(input_ids=tokens[:, :9], past_key_values=cache, use_cache=True)
+    nodes = nodes_of(kgen, input_ids=tokens[:, 9:], past_key_values=cache, use_cache=True)
+    named = [str(node.target) for node in nodes]
+    assert sum("kgen_attn.materialize" in name for name in named) == 1
+    assert sum("kgen_attn.forward" in name for name in named) == kgen.config.num_hidden_layers > 1
 
 
 def test_assertions_are_not_left_out_by_inductor(device, on_the_host):
