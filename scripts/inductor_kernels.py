@@ -12,6 +12,7 @@ Inductor write its code for a GPU that need not be there, an H100, and compiles 
   prefill   a prompt of BATCH x LENGTH tokens
   padded    the same with an attention mask that has five tokens of padding on the left
   step      one token behind a cache of fixed size, for LENGTH tokens
+  left      the same with prompts that were padded on the left, as `generate` calls a model then
 
 Prints for each kernel the seconds of all its configurations and of the longest one. Exit code 0: each ended within --limit
 seconds; 1: one did not; 3: no Triton. It pretends at places inside of torch that move: made for torch 2.11, Triton 3.6.
@@ -37,7 +38,7 @@ H100 = types.SimpleNamespace(
     shared_memory_per_block_optin=232448, L2_cache_size=50 << 20, gcnArchName="",
 )  # fmt: skip
 
-CALLS = ("prefill", "padded", "step")
+CALLS = ("prefill", "padded", "step", "left")
 
 
 def arguments():
@@ -208,14 +209,17 @@ def call(model, what, batch, length):
     import torch
     from transformers import StaticCache
 
-    if what == "step":
+    if what in ("step", "left"):
         config = model.config
         cache = StaticCache(config=config, max_cache_len=length)
         heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
         size = config.hidden_size // config.num_attention_heads
         cache.early_initialization(batch, heads, size, torch.bfloat16, torch.device("cpu"))
-        positions = torch.full((1, 1), length // 2)
-        return {"input_ids": torch.ones((batch, 1), dtype=torch.long), "past_key_values": cache, "position_ids": positions, "use_cache": True}
+        given = {"input_ids": torch.ones((batch, 1), dtype=torch.long), "past_key_values": cache, "use_cache": True}
+        given["position_ids"] = torch.full((batch, 1), length // 2)
+        if what == "left":  # kgen's own: the first valid row of each sequence, and how many there are
+            given["attention_mask"] = torch.tensor([5, length // 2], dtype=torch.int32).expand(batch, 1, 1, 2).contiguous()
+        return given
     given = {"input_ids": torch.ones((batch, length), dtype=torch.long), "use_cache": False, "logits_to_keep": 1}
     if what == "padded":
         given["attention_mask"] = (torch.arange(length) >= 5).long().expand(batch, -1).clone()
