@@ -13,8 +13,8 @@ from model_shapes import SDPA, Batch, initial_model, model_of
 from transformers import DynamicCache, StaticCache
 
 
-#: In the names of kgen's kernels, FlashAttention's, CUTLASS' and cuDNN's.
-FUSED = re.compile("flash|fmha|sdpa|attention", re.IGNORECASE)
+#: In the names of kgen's kernels, FlashAttention's, CUTLASS' and cuDNN's, and of those that merge splits of keys.
+FUSED = re.compile("flash|fmha|sdpa|attention|combine<|lean_reduction", re.IGNORECASE)
 
 
 def sides_of(shape):
@@ -205,15 +205,30 @@ def decode(run, first, cache, length, new, logits=None):
 
 
 def kernels_ms(device, f):
-    """Milliseconds of the device in `all` kernels and copies of `f`, in fused `attention` kernels, by their names, and in
-    each of the ten `longest`."""
+    """Milliseconds in which the device has a kernel or copy of `f`: of `all`, of fused `attention` kernels, by their names,
+    and of each of the ten `longest`, all its launches together. Kernels that overlap count once, since one that starts
+    early (programmatic dependent launch) waits for the one before it."""
     torch.cuda.synchronize(device)  # what came before is not of `f`
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         f()
-    ms = {kernel.key: kernel.self_device_time_total / 1e3 for kernel in profile.key_averages()}
-    fused = sum(value for name, value in ms.items() if FUSED.search(name))
+    spans = {}
+    for event in profile.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            spans.setdefault(event.name, []).append((event.time_range.start, event.time_range.end))
+    ms = {name: covered(of_name) / 1e3 for name, of_name in spans.items()}
+    fused = covered(span for name, of_name in spans.items() if FUSED.search(name) for span in of_name) / 1e3
     longest = sorted(ms, key=ms.get, reverse=True)[:10]
-    return {"all": sum(ms.values()), "attention": fused, "longest": {name[:100]: ms[name] for name in longest}}
+    everything = covered(span for of_name in spans.values() for span in of_name) / 1e3
+    return {"all": everything, "attention": fused, "longest": {name[:100]: ms[name] for name in longest}}
+
+
+def covered(spans):
+    """The length of the union of intervals (start, end)."""
+    length, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        length += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return length
 
 
 def timed(device, f):
