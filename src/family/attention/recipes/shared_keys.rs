@@ -24,9 +24,9 @@ pub(super) fn may_share(variant: Point, tile: &Tile) -> bool {
         && variant.head_dim.v <= 192 // wider ones leave no registers for it
 }
 
-/// Rows of O in fp32 for which a slot of Q has room in its first 64 columns.
+/// Rows of O in fp32 for which a slot of Q has room in its first 64 columns, but no more than the last warpgroup has.
 pub(super) fn part_rows(variant: Point) -> u32 {
-    WARPGROUP_ROWS * 32 / variant.head_dim.v
+    (WARPGROUP_ROWS * 32 / variant.head_dim.v).min(WARPGROUP_ROWS)
 }
 
 #[cfg(test)]
@@ -38,10 +38,10 @@ mod tests {
         plan::Plan,
     };
 
-    fn rows(head_dim: u32, features: &[Feature]) -> u32 {
+    fn rows(head_dim: HeadDim, features: &[Feature]) -> u32 {
         let variant = Point {
             kind: Kind::Fwd,
-            head_dim: HeadDim::equal(head_dim),
+            head_dim,
             dtype: Dtype::Bf16,
             causal: true,
             features: features.iter().copied().collect(),
@@ -53,9 +53,16 @@ mod tests {
     #[test]
     fn parts_fit_into_the_first_64_columns_of_a_slot_and_others_share_nothing() {
         let both = [Feature::PackGqa, Feature::Paged];
-        let of = [48, 64, 80, 96, 128, 192, 256].map(|head_dim| rows(head_dim, &both));
+        let of = [48, 64, 80, 96, 128, 192, 256].map(|head_dim| rows(HeadDim::equal(head_dim), &both));
         assert_eq!(of, [0, 32, 25, 21, 16, 10, 0]);
-        assert_eq!((rows(64, &[Feature::PackGqa]), rows(64, &[Feature::Paged])), (0, 0));
-        assert_eq!(rows(128, &[Feature::PackGqa, Feature::Paged, Feature::KvE4m3]), 0, "widened");
+        let d64 = HeadDim::equal(64);
+        assert_eq!((rows(d64, &[Feature::PackGqa]), rows(d64, &[Feature::Paged])), (0, 0));
+        assert_eq!(rows(HeadDim::equal(128), &[Feature::PackGqa, Feature::Paged, Feature::KvE4m3]), 0, "widened");
+    }
+
+    #[test]
+    fn items_of_more_rows_than_a_warpgroup_has_are_not_shared_however_narrow_v_is() {
+        let of = [16, 24, 32, 40].map(|v| rows(HeadDim { qk: 64, v }, &[Feature::PackGqa, Feature::Paged]));
+        assert_eq!(of, [64, 64, 64, 51]);
     }
 }
