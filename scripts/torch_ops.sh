@@ -5,9 +5,10 @@
 #
 # LIBKGEN, a libkgen.so of any selection, is copied beside them as libkgen_vllm.so; it is not needed to build. No CUDA
 # is needed either: Torch's headers and libraries come from the Python that PYTHON names (default python3), which must
-# have torch 2.10 or newer. CXX is the compiler (c++), INCLUDE the folder with kgen.h.
+# have torch 2.10 or newer. CXX is the compiler (c++), LDFLAGS goes to the linker, INCLUDE is the folder with kgen.h.
 #
-# For tests: KEY, the dispatch key (CUDA), and DEVICE, the file that implements device.h (device_cuda.cpp).
+# For tests: KEY, the dispatch key (CUDA), DEVICE, the file that implements device.h (device_cuda.cpp), and EXPORTS,
+# what the modules show (exports.map).
 #
 # Both modules need libkgen_vllm.so, found beside them ($ORIGIN): the kernels are there once, for both, and can be
 # replaced without building the modules again. That name is no other library's, so that a libkgen.so which the process
@@ -62,9 +63,9 @@ for version in 2 3; do
     name=_vllm_fa${version}_C
     compile "fa$version" "$sources/fa$version.cpp"
     compile "module$version" "$sources/module.cpp" "-DKGEN_TORCH_MODULE=$name"
-    "$cxx" -shared -Wl,-rpath,'$ORIGIN' -o "$out/$name.abi3.so" \
+    "$cxx" -shared "-Wl,--version-script=${EXPORTS:-$sources/exports.map}" -Wl,-rpath,'$ORIGIN' -o "$out/$name.abi3.so" \
         "$work"/{"fa$version","module$version",view,numbers,workspace,attention,append,widen,metadata,device}.o \
-        -Wl,--no-as-needed -L "$work" -lkgen_vllm -L "$torch/lib" "${cuda[@]}" -ltorch_cpu -lc10 2> "$work/log" || { cat "$work/log" >&2; exit 1; }
+        -Wl,--no-as-needed -L "$work" -lkgen_vllm -L "$torch/lib" "${cuda[@]}" -ltorch_cpu -lc10 ${LDFLAGS:-} 2> "$work/log" || { cat "$work/log" >&2; exit 1; }
     echo "$out/$name.abi3.so"
 done
 if (($# == 2)); then

@@ -143,3 +143,13 @@ def test_block_sparse_attention(emulator, op, count):
     assert len(arguments) == count
     with pytest.raises(RuntimeError, match="block-sparse attention is not provided"):
         emulator.run(getattr(torch.ops._vllm_fa2_C, op), arguments)
+
+
+def test_memory_that_is_not_there_is_an_exception(emulator):
+    # LSE of 8 TB. The message of the failed allocation is made by Torch's headers, with a number in it.
+    op, names, values = kvcache()
+    q = torch.zeros(1, 1, 1, 64, dtype=torch.bfloat16).expand(2, 2**30, 1024, 64)
+    keys = dict(kcache=torch.zeros(2, 20, 1024, 64, dtype=torch.bfloat16), vcache=torch.zeros(2, 20, 1024, 64, dtype=torch.bfloat16))
+    values = values | keys | dict(q=q)
+    with pytest.raises(RuntimeError, match="aoti_torch_empty_strided"):
+        op(*(values.get(name) for name in names))

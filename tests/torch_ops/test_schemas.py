@@ -1,6 +1,8 @@
 """The ops are those of vLLM 0.26.0's two libraries, argument by argument (schemas.txt: as Torch prints theirs)."""
 
+import os
 import pathlib
+import subprocess
 
 import pytest
 import torch
@@ -17,3 +19,12 @@ def test_schema(expected):
 def test_there_are_no_other_ops():
     names = {name.split(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith(("_vllm_fa2_C::", "_vllm_fa3_C::"))}
     assert names == {text.split("(")[0] for text in EXPECTED}
+
+
+@pytest.mark.parametrize("module", ["_vllm_fa2_C", "_vllm_fa3_C"])
+def test_a_module_shows_its_entry_alone(module):
+    # A libstdc++ in it that the process' own interposes has crashed where a message with a number was made.
+    library = pathlib.Path(os.environ["KGEN_TORCH_OPS"]) / "vllm" / "vllm_flash_attn" / f"{module}.abi3.so"
+    listed = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library], check=True, capture_output=True, text=True)
+    shown = {line.split()[0] for line in listed.stdout.splitlines()}
+    assert {name for name in shown if not name.startswith("kgen_test_")} == {f"PyInit_{module}"}
