@@ -109,6 +109,7 @@ struct parameters {
 // The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
 // of one warpgroup for Q, of all for K and V.
 // The last warpgroup's slots of Q count the warp that fetches V too.
+// Of an item with shared keys each stage's one warpgroup arrives for all, and the last one for the others' slots of Q.
 struct barriers {
     uint32_t base;
 
@@ -231,9 +232,9 @@ KGEN_DEVICE assignment work_of(const kgen_fwd_params& p, int batch, int head, in
 constexpr int PART_ROWS = 32;
 
 // `queries` are those of a warpgroup: of its rows, a group of heads takes so many each.
-KGEN_DEVICE bool keys_are_shared(const kgen_fwd_params& p, int queries, int first_query, int span) {
-    // With packed keys rows of V may be another sequence's. Three tiles are a warpgroup's each.
-    return first_query + CONSUMERS * queries <= PART_ROWS * queries / WARPGROUP_ROWS && span > 2 * BLOCK_N && p.cu_seqlens_k == nullptr;
+KGEN_DEVICE bool keys_are_shared(int queries, int first_query, int span) {
+    // More than two tiles, so that each of up to three warpgroups has one.
+    return first_query + CONSUMERS * queries <= PART_ROWS * queries / WARPGROUP_ROWS && span > 2 * BLOCK_N;
 }
 
 // The work item that a block is at. The list goes through the sequences one after another. Of a sequence, as many heads
@@ -241,8 +242,10 @@ KGEN_DEVICE bool keys_are_shared(const kgen_fwd_params& p, int queries, int firs
 // rows is not in the list. All lanes of the warp know the same, except that each counts the items of one sequence.
 //
 // Items whose keys are shared wait for memory, the others for the tensor cores. Where there are both, each kind is a
-// list of its own, and the first three quarters of the order have them mixed evenly: at any time some blocks are at the
-// one and some at the other.
+// list of its own, and they are mixed evenly until all items with shared keys have been handed out: at any time some
+// blocks are at the one and some at the other. The last quarter of the others follows. A sequence is judged by its keys
+// and its last tile. A window may leave too few keys to share, and a short first tile of a longer sequence counts among
+// the others: that changes the order alone.
 struct work_place {
     uint32_t round = 0;
     uint32_t shared_items = 0, share = 0;  // those with shared keys; of 2^32 items so many, 0 where all are of one kind
@@ -264,7 +267,7 @@ struct work_place {
             const uint32_t heads_k = max(1, given.keys_in_l2 / max(1, keys));
             tiles = rows < p.least_queries ? 0 : (rows + tile_queries(p) - 1) / tile_queries(p);
             heads = min(p.num_heads_k, static_cast<int>(heads_k));
-            if (share != 0 && keys_are_shared(p, warpgroup_queries(p), rows - tile_queries(p), keys) != in_shared) tiles = 0;
+            if (share != 0 && keys_are_shared(warpgroup_queries(p), rows - tile_queries(p), keys) != in_shared) tiles = 0;
         }
         items = up_to = tiles * p.num_heads_k;
         KGEN_UNROLL
@@ -280,18 +283,18 @@ struct work_place {
         const int queries = warpgroup_queries(p), whole = CONSUMERS * queries;
         uint32_t shared = 0, others = 0;
         // Where no sequence may have more queries, there are none but items of few rows.
-        if (!keys_are_shared(p, queries, p.seqlen_q - whole, 3 * BLOCK_N)) {
+        if (!keys_are_shared(queries, p.seqlen_q - whole, 3 * BLOCK_N)) {
             for (int batch = static_cast<int>(lane_index()); batch < p.batch; batch += 32) {
                 const int rows = sequence_of(batch, p.cu_seqlens_q, p.seqused_q, p.seqlen_q).rows;
                 const int keys = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k).rows;
                 if (rows < p.least_queries) continue;
                 const uint32_t items = (rows + whole - 1) / whole * p.num_heads_k;
-                keys_are_shared(p, queries, rows - whole, keys) ? shared += items : others += items;
+                keys_are_shared(queries, rows - whole, keys) ? shared += items : others += items;
             }
             KGEN_UNROLL
             for (int mask = 1; mask < 32; mask *= 2) shared += shuffle_xor(shared, mask), others += shuffle_xor(others, mask);
         }
-        // Rounded up: by the end of the three quarters all items with shared keys have had their turn.
+        // Rounded up: by the end of the mixed part all items with shared keys have had their turn.
         if (shared > 0 && others > 0) share = static_cast<uint32_t>((static_cast<uint64_t>(shared) << 32) / (shared + others - others / 4)) + 1;
         shared_items = shared;
         count(given);
@@ -374,7 +377,7 @@ struct tile_of_piece {
     uint32_t head, tile;  // the indices of the item
     int first_key;        // of the tile, below 0 where it begins before the sequence
     int begin, keys;      // the first key of the item, and those of the sequence
-    int position;         // of the first row of the query tile; where keys are shared, of rows as if they were each warpgroup's
+    int position;         // of the first row of the query tile; where keys are shared, moved so that a warpgroup's rows get those of the last one's
     int few;              // queries of an item whose keys are shared, otherwise 0
 
     KGEN_DEVICE bool is_last() const { return first_key <= begin; }
@@ -418,7 +421,7 @@ KGEN_DEVICE void fetch(const parameters& given, uint32_t shared, barriers barrie
         };
         if (tiles > 0) fetch_k(0, page);
         const int first_row = work.queries.first_row + work.first_query;
-        const bool shared_keys = keys_are_shared(p, own_queries, work.first_query, work.span());
+        const bool shared_keys = keys_are_shared(own_queries, work.first_query, work.span());
         KGEN_UNROLL
         for (int w = 0; w < CONSUMERS; ++w) {
             q_slot_place& q_place = q_places[w];
@@ -743,7 +746,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             const int first_query = said.w;
             const int end = of_keys.x, keys = of_keys.y;
             at = {said.x, said.y, end - BLOCK_N, end - span, keys, keys - static_cast<int>(said.y + 1) * CONSUMERS * own_queries, 0};
-            if (keys_are_shared(p, own_queries, first_query, span)) {
+            if (keys_are_shared(own_queries, first_query, span)) {
                 at.few = first_query + CONSUMERS * own_queries;
                 at.position += (CONSUMERS - 1 - warpgroup) * own_queries;
                 clear_tail_of_v(at, warpgroup == 0);
@@ -816,7 +819,8 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
     };
 
     // Takes a warpgroup's tiles of an item whose keys are shared, and, in the last warpgroup, ends the item. Until all
-    // warpgroups meet, each stage is the concern of one of them, which releases it for all.
+    // warpgroups meet, each stage is the concern of one of them, which releases it for all; only the tail of V in the
+    // first tile is cleared by all.
     const auto attend_share = [&](tile_of_piece& at) {
         const bool joins = warpgroup == CONSUMERS - 1;
         const auto release_for_all = [&](uint32_t empty) {

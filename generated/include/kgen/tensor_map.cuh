@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+
 #include "kgen/launch.cuh"
 #include "kgen/tensor_view.cuh"
 
@@ -34,7 +36,12 @@ inline tensor_map_encoder find_tensor_map_encoder() {
 
 // Makes the map of a tensor accepted by tma_takes(). `name` is the launcher, `tensor` its name for the tensor.
 inline int make_tensor_map(tensor_map& map, const tensor_view& view, const char* name, const char* tensor) {
-    static const tensor_map_encoder encode = find_tensor_map_encoder();
+    static std::atomic<tensor_map_encoder> known;  // NULL until it is found: a driver out of memory may find it later
+    tensor_map_encoder encode = known.load(std::memory_order_relaxed);
+    if (encode == nullptr) {
+        encode = find_tensor_map_encoder();
+        known.store(encode, std::memory_order_relaxed);
+    }
     if (encode == nullptr) {
         return fail(KGEN_ERROR_LAUNCH, "%s: the CUDA driver has no cuTensorMapEncodeTiled; copying by TMA needs the driver of CUDA 12.0 or newer", name);
     }
