@@ -7,6 +7,8 @@
 
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
+#include "errors.h"
+
 extern "C" void kgen_emulator_tensor(const char* name, void* base, size_t bytes, const uint8_t* element_map, size_t element_bytes, int writable);
 
 namespace {
@@ -38,7 +40,8 @@ Tensor device_scope::allocate(std::initializer_list<int64_t> sizes, ScalarType d
     for (size_t i = sizes.size(); i-- > 0; next *= sizes.begin()[i]) strides[i] = next;
     AtenTensorHandle made = nullptr;
     const int32_t type = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, type, aoti_torch_device_type_cpu(), index_, &made));
+    const int64_t rank = static_cast<int64_t>(sizes.size());
+    if (aoti_torch_empty_strided(rank, sizes.begin(), strides, type, aoti_torch_device_type_cpu(), index_, &made) != TORCH_SUCCESS) refuse_allocation(next);
     const Tensor tensor(made);
     const size_t bytes = static_cast<size_t>(next) * tensor.element_size();
     allocations() += std::to_string(bytes) + " ";

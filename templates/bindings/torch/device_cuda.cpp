@@ -5,6 +5,8 @@
 
 #include <torch/csrc/stable/stableivalue_conversions.h>
 
+#include "errors.h"
+
 namespace kgen_torch {
 
 device_scope::device_scope(const Tensor& tensor) : index_(tensor.get_device_index()), stream_(nullptr), guard_(nullptr) {
@@ -27,7 +29,8 @@ Tensor device_scope::allocate(std::initializer_list<int64_t> sizes, ScalarType d
     for (size_t i = sizes.size(); i-- > 0; next *= sizes.begin()[i]) strides[i] = next;
     AtenTensorHandle made = nullptr;
     const int32_t type = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.begin(), strides, type, aoti_torch_device_type_cuda(), index_, &made));
+    const int64_t rank = static_cast<int64_t>(sizes.size());
+    if (aoti_torch_empty_strided(rank, sizes.begin(), strides, type, aoti_torch_device_type_cuda(), index_, &made) != TORCH_SUCCESS) refuse_allocation(next);
     return Tensor(made);
 }
 

@@ -4,8 +4,10 @@
 //   _vllm_fa3_C.fwd: `cp_world_size` is 2: context parallelism is not provided
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 
 #include "kgen.h"
 
@@ -28,6 +30,11 @@ void require(bool holds, const char* op, const Parts&... parts) {
 // Refuses with the library's own message unless a call of libkgen succeeded.
 inline void require_success(int code, const char* op) {
     if (code != KGEN_SUCCESS) refuse(op, kgen_last_error(), " (kgen error ", code, ")");
+}
+
+// Where Torch made no tensor of so many elements. Its stable interface does not tell why, but writes it to stderr.
+[[noreturn]] inline void refuse_allocation(int64_t elements) {
+    throw std::runtime_error("Torch could not allocate " + std::to_string(elements) + " elements; its own message, such as one of memory, is on stderr");
 }
 
 }  // namespace kgen_torch
