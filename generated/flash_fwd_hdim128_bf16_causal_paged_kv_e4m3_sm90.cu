@@ -85,7 +85,6 @@ using v_bytes = byte_tile<BLOCK_N, 128>;
 //   stages of K at 98304 (65536 bytes)
 //   stages of V at 163840 (65536 bytes)
 //   work at 229376 (720 bytes)
-//   zeros at 230400 (0 bytes)
 //   mbarriers at 230400 (320 bytes)
 constexpr uint32_t K_BYTES_OFFSET = 0;
 constexpr uint32_t V_BYTES_OFFSET = 16384;
@@ -93,7 +92,6 @@ constexpr uint32_t Q_OFFSET = 32768;
 constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 163840;
 constexpr uint32_t WORK_OFFSET = 229376;
-constexpr uint32_t ZEROS_OFFSET = 230400;
 constexpr uint32_t BARRIERS_OFFSET = 230400;
 constexpr uint32_t SHARED_BYTES = 230720;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -313,7 +311,6 @@ KGEN_DEVICE uint32_t byte_parity_of(uint32_t number) { return number / BYTE_STAG
 // Tells a warpgroup what the item of that number is, in the slot that q_slot_place comes to there, and fetches its Q,
 // if there are keys. By one thread.
 KGEN_DEVICE void announce(const parameters& given, uint32_t shared, barriers barrier, int warpgroup, uint32_t item, uint32_t head, uint32_t tile, const assignment& work) {
-    const kgen_fwd_params& p = given.call;
     const bool has_two = warpgroup >= 2 * CONSUMERS - Q_SLOTS;
     const uint32_t slot = has_two ? warpgroup + item % 2 * (Q_SLOTS - CONSUMERS) : warpgroup;
     const uint32_t parity = (has_two ? item / 2 : item) % 2;

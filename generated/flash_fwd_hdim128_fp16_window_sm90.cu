@@ -68,13 +68,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 98304 (40960 bytes)
 //   stages of V at 139264 (40960 bytes)
 //   work at 180224 (192 bytes)
-//   zeros at 181248 (0 bytes)
 //   mbarriers at 181248 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 139264;
 constexpr uint32_t WORK_OFFSET = 180224;
-constexpr uint32_t ZEROS_OFFSET = 181248;
 constexpr uint32_t BARRIERS_OFFSET = 181248;
 constexpr uint32_t SHARED_BYTES = 181408;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -136,10 +134,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -68,13 +68,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 61440 (81920 bytes)
 //   stages of V at 143360 (81920 bytes)
 //   work at 225280 (96 bytes)
-//   zeros at 226304 (0 bytes)
 //   mbarriers at 226304 (112 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 143360;
 constexpr uint32_t WORK_OFFSET = 225280;
-constexpr uint32_t ZEROS_OFFSET = 226304;
 constexpr uint32_t BARRIERS_OFFSET = 226304;
 constexpr uint32_t SHARED_BYTES = 226416;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;

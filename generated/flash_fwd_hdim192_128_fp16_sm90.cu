@@ -69,13 +69,11 @@ using v_tile = shared_tile<BLOCK_N, HEAD_DIM_V_PADDED>;
 //   stages of K at 49152 (98304 bytes)
 //   stages of V at 147456 (65536 bytes)
 //   work at 212992 (32 bytes)
-//   zeros at 214016 (0 bytes)
 //   mbarriers at 214016 (96 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 147456;
 constexpr uint32_t WORK_OFFSET = 212992;
-constexpr uint32_t ZEROS_OFFSET = 214016;
 constexpr uint32_t BARRIERS_OFFSET = 214016;
 constexpr uint32_t SHARED_BYTES = 214112;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;

@@ -75,14 +75,12 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of V at 147456 (49152 bytes)
 //   work at 196608 (128 bytes)
 //   maxima and sums at 197632 (320 bytes)
-//   zeros at 198656 (0 bytes)
 //   mbarriers at 198656 (128 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 147456;
 constexpr uint32_t WORK_OFFSET = 196608;
 constexpr uint32_t SUMS_OFFSET = 197632;
-constexpr uint32_t ZEROS_OFFSET = 198656;
 constexpr uint32_t BARRIERS_OFFSET = 198656;
 constexpr uint32_t SHARED_BYTES = 198784;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -165,10 +163,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };
@@ -1015,7 +1011,7 @@ extern "C" int flash_fwd_hdim192_fp16_causal_packgqa_paged_sm90(const kgen_fwd_p
     // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
-    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{WARPGROUP_ROWS / group, group})) return code;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)})) return code;
     if (const int code = check_granules(p, self.name)) return code;
     params.page_size = make_divisor(p.page_size);
     if (p.seqlen_k > 0) {

@@ -68,13 +68,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 49152 (86016 bytes)
 //   stages of V at 135168 (86016 bytes)
 //   work at 221184 (64 bytes)
-//   zeros at 222208 (0 bytes)
 //   mbarriers at 222208 (96 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 135168;
 constexpr uint32_t WORK_OFFSET = 221184;
-constexpr uint32_t ZEROS_OFFSET = 222208;
 constexpr uint32_t BARRIERS_OFFSET = 222208;
 constexpr uint32_t SHARED_BYTES = 222304;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;

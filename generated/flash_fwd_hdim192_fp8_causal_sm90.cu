@@ -81,7 +81,6 @@ constexpr int O_TILES = value_tile::rows / 8;                      // 8-column p
 //   stages of V at 122880 (49152 bytes)
 //   stages of V transposed at 172032 (49152 bytes)
 //   work at 221184 (32 bytes)
-//   zeros at 222208 (0 bytes)
 //   mbarriers at 222208 (128 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t TOTALS_OFFSET = 24576;
@@ -89,7 +88,6 @@ constexpr uint32_t K_OFFSET = 73728;
 constexpr uint32_t V_OFFSET = 122880;
 constexpr uint32_t VALUES_OFFSET = 172032;
 constexpr uint32_t WORK_OFFSET = 221184;
-constexpr uint32_t ZEROS_OFFSET = 222208;
 constexpr uint32_t BARRIERS_OFFSET = 222208;
 constexpr uint32_t SHARED_BYTES = 222336;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;

@@ -81,7 +81,6 @@ constexpr int O_TILES = value_tile::rows / 8;                      // 8-column p
 //   stages of V at 135168 (36864 bytes)
 //   stages of V transposed at 172032 (36864 bytes)
 //   work at 208896 (128 bytes)
-//   zeros at 209920 (0 bytes)
 //   mbarriers at 209920 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t TOTALS_OFFSET = 49152;
@@ -89,7 +88,6 @@ constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 135168;
 constexpr uint32_t VALUES_OFFSET = 172032;
 constexpr uint32_t WORK_OFFSET = 208896;
-constexpr uint32_t ZEROS_OFFSET = 209920;
 constexpr uint32_t BARRIERS_OFFSET = 209920;
 constexpr uint32_t SHARED_BYTES = 210080;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -158,10 +156,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

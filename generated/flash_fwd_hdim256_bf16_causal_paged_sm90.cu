@@ -73,13 +73,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 98304 (65536 bytes)
 //   stages of V at 163840 (65536 bytes)
 //   work at 229376 (96 bytes)
-//   zeros at 230400 (0 bytes)
 //   mbarriers at 230400 (112 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 163840;
 constexpr uint32_t WORK_OFFSET = 229376;
-constexpr uint32_t ZEROS_OFFSET = 230400;
 constexpr uint32_t BARRIERS_OFFSET = 230400;
 constexpr uint32_t SHARED_BYTES = 230512;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;

@@ -783,7 +783,7 @@ extern "C" int flash_fwd_hdim256_bf16_packgqa_sm90(const kgen_fwd_params* given,
     // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
-    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{WARPGROUP_ROWS / group, group})) return code;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)})) return code;
     if (p.seqlen_k > 0) {
         if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
         if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;

@@ -74,13 +74,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 98304 (65536 bytes)
 //   stages of V at 163840 (65536 bytes)
 //   work at 229376 (96 bytes)
-//   zeros at 230400 (0 bytes)
 //   mbarriers at 230400 (112 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 98304;
 constexpr uint32_t V_OFFSET = 163840;
 constexpr uint32_t WORK_OFFSET = 229376;
-constexpr uint32_t ZEROS_OFFSET = 230400;
 constexpr uint32_t BARRIERS_OFFSET = 230400;
 constexpr uint32_t SHARED_BYTES = 230512;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -822,7 +820,7 @@ extern "C" int flash_fwd_hdim256_fp16_causal_packgqa_paged_sm90(const kgen_fwd_p
     // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
-    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{WARPGROUP_ROWS / group, group})) return code;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)})) return code;
     if (const int code = check_granules(p, self.name)) return code;
     params.page_size = make_divisor(p.page_size);
     if (p.seqlen_k > 0) {

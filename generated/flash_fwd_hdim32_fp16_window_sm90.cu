@@ -68,13 +68,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 24576 (16384 bytes)
 //   stages of V at 40960 (16384 bytes)
 //   work at 57344 (192 bytes)
-//   zeros at 58368 (0 bytes)
 //   mbarriers at 58368 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 24576;
 constexpr uint32_t V_OFFSET = 40960;
 constexpr uint32_t WORK_OFFSET = 57344;
-constexpr uint32_t ZEROS_OFFSET = 58368;
 constexpr uint32_t BARRIERS_OFFSET = 58368;
 constexpr uint32_t SHARED_BYTES = 58528;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -136,10 +134,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -85,7 +85,6 @@ using v_bytes = byte_tile<BLOCK_N, 64>;
 //   stages of K at 73728 (36864 bytes)
 //   stages of V at 110592 (36864 bytes)
 //   work at 147456 (784 bytes)
-//   zeros at 148480 (0 bytes)
 //   mbarriers at 148480 (320 bytes)
 constexpr uint32_t K_BYTES_OFFSET = 0;
 constexpr uint32_t V_BYTES_OFFSET = 12288;
@@ -93,7 +92,6 @@ constexpr uint32_t Q_OFFSET = 24576;
 constexpr uint32_t K_OFFSET = 73728;
 constexpr uint32_t V_OFFSET = 110592;
 constexpr uint32_t WORK_OFFSET = 147456;
-constexpr uint32_t ZEROS_OFFSET = 148480;
 constexpr uint32_t BARRIERS_OFFSET = 148480;
 constexpr uint32_t SHARED_BYTES = 148800;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -160,10 +158,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };
@@ -313,7 +309,6 @@ KGEN_DEVICE uint32_t byte_parity_of(uint32_t number) { return number / BYTE_STAG
 // Tells a warpgroup what the item of that number is, in the slot that q_slot_place comes to there, and fetches its Q,
 // if there are keys. By one thread.
 KGEN_DEVICE void announce(const parameters& given, uint32_t shared, barriers barrier, int warpgroup, uint32_t item, uint32_t head, uint32_t tile, const assignment& work) {
-    const kgen_fwd_params& p = given.call;
     const bool has_two = warpgroup >= 2 * CONSUMERS - Q_SLOTS;
     const uint32_t slot = has_two ? warpgroup + item % 2 * (Q_SLOTS - CONSUMERS) : warpgroup;
     const uint32_t parity = (has_two ? item / 2 : item) % 2;

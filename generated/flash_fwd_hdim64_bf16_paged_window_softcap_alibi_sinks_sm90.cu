@@ -73,13 +73,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 32768 (32768 bytes)
 //   stages of V at 65536 (32768 bytes)
 //   work at 98304 (128 bytes)
-//   zeros at 99328 (0 bytes)
 //   mbarriers at 99328 (128 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 32768;
 constexpr uint32_t V_OFFSET = 65536;
 constexpr uint32_t WORK_OFFSET = 98304;
-constexpr uint32_t ZEROS_OFFSET = 99328;
 constexpr uint32_t BARRIERS_OFFSET = 99328;
 constexpr uint32_t SHARED_BYTES = 99456;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -143,10 +141,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

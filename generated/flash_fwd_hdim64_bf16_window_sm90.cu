@@ -68,13 +68,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 49152 (32768 bytes)
 //   stages of V at 81920 (32768 bytes)
 //   work at 114688 (192 bytes)
-//   zeros at 115712 (0 bytes)
 //   mbarriers at 115712 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 81920;
 constexpr uint32_t WORK_OFFSET = 114688;
-constexpr uint32_t ZEROS_OFFSET = 115712;
 constexpr uint32_t BARRIERS_OFFSET = 115712;
 constexpr uint32_t SHARED_BYTES = 115872;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -136,10 +134,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -73,13 +73,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 49152 (43008 bytes)
 //   stages of V at 92160 (43008 bytes)
 //   work at 135168 (192 bytes)
-//   zeros at 136192 (0 bytes)
 //   mbarriers at 136192 (192 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 92160;
 constexpr uint32_t WORK_OFFSET = 135168;
-constexpr uint32_t ZEROS_OFFSET = 136192;
 constexpr uint32_t BARRIERS_OFFSET = 136192;
 constexpr uint32_t SHARED_BYTES = 136384;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -143,10 +141,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -67,13 +67,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 49152 (16384 bytes)
 //   stages of V at 65536 (16384 bytes)
 //   work at 81920 (96 bytes)
-//   zeros at 82944 (0 bytes)
 //   mbarriers at 82944 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 49152;
 constexpr uint32_t V_OFFSET = 65536;
 constexpr uint32_t WORK_OFFSET = 81920;
-constexpr uint32_t ZEROS_OFFSET = 82944;
 constexpr uint32_t BARRIERS_OFFSET = 82944;
 constexpr uint32_t SHARED_BYTES = 83104;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -135,10 +133,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -70,13 +70,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 61440 (46080 bytes)
 //   stages of V at 107520 (46080 bytes)
 //   work at 153600 (192 bytes)
-//   zeros at 154624 (0 bytes)
 //   mbarriers at 154624 (192 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 107520;
 constexpr uint32_t WORK_OFFSET = 153600;
-constexpr uint32_t ZEROS_OFFSET = 154624;
 constexpr uint32_t BARRIERS_OFFSET = 154624;
 constexpr uint32_t SHARED_BYTES = 154816;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -137,10 +135,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };
@@ -780,7 +776,7 @@ extern "C" int flash_fwd_hdim80_bf16_packgqa_sm90(const kgen_fwd_params* given, 
     // Counted as if each item had its own blocks, so that its number fits 31 bits wherever it runs.
     if (const int code = check_blocks(self.name, items, p)) return code;
     if (items == 0) return KGEN_SUCCESS;
-    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{WARPGROUP_ROWS / group, group})) return code;
+    if (const int code = require_tile_maps(params.q, fwd_queries(p), self.name, "Q", tile_box{static_cast<uint32_t>(WARPGROUP_ROWS / group), static_cast<uint32_t>(group)})) return code;
     if (p.seqlen_k > 0) {
         if (const int code = require_tile_maps(params.k, fwd_keys(p), self.name, "K")) return code;
         if (const int code = require_tile_maps(params.v, fwd_values(p), self.name, "V")) return code;

@@ -69,13 +69,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 61440 (36864 bytes)
 //   stages of V at 98304 (36864 bytes)
 //   work at 135168 (192 bytes)
-//   zeros at 136192 (0 bytes)
 //   mbarriers at 136192 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 98304;
 constexpr uint32_t WORK_OFFSET = 135168;
-constexpr uint32_t ZEROS_OFFSET = 136192;
 constexpr uint32_t BARRIERS_OFFSET = 136192;
 constexpr uint32_t SHARED_BYTES = 136352;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -137,10 +135,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -74,13 +74,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 61440 (46080 bytes)
 //   stages of V at 107520 (46080 bytes)
 //   work at 153600 (192 bytes)
-//   zeros at 154624 (0 bytes)
 //   mbarriers at 154624 (192 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 61440;
 constexpr uint32_t V_OFFSET = 107520;
 constexpr uint32_t WORK_OFFSET = 153600;
-constexpr uint32_t ZEROS_OFFSET = 154624;
 constexpr uint32_t BARRIERS_OFFSET = 154624;
 constexpr uint32_t SHARED_BYTES = 154816;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -144,10 +142,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -74,13 +74,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 40960 (36864 bytes)
 //   stages of V at 77824 (36864 bytes)
 //   work at 114688 (128 bytes)
-//   zeros at 115712 (0 bytes)
 //   mbarriers at 115712 (128 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 40960;
 constexpr uint32_t V_OFFSET = 77824;
 constexpr uint32_t WORK_OFFSET = 114688;
-constexpr uint32_t ZEROS_OFFSET = 115712;
 constexpr uint32_t BARRIERS_OFFSET = 115712;
 constexpr uint32_t SHARED_BYTES = 115840;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -144,10 +142,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -74,13 +74,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 73728 (36864 bytes)
 //   stages of V at 110592 (36864 bytes)
 //   work at 147456 (192 bytes)
-//   zeros at 148480 (0 bytes)
 //   mbarriers at 148480 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 73728;
 constexpr uint32_t V_OFFSET = 110592;
 constexpr uint32_t WORK_OFFSET = 147456;
-constexpr uint32_t ZEROS_OFFSET = 148480;
 constexpr uint32_t BARRIERS_OFFSET = 148480;
 constexpr uint32_t SHARED_BYTES = 148640;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -144,10 +142,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

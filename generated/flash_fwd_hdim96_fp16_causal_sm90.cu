@@ -69,13 +69,11 @@ using key_tile = shared_tile<BLOCK_N, HEAD_DIM_PADDED>;
 //   stages of K at 73728 (43008 bytes)
 //   stages of V at 116736 (43008 bytes)
 //   work at 159744 (96 bytes)
-//   zeros at 160768 (0 bytes)
 //   mbarriers at 160768 (160 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t K_OFFSET = 73728;
 constexpr uint32_t V_OFFSET = 116736;
 constexpr uint32_t WORK_OFFSET = 159744;
-constexpr uint32_t ZEROS_OFFSET = 160768;
 constexpr uint32_t BARRIERS_OFFSET = 160768;
 constexpr uint32_t SHARED_BYTES = 160928;
 constexpr uint32_t STAGE_BYTES = (V_OFFSET - K_OFFSET) / STAGES;
@@ -137,10 +135,8 @@ struct q_slot_place {
         if (stage >= CONSUMERS) {
             stage -= MORE_Q;
             parity ^= 1;
-        } else if (stage >= CONSUMERS - MORE_Q) {
-            stage += MORE_Q;
         } else {
-            parity ^= 1;
+            stage += MORE_Q;
         }
     }
 };

@@ -58,9 +58,7 @@ using namespace kgen;
 using element = bf16;
 
 constexpr int HEAD_DIM = 64;
-constexpr int HEAD_DIM_PADDED = 64;
 constexpr int HEAD_DIM_V = 512;  // of V and O
-constexpr int HEAD_DIM_V_PADDED = 512;
 constexpr int BLOCK_M = 64;  // rows per block
 constexpr int CONSUMERS = 2;  // warpgroups that multiply, all for the same rows
 constexpr int STEP_KEYS = 64;  // keys per step
@@ -656,7 +654,6 @@ KGEN_KERNEL(THREADS, 1) attention_split(KGEN_PARAMETER parameters given) {
         return;
     }
 
-    constexpr int clear_first = 0;  // no mask here has a left end
     // Row r sees the keys below r / group + diagonal. The keys that the tile's last row sees are divided among the
     // splits.
     const int diagonal = keys.rows - queries.rows + 1;
