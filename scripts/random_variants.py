@@ -3,10 +3,10 @@
 
     python3 scripts/random_variants.py [--seed N] [--seconds S] [--out FILE]
 
-The grid holds the head dims and features that people ask for; anybody may generate another. Drawn are kind, the head dims
-of Q and K and of V (each as often from the ends of ranges and the widths of panels as from all multiples of 8), dtype,
-target, mask and up to four features, or pages and packed heads with others. What kgen refuses to generate, with exit code
-2 and a reason, is counted and costs milliseconds.
+The grid holds the head dims and features that people ask for; anybody may generate another kernel. The script draws the
+kind, the head dims of Q and K and of V (half of them near multiples of 64, where panels end, and at both limits), the
+dtype, the target, the mask and up to four features, often together with pages and packed heads. What kgen refuses to
+generate, with exit code 2 and a reason, is counted and costs milliseconds.
 
 Prints the command of each kernel that fails, which is how to run it again, and the counts. --out FILE has the same as
 JSON, with the seconds of each. Exit code 0: none failed; 1: some did. KGEN names the kgen binary (target/release/kgen).
@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -27,15 +28,23 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = ["sm90"] * 4 + ["sm80", "sm80", "sm75", "sm89", "sm100", "sm120"]
 KINDS = ["fwd"] * 5 + ["fwd_split"] * 3 + ["fwd_short", "bwd", "bwd"]
 EDGES = [16, 24, 32, 40, 64, 72, 128, 136, 192, 200, 248, 256]
-FEATURES = ["window", "chunk", "softcap", "alibi", "sinks", "paged", "cache", "kv_e4m3", "kv_e5m2", "packgqa", "append", "page_descale"]
 
 
-def drawn(draw):
+def features_of(kgen):
+    """All features: kgen names them where it refuses an unknown one."""
+    said = subprocess.run([kgen, "list", "--features", "?"], capture_output=True, text=True, check=False).stderr
+    known = re.findall(r"`(\w+)`", said.partition("known:")[2])
+    if not known:
+        sys.exit(f"error: `{kgen} list --features ?` does not name the features: {said}")
+    return known
+
+
+def drawn(draw, known):
     """The arguments that select one kernel."""
     head_dim = lambda: draw.choice(EDGES if draw.random() < 0.5 else range(16, 257, 8))
     qk = head_dim()
     v = qk if draw.random() < 0.4 else head_dim()
-    features = set(draw.sample(FEATURES, draw.choice([0, 1, 1, 2, 2, 3, 4])))
+    features = set(draw.sample(known, draw.choice([0, 1, 1, 2, 2, 3, 4])))
     if draw.random() < 0.3:
         features |= {"packgqa", "paged"}
     words = ["--kind", draw.choice(KINDS), "--head-dim", str(qk) if v == qk else f"{qk}_{v}", "--target", draw.choice(TARGETS)]
@@ -54,10 +63,10 @@ def main():
     kgen = pathlib.Path(os.environ.get("KGEN", ROOT / "target/release/kgen")).resolve()
     if not kgen.is_file():
         parser.error(f"`{kgen}` is not there: `cargo build --release` makes it, and KGEN names another")
-    draw, begin, rows = random.Random(args.seed), time.monotonic(), []
+    draw, known, begin, rows = random.Random(args.seed), features_of(kgen), time.monotonic(), []
     with tempfile.TemporaryDirectory() as place:
         while time.monotonic() - begin < args.seconds:
-            words, since = drawn(draw), time.monotonic()
+            words, since = drawn(draw, known), time.monotonic()
             run = subprocess.run([kgen, "check", "--device", "emulator", *words], cwd=place, capture_output=True, text=True, check=False)
             result = {0: "passed", 2: "refused"}.get(run.returncode, "failed")
             rows.append({"selection": shlex.join(words), "result": result, "seconds": round(time.monotonic() - since, 2)})

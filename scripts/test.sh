@@ -29,7 +29,7 @@ step "a slice of the grid that reaches every template, target, dtype and mask: n
 rm -rf build/log  # of earlier runs
 "$kgen" build-all --set slice --device emulator
 if grep -rn "warning #" build/log; then
-    echo "error: nvcc warns of what is vendored" >&2
+    echo "error: nvcc warns about generated kernels, as listed above" >&2
     exit 1
 fi
 

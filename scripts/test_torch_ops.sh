@@ -33,7 +33,7 @@ start=$(nm -u "$BUILD/emulated/objects/flash_fwd_combine_sm80.cu.o" | awk '/8emu
 "${CXX:-c++}" -shared -o "$BUILD/emulated/libkgen_counted.so" "$BUILD"/emulated/objects/*.o "$BUILD/emulated/launches.o" "-Wl,--wrap=$start" -lpthread
 
 export PYTHON=${PYTHON:-python3} INCLUDE=$BUILD/emulated/generated/include
-# With a libstdc++ of their own, where there is one to link: what a compiler without the shared one makes.
+# With libstdc++ linked statically where it is installed, as compilers without the shared one link it.
 static=
 [[ $("${CXX:-c++}" -print-file-name=libstdc++.a) != /* ]] || static=-static-libstdc++
 LDFLAGS=$static KEY=CPU DEVICE=$root/tests/torch_ops/device_emulated.cpp EXPORTS=$root/tests/torch_ops/exports.map "$root/scripts/torch_ops.sh" "$package" "$BUILD/emulated/libkgen_counted.so"

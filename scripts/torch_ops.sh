@@ -8,7 +8,7 @@
 # have torch 2.10 or newer. CXX is the compiler (c++), LDFLAGS goes to the linker, INCLUDE is the folder with kgen.h.
 #
 # For tests: KEY, the dispatch key (CUDA), DEVICE, the file that implements device.h (device_cuda.cpp), and EXPORTS,
-# what the modules show (exports.map).
+# the version script with the symbols that the modules export (exports.map).
 #
 # Both modules need libkgen_vllm.so, found beside them ($ORIGIN): the kernels are there once, for both, and can be
 # replaced without building the modules again. That name is no other library's, so that a libkgen.so which the process

@@ -32,9 +32,10 @@ inline void require_success(int code, const char* op) {
     if (code != KGEN_SUCCESS) refuse(op, kgen_last_error(), " (kgen error ", code, ")");
 }
 
-// Where Torch made no tensor of so many elements. Its stable interface does not tell why, but writes it to stderr.
+// Refuses where Torch could not allocate a tensor of so many elements. Its stable interface writes the reason to stderr
+// and does not return it.
 [[noreturn]] inline void refuse_allocation(int64_t elements) {
-    throw std::runtime_error("Torch could not allocate " + std::to_string(elements) + " elements; its own message, such as one of memory, is on stderr");
+    throw std::runtime_error("Torch could not allocate " + std::to_string(elements) + " elements; its own message (out of memory, for example) is on stderr");
 }
 
 }  // namespace kgen_torch
