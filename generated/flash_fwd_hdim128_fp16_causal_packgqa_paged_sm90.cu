@@ -107,7 +107,8 @@ struct parameters {
 // The barriers. A full one counts the producer thread and its bytes, an empty one every warp that reads the data: those
 // of one warpgroup for Q, of all for K and V.
 // The last warpgroup's slots of Q count the warp that fetches V too.
-// Of an item with shared keys each stage's one warpgroup arrives for all, and the last one for the others' slots of Q.
+// For an item with shared keys, the warpgroup that a stage belongs to arrives for all of them, and the last warpgroup
+// arrives for the others' slots of Q.
 struct barriers {
     uint32_t base;
 
@@ -373,7 +374,7 @@ struct tile_of_piece {
     uint32_t head, tile;  // the indices of the item
     int first_key;        // of the tile, below 0 where it begins before the sequence
     int begin, keys;      // the first key of the item, and those of the sequence
-    int position;         // of the first row of the query tile; where keys are shared, moved so that a warpgroup's rows get those of the last one's
+    int position;         // of the first row of the query tile; where keys are shared, such that a warpgroup's rows get the positions of the last one's
     int few;              // queries of an item whose keys are shared, otherwise 0
 
     KGEN_DEVICE bool is_last() const { return first_key <= begin; }
