@@ -88,6 +88,11 @@ impl Number {
         self.widen(self.round(value))
     }
 
+    /// The distance of numbers of that type at `x`, where it is normal.
+    pub fn ulp(self, x: f64) -> f64 {
+        2.0 * self.unit_roundoff() * x.abs().max(f64::MIN_POSITIVE).log2().floor().exp2()
+    }
+
     /// Largest relative error of rounding to nearest: half the distance between 1 and the next number.
     pub fn unit_roundoff(self) -> f64 {
         match self {

@@ -73,6 +73,7 @@ void numbers() {
     expect(exp2_fast(-infinity()) == 0 && exp2_fast(-127) == 0 && exp2_fast(-126) > 0 && exp2_fast(3) == 8, "exp2_fast flushes subnormal results to zero");
     expect(log2_fast(0) == -infinity() && log2_fast(8) == 3, "log2_fast of 0 is -infinity");
     expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum prefers a number to NaN");
+    expect(bits(minimum(NAN, 2)) == bits(2) && bits(minimum(2, NAN)) == bits(2) && minimum(-infinity(), 1) == -infinity(), "minimum prefers a number to NaN");
 }
 
 void shuffles(int) { store_global(output + lane_index(), shuffle_xor(static_cast<float>(lane_index()), 5)); }

@@ -88,6 +88,7 @@ KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __built
 
 // The larger; of a number and a NaN, the number, as on the GPU.
 KGEN_DEVICE float maximum(float a, float b) { return a >= b || b != b ? a : b; }
+KGEN_DEVICE float minimum(float a, float b) { return a <= b || b != b ? a : b; }
 
 // Two fp32 values rounded to nearest even and packed, `low` in the low half.
 template <class T>

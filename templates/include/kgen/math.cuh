@@ -44,7 +44,9 @@ KGEN_DEVICE float absolute(float x) { return fabsf(x); }
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
+// The greater and the lesser of two values; of a NaN and a number, the number.
 KGEN_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
+KGEN_DEVICE float minimum(float a, float b) { return fminf(a, b); }
 
 // Two fp32 values rounded to nearest even and packed, `low` in the low half.
 template <class T>

@@ -187,6 +187,8 @@ fn smoke() -> Vec<Problem> {
         Problem::new(&[(17, 257)], 1, 1).inputs(Inputs::Falling, Scale::Thousandths(64_000)),
         // Maxima of some rows outgrown where those of their neighbours stay.
         Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Crossing, Scale::One),
+        // One weight dominates most rows, and many of them grow their maximum by less than fp16 could hold.
+        Problem::new(&[(33, 257)], 1, 1).inputs(Inputs::Normal, Scale::One),
         // Logits so low that a key that is not there would outweigh all that are, and that a maximum must start at
         // -infinity.
         Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual),

@@ -37,7 +37,13 @@ pub struct Head {
     pub lse: Vec<f64>,
     /// Whether the row sees no key.
     pub blind: Vec<bool>,
+    /// For a row that one weight dominates, what O may err by besides the rounding to its type; `None` for other rows.
+    pub dominated: Vec<Option<f64>>,
 }
+
+/// The least weight that dominates a row. Kernels keep the largest weight of such a row exact (`softmax/constants.tera`:
+/// any above two thirds).
+const DOMINANT: f64 = 0.9;
 
 impl Reference {
     /// Computes it, in parallel over heads.
@@ -63,6 +69,7 @@ impl Reference {
                 let scale = f64::from(scale) * q_factor * k_factor;
                 let rules = Rules::of(problem, causal, scale, sequence, head);
                 let (head, yardstick) = attend(&q, &k, &v, Dims { qk, ..head_dim }, arithmetic, rules);
+                let head = if by_page.is_some() { head.without_exact_weights() } else { head };
                 (head.times(v_factor), yardstick.times(v_factor))
             })
             .collect();
@@ -145,7 +152,13 @@ fn times_pages<'a>(
 impl Head {
     /// For a V of `factor` times the numbers.
     fn times(mut self, factor: f64) -> Self {
-        self.o.iter_mut().for_each(|o| *o *= factor);
+        self.o.iter_mut().chain(self.dominated.iter_mut().flatten()).for_each(|o| *o *= factor);
+        self
+    }
+
+    /// For a kernel that multiplies weights by factors of their pages before it rounds them: no weight is exact there.
+    fn without_exact_weights(mut self) -> Self {
+        self.dominated.fill(None);
         self
     }
 }
@@ -180,7 +193,8 @@ fn attend_rows(
     let [q64, k64, v64] = &wide;
     // A sink is a score that sees no value.
     let nothing_seen = sink.unwrap_or(f64::NEG_INFINITY);
-    let mut head = Head { o: vec![0.0; rows * dim_v], lse: vec![nothing_seen; rows], blind: vec![true; rows] };
+    let mut head =
+        Head { o: vec![0.0; rows * dim_v], lse: vec![nothing_seen; rows], blind: vec![true; rows], dominated: vec![None; rows] };
     let product = longest_row(q64, dim) * longest_row(k64, dim);
     let (score_bound, score_error) = (rule.bound(product, keys), rule.error(product));
     let v_magnitude = v64.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
@@ -228,10 +242,19 @@ fn attend_rows(
             Number::E4m3 | Number::E5m2 => naive_output_fp8(naive_scores, naive_sink, v, dim_v, &mut naive_o),
         }
         head.lse[row] = softmax_in_place(scores, sink);
+        let largest = scores.iter().copied().fold(0.0, f64::max);
+        head.dominated[row] = (largest >= DOMINANT).then_some(1.0 - largest);
         for (p, value) in scores.iter().zip(v64[elements_v].chunks_exact(dim_v)) {
             o.iter_mut().zip(value).for_each(|(o, v)| *o += p * v);
         }
         yardstick.see_row(o, &naive_o, head.lse[row], naive_lse(naive_scores, naive_sink));
+    }
+    // Each further weight is rounded once, and errs with its score; the score errs as LSE may (`tolerance`). Where
+    // scores are approximate by themselves, or P is not in 16 bits, nothing is said.
+    let judged = matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0;
+    let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
+    for rest in head.dominated.iter_mut() {
+        *rest = rest.filter(|_| judged).map(|rest| rest * v_magnitude * of_each_weight);
     }
     // What a declared score carries on holds what comes before it.
     yardstick.score_error = if rule.is_declared() { declared_error } else { score_error };

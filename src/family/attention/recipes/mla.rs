@@ -56,8 +56,8 @@ impl Recipe for LatentForward {
         (rescale_threshold > most).then(|| format!("`rescale_threshold` is {rescale_threshold}; {dtype} allows at most {most}"))
     }
 
-    /// Q and QV of the block's rows; the stages, K and V of each; P, of which each warpgroup writes half; a number of
-    /// each row from each warpgroup; and the barriers, full and empty of each stage.
+    /// Q and QV of the block's rows; the stages, K and V of each; P, of which each warpgroup writes half; the maximum
+    /// and a sum of each row from each warpgroup; and the barriers, full and empty of each stage.
     fn shared_memory(&self, variant: Point, tile: &Tile) -> Vec<Region> {
         let HeadDim { qk, v } = variant.head_dim;
         let bytes = |rows: u32, columns: u32| rows * columns * variant.dtype.bytes();
@@ -66,7 +66,7 @@ impl Recipe for LatentForward {
             ("QV", bytes(tile.m, v), Some("QV_OFFSET")),
             ("stages of K and V", tile.stages * bytes(tile.n, qk + v), Some("STAGES_OFFSET")),
             ("P", bytes(tile.m, tile.n), Some("WEIGHTS_OFFSET")),
-            ("maxima, at last sums", CONSUMERS * tile.m * 4, Some("STATE_OFFSET")),
+            ("maxima and sums", CONSUMERS * tile.m * 8, Some("STATE_OFFSET")),
             ("mbarriers", 2 * tile.stages * MBARRIER_BYTES, Some("BARRIERS_OFFSET")),
         ];
         Region::lay_out_aligned(regions.into_iter(), TMA_TILE_ALIGNMENT)
