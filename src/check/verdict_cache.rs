@@ -59,9 +59,9 @@ impl VerdictCache {
     /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as
     /// none.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
+        touch(&self.path(key));
         let text = files::read(&self.path(key)).ok()?;
         let verdict: Verdict = unseal(&text, &[key.as_bytes()])?;
-        touch(&self.path(key));
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }
 

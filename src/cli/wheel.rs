@@ -139,7 +139,7 @@ fn for_the_emulator(global: &Global, selection: &SelectionArgs, build: &BuildArg
     let variants = selection.resolve(&workshop.grid)?;
     selection.tell_notes(&workshop.grid, &variants);
     let variants = build.helpers.complete(&workshop.grid, variants);
-    let kept = emulated::library(&workshop, &variants, build.jobs(), global.format, cancel)?;
+    let (kept, _kit) = emulated::library(&workshop, &variants, build.jobs(), global.format, cancel)?;
     let path = build.options()?.out_dir.join("lib").join("libkgen.so");
     let content = fs::read(&kept).map_err(|error| CliError::Environment(format!("cannot read `{}`: {error}", kept.display())))?;
     write(&path, &content, "--build-dir")?;
