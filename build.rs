@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The rooms that draw inputs, run kernels and judge what they leave.
-const JUDGES: [&str; 3] = ["src/check", "src/device", "src/family"];
+/// The rooms that draw inputs, run kernels and judge what they leave; the last computes declared scores for the reference.
+const JUDGES: [&str; 4] = ["src/check", "src/device", "src/family", "src/expression"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=python/kgen_attn");

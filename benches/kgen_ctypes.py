@@ -191,7 +191,7 @@ class Library:
 
     def __init__(self, path):
         self.path = path
-        self.lib = ctypes.CDLL(path)
+        self.lib = ctypes.CDLL(str(pathlib.Path(path).absolute()))
 
     def holds(self, name):
         """Whether there is a launcher of that name."""

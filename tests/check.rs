@@ -12,6 +12,7 @@ use kgen::{
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process,
     sync::Mutex,
@@ -180,24 +181,26 @@ fn a_kernel_that_forks_and_hangs_is_stopped_with_its_children() {
     let options = CheckOptions { time_limit: Duration::from_secs(1), ..options(folder.path()) };
     let verdict = run(&[mock(folder.path(), "FORK")], &options, &()).remove(0);
     assert_says(&verdict, Status::Timeout, &["no result within 1 s"]);
-    let child = child(&verdict);
-    // A signal takes a moment to arrive; a child that was spared would sleep for a minute.
+    assert_ends(&child(&verdict));
+}
+
+/// Waits for the end of a process that was killed. A signal takes a moment to arrive; a child that was spared would
+/// sleep for a minute.
+fn assert_ends(child: &str) {
     let until = std::time::Instant::now() + Duration::from_secs(30);
-    while runs(&child) {
+    while runs(child) {
         assert!(std::time::Instant::now() < until, "the kernel's child outlived it");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn nobody_waits_for_a_child_that_has_left_the_group_and_holds_the_pipes() {
+fn a_child_that_has_left_the_group_and_the_session_is_stopped_too_and_nobody_waits_for_it() {
+    let begun = std::time::Instant::now();
     let verdict = verdict("FORK_AND_LEAVE_THE_GROUP");
     assert_says(&verdict, Status::Crash, &["without a verdict", "exit status: 3"]);
-    let child = child(&verdict);
-    // Whoever waits for the pipes to close sees that before the child is quite gone.
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(runs(&child), "the verdict came after the child's end, so kgen has waited for it");
-    assert!(process::Command::new("kill").arg(child).status().is_ok_and(|status| status.success()));
+    assert!(begun.elapsed() < Duration::from_secs(50), "the child sleeps for a minute and holds the pipes");
+    assert_ends(&child(&verdict));
 }
 
 #[test]
@@ -261,14 +264,18 @@ fn an_interruption_ends_a_hanging_worker_at_once() {
 
 /// `kgen check` of one small variant, with the emulator kept between runs of the tests and verdicts not.
 fn kgen(cache: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+    let mut command = Command::from_std(kgen_process(cache, args));
+    command.timeout(Duration::from_secs(120));
+    command
+}
+
+/// The same, to be waited for by hand.
+fn kgen_process(cache: &Path, args: &[&str]) -> process::Command {
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_kgen"));
     command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", cache).current_dir(cache);
     // Hides the GPUs of the machine the tests run on.
     command.env("CUDA_VISIBLE_DEVICES", "");
-    command
-        .args(["check", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"])
-        .args(args)
-        .timeout(Duration::from_secs(120));
+    command.args(["check", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--target", "sm80"]).args(args);
     command
 }
 
@@ -294,6 +301,47 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
     assert_eq!(verdicts(&[])[0]["cached"], true);
     assert_eq!(verdicts(&["--fresh"])[0]["cached"], false);
     assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
+}
+
+/// Every verdict of an array, by whether it was known from before.
+fn known_before(verdicts: &[u8]) -> Vec<(String, bool)> {
+    let verdicts: Value = serde_json::from_slice(verdicts).expect("standard output is JSON");
+    let one = |verdict: &Value| {
+        assert_eq!(verdict["status"], "pass", "{verdict}");
+        (verdict["name"].as_str().expect("a name").to_owned(), verdict["cached"].as_bool().expect("a flag"))
+    };
+    verdicts.as_array().expect("an array").iter().map(one).collect()
+}
+
+#[test]
+fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
+    let folder = folder();
+    // All smoke cases, among them those that change an ordinary call.
+    let mut first = kgen_process(folder.path(), &["--device", "emulator", "-j", "1"]);
+    let mut first = first.stdout(process::Stdio::null()).stderr(process::Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(first.stderr.take().expect("a pipe"));
+    let mut heard = String::new();
+    while !heard.contains(" passed, ") {
+        assert!(said.read_line(&mut heard).expect("text") > 0, "it ended before a variant had passed: {heard}");
+    }
+    process::Command::new("kill").args(["-INT", &first.id().to_string()]).status().expect("signalled");
+    said.read_to_string(&mut heard).expect("text");
+    assert_eq!(first.wait().expect("a child").code(), Some(130), "{heard}");
+    assert!(heard.contains("1 of 2 variants have passed, which is kept"), "{heard}");
+
+    let run = |args: &[&str]| {
+        let mut command = kgen(folder.path(), &[&["--device", "emulator", "--format", "json"], args].concat());
+        known_before(&command.timeout(Duration::from_secs(600)).assert().success().get_output().stdout)
+    };
+    let names = ["flash_fwd_hdim16_bf16_sm80", "flash_fwd_hdim16_bf16_causal_sm80"];
+    let mut second = run(&[]);
+    second.sort_by_key(|(_, known)| !known);
+    assert_eq!(second.iter().map(|(_, known)| *known).collect::<Vec<_>>(), [true, false], "{second:?}");
+    assert_eq!(run(&[]), names.map(|name| (name.to_owned(), true)));
+    // A pass under one order of threads says nothing of another, nor of the usual ones.
+    let order = ["--case", CASE, "--schedule", "priorities:3"];
+    assert!(run(&order).iter().all(|(_, known)| !known));
+    assert!(run(&["--case", CASE]).iter().all(|(_, known)| !known));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Cursor, Read},
+    io::{BufRead, BufReader, Cursor, Read},
     path::PathBuf,
-    process::Command,
+    process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 use zip::ZipArchive;
@@ -59,7 +60,9 @@ fn a_wheel_holds_the_package_the_library_and_a_record_of_both() {
     let report = report(&wheel(&bench, &[]).assert().success());
     assert_eq!(report["kernels"], serde_json::json!([ONE]));
     let (path, bytes) = made(&bench, &report);
-    let version = env!("CARGO_PKG_VERSION");
+    let version = report["version"].as_str().expect("a version");
+    let local = version.strip_prefix(concat!(env!("CARGO_PKG_VERSION"), "+k")).expect("a local segment");
+    assert!(local.len() == 8 && local.bytes().all(|byte| byte.is_ascii_hexdigit()), "{version}");
     let platform = format!("manylinux_2_17_{}", std::env::consts::ARCH);
     assert_eq!(path, bench.path("wheels").join(format!("kgen_attn-{version}-py3-none-{platform}.whl")));
 
@@ -106,6 +109,42 @@ fn the_same_library_gives_the_same_bytes() {
 }
 
 #[test]
+fn pip_installs_the_wheel_of_a_second_selection_over_that_of_the_first() {
+    let bench = Bench::new();
+    let made = |kernel: &str| {
+        let done = bench.kgen(&["wheel", kernel, "--output", "wheels", "--format", "json"]).assert().success();
+        let library = fs::read(bench.path("build/wheel/lib/libkgen.so")).expect("built");
+        (bench.path(report(&done)["wheel"].as_str().expect("a path")), library)
+    };
+    let wheels = [made(ONE), made(OTHER)];
+    assert_ne!(wheels[0].0, wheels[1].0);
+    let human = bench.kgen(&["wheel", ONE, "--output", "wheels"]).assert().success();
+    human
+        .stderr(contains("1 other kgen_attn wheel"))
+        .stdout(contains(wheels[0].0.file_name().expect("a name").to_string_lossy()));
+    let environment = bench.path("environment");
+    let venv = Command::new("python3").args(["-m", "venv"]).arg(&environment).output();
+    if !venv.as_ref().is_ok_and(|done| done.status.success()) {
+        return eprintln!("skipped: `python3 -m venv` makes no environment ({venv:?})");
+    }
+    for (wheel, library) in [&wheels[0], &wheels[1], &wheels[0]] {
+        let mut pip = Command::new(environment.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check"]).arg(wheel);
+        let done = pip.output().expect("pip starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let mut installed = Vec::new();
+        bench::walk(&environment, &mut |path| {
+            if path.ends_with("kgen_attn/lib/libkgen.so") {
+                installed.push(fs::read(path).expect("installed"));
+            }
+        });
+        // More than once where `lib64` is a link to `lib`.
+        let is_it = !installed.is_empty() && installed.iter().all(|one| one == library);
+        assert!(is_it, "pip kept another wheel: {}", String::from_utf8_lossy(&done.stdout));
+    }
+}
+
+#[test]
 fn a_wheel_holds_the_selection_alone_and_leaves_other_libraries_as_they_are() {
     let bench = Bench::new();
     bench.build(&[]).assert().success();
@@ -117,6 +156,49 @@ fn a_wheel_holds_the_selection_alone_and_leaves_other_libraries_as_they_are() {
     assert_eq!(fs::read(bench.path("build/lib/libkgen.so")).expect("still there"), library);
     let whole = bench.kgen(&[&["wheel"], &SLICE[..], &["--output", "wheels"]].concat()).assert().success();
     whole.stdout(contains("4 kernels"));
+}
+
+/// `tests/support/pause.c` as a library to preload.
+fn pause(bench: &Bench) -> PathBuf {
+    let library = bench.path("pause.so");
+    let mut compile = Command::new("cc");
+    compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(bench::support("pause.c")).arg("-ldl");
+    assert!(compile.status().expect("a C compiler").success());
+    library
+}
+
+#[test]
+fn a_wheel_made_beside_another_one_in_the_same_folder_holds_its_own_kernels() {
+    let bench = Bench::new();
+    let start = |kernel: &str, preloaded: bool| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+        command.envs(bench.environment()).env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").current_dir(bench.dir.path());
+        command.args(["wheel", kernel, "--output", &format!("wheels of {kernel}")]);
+        if preloaded {
+            command.env("LD_PRELOAD", pause(&bench)).env("PAUSE_AT", "wheel/lib/libkgen.so").env("PAUSE_IN", bench.dir.path());
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    let mut first = start(ONE, true);
+    while !bench.path("paused").is_file() {
+        assert!(first.try_wait().expect("a child").is_none(), "it ended without reading its library");
+        thread::sleep(Duration::from_millis(5));
+    }
+    // It stands before reading. The second one either waits for it, which it says, or replaces the library and ends.
+    let mut second = start(OTHER, false);
+    let mut said = BufReader::new(second.stderr.take().expect("a pipe"));
+    let mut heard = String::new();
+    while !heard.contains("waiting for it") && said.read_line(&mut heard).expect("text") > 0 {}
+    fs::write(bench.path("go"), "").expect("written");
+    said.read_to_string(&mut heard).expect("text");
+    assert!(first.wait().expect("a child").success() && second.wait().expect("a child").success(), "{heard}");
+    for (kernel, other) in [(ONE, OTHER), (OTHER, ONE)] {
+        let wheel = fs::read_dir(bench.path(&format!("wheels of {kernel}"))).expect("written").next().expect("a wheel");
+        let files = contents(&fs::read(wheel.expect("listed").path()).expect("the wheel"));
+        let (_, _, library) = files.iter().find(|(path, _, _)| path == "kgen_attn/lib/libkgen.so").expect("the library");
+        let holds = |name: &str| library.windows(name.len() + 1).any(|part| part.strip_suffix(b"\0") == Some(name.as_bytes()));
+        assert!(holds(kernel) && !holds(other), "the wheel of `{kernel}` holds the kernel of another run");
+    }
 }
 
 #[test]
@@ -147,7 +229,7 @@ fn python_loads_a_wheel_for_the_emulator_without_torch() {
     let selection = ["wheel", "flash_fwd_hdim16_fp16_sm80", "--device", "emulator", "--format", "json"];
     let done = bench.kgen(&selection).timeout(Duration::from_secs(600)).assert().success();
     let (path, bytes) = made(&bench, &report(&done));
-    assert!(path.to_string_lossy().contains("+emulator-py3-none-"), "{}", path.display());
+    assert!(path.to_string_lossy().contains("+emulator.k"), "{}", path.display());
     ZipArchive::new(Cursor::new(bytes)).expect("a zip archive").extract(bench.path("site")).expect("unpacked");
     let mut python = Command::new("python3");
     python.args(["-m", "kgen_attn", "--format", "json"]).env("PYTHONPATH", bench.path("site")).env_remove("KGEN_LIBRARY");

@@ -53,7 +53,8 @@ class Library:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
+        # The loader would look for a name without a slash where the system keeps its libraries.
+        self.path = path = path.absolute()
         try:
             self.lib = ctypes.CDLL(str(path))
         except OSError as error:
@@ -144,7 +145,7 @@ def path_of_library() -> pathlib.Path:
     Raises `LibraryError` where that file is not there.
     """
     named = os.environ.get(VARIABLE)
-    path = pathlib.Path(named) if named else BUNDLED
+    path = pathlib.Path(named).absolute() if named else BUNDLED
     if path.is_file():
         return path
     if named:

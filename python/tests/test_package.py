@@ -48,6 +48,17 @@ def test_a_library_that_is_none_is_refused_by_name(tmp_path):
     assert garbage.returncode == 3 and "cannot load" in garbage.stderr and "Traceback" not in garbage.stderr
 
 
+def test_a_name_without_a_slash_is_a_file_of_the_current_folder_and_no_other(tmp_path):
+    # The loader looks for names without a slash in LD_LIBRARY_PATH; what lies there is no library.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.so").write_text("text")
+    (tmp_path / "mine.so").symlink_to(library().path)
+    environment = {**os.environ, "KGEN_LIBRARY": "mine.so", "LD_LIBRARY_PATH": str(tmp_path / "elsewhere")}
+    line = [sys.executable, "-m", "kgen_attn"]
+    done = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and str(tmp_path / "mine.so") in done.stdout, done.stderr
+
+
 def test_a_library_for_gpus_refuses_cpu_tensors_with_a_sentence(tmp_path):
     source = tmp_path / "stub.c"
     names = "kgen_fwd kgen_bwd kgen_append_kv kgen_fwd_kvcache kgen_fwd_workspace kgen_bwd_workspace kgen_last_error"

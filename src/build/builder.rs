@@ -54,7 +54,7 @@ pub struct Builder<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) cache: Cache,
     pub(super) inspector: Inspector,
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl<'a> Builder<'a> {
@@ -81,12 +81,17 @@ impl<'a> Builder<'a> {
         let lock = FolderLock::acquire(&options.out_dir, &waiting, &|| cancel.requested());
         let lock =
             lock.map_err(BuildError::output("lock", FolderLock::file_of(&options.out_dir)))?.ok_or(BuildError::Cancelled)?;
-        Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), _lock: lock })
+        Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), lock })
     }
 
     /// How this builder was asked to build.
     pub fn options(&self) -> &BuildOptions {
         &self.options
+    }
+
+    /// Ends the build, and gives the lock of the output folder to whoever reads what lies there.
+    pub fn close(self) -> FolderLock {
+        self.lock
     }
 
     /// Compiles `units`, whose files must lie in the generated folder by now. A unit that fails stops no other.

@@ -4,14 +4,13 @@
 
 use super::{BuildError, KernelResources, MachineCode};
 use crate::{
-    files::{content_hash, seal, touch, unseal, write_atomic},
+    files::{Presence, content_hash, seal, touch, unseal, write_atomic},
     toolchain::process::Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 /// Version of `entry.json`; entries of other versions are rebuilt.
@@ -19,9 +18,6 @@ const ENTRY_VERSION: u32 = 2;
 
 /// Unfinished entries are called this.
 const SCRATCH_PREFIX: &str = ".unfinished-";
-
-/// Unfinished entries older than this belong to a run that was killed: no compile may take so long.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// What is known about a stored output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +68,8 @@ pub(super) struct Stored {
 #[derive(Debug)]
 pub(super) struct Cache {
     objects: PathBuf,
+    /// Keeps what this build has found or stored from being pruned.
+    _presence: Presence,
 }
 
 impl Cache {
@@ -82,8 +80,8 @@ impl Cache {
     pub fn open(cache: &Path) -> Result<Self, BuildError> {
         let objects = cache.join("objects");
         fs::create_dir_all(&objects).map_err(BuildError::cache("create", &objects))?;
-        sweep(&objects);
-        Ok(Self { objects })
+        let presence = Presence::announce(&objects, &[SCRATCH_PREFIX]).map_err(BuildError::cache("lock", &objects))?;
+        Ok(Self { objects, _presence: presence })
     }
 
     /// Whether there seems to be an entry of `key`, without reading it.
@@ -94,11 +92,11 @@ impl Cache {
     /// The entry of `key`; `None` where there is none or it is damaged.
     pub fn lookup(&self, key: &str) -> Option<Stored> {
         let folder = self.objects.join(key);
+        touch(&folder);
         let log = fs::read(folder.join("log")).ok()?;
         let entry: Entry = unseal(&fs::read(folder.join("entry.json")).ok()?, &[key.as_bytes(), &log])?;
         let output = fs::read(folder.join("output")).ok()?;
         let whole = entry.version == ENTRY_VERSION && content_hash(&output) == entry.output_hash;
-        touch(&folder);
         whole.then_some(Stored { entry, output, log })
     }
 
@@ -134,6 +132,7 @@ impl Cache {
         write("output", &stored.output)?;
         write("log", &stored.log)?;
         write("entry.json", &sealed(key, stored)?)?;
+        touch(scratch.path());
         let folder = self.objects.join(key);
         if fs::rename(scratch.path(), &folder).is_ok() {
             return Ok(());
@@ -154,21 +153,6 @@ fn sealed(key: &str, stored: &Stored) -> Result<Vec<u8>, BuildError> {
     text.map_err(|error| BuildError::cache("write", key)(io::Error::from(error)))
 }
 
-/// Removes abandoned unfinished entries. What cannot be removed is left for the next run: it does no harm.
-fn sweep(objects: &Path) {
-    let Ok(entries) = fs::read_dir(objects) else { return };
-    for entry in entries.filter_map(Result::ok) {
-        let unfinished = entry.file_name().to_string_lossy().starts_with(SCRATCH_PREFIX);
-        let old = || {
-            let changed = entry.metadata().and_then(|m| m.modified()).ok();
-            changed.and_then(|t| SystemTime::now().duration_since(t).ok()).is_some_and(|age| age > ABANDONED)
-        };
-        if unfinished && old() {
-            fs::remove_dir_all(entry.path()).ok();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +171,9 @@ mod tests {
         let found = cache.lookup("k").unwrap();
         assert_eq!((found.output.as_slice(), found.log.as_slice()), (&b"object"[..], &b"words"[..]));
         assert_eq!(found.entry.peak_memory_bytes, 7);
-        assert_eq!(fs::read_dir(dir.path().join("objects")).unwrap().count(), 1, "scratch was left");
+        let mut left: Vec<_> = fs::read_dir(dir.path().join("objects")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".in-use", "k"], "scratch was left");
     }
 
     #[test]

@@ -197,7 +197,7 @@ fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
 /// The key of a verdict that may be reused. A library is known by its bytes, a GPU by its name and driver.
 fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) -> Option<String> {
     match &request.kernel {
-        Kernel::Source(text) => Some(VerdictCache::key(&[text, options.kit.as_ref()?.hash()], message)),
+        Kernel::Source(text) => VerdictCache::key(&[text, options.kit.as_ref()?.hash()], message).ok(),
         Kernel::Library { device, path } => {
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(files::open(path).ok()?).ok()?;
@@ -205,7 +205,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
                 DeviceKind::Gpu => options.gpu.as_ref()?.to_string(),
                 DeviceKind::Emulator => String::new(),
             };
-            Some(VerdictCache::key(&[hasher.finalize().to_hex().as_str(), &place], message))
+            VerdictCache::key(&[hasher.finalize().to_hex().as_str(), &place], message).ok()
         }
     }
 }

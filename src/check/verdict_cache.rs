@@ -25,28 +25,43 @@ impl VerdictCache {
     }
 
     /// The key of a check: `kernel` stands for the kernel and the device, `request` for everything else that is asked.
-    pub(super) fn key(kernel: &[&str], request: &worker::Request) -> String {
+    ///
+    /// It is made of text that is the same in every process, so nothing of it is written by `Debug`: that shows
+    /// addresses of functions. A case is known by its name, which tells all of it, and by the code that draws it, which
+    /// is part of the judge.
+    pub(super) fn key(kernel: &[&str], request: &worker::Request) -> serde_json::Result<String> {
+        // Every field is named, so that a new one is not forgotten here. Which cases the filter leaves is asked below.
+        let worker::Request {
+            version: _,
+            subject,
+            compiled_for,
+            library: _,
+            level,
+            filter,
+            seed,
+            schedule,
+            threads: _,
+            time_limit_seconds: _,
+        } = request;
         let mut hasher = FieldHasher::default();
         hasher.field("judge", JUDGE);
-        hasher.field("level", request.level.word());
-        hasher.field("seed", request.seed.to_le_bytes());
-        hasher.field("subject", format!("{:?}", request.subject));
+        hasher.field("asked", serde_json::to_vec(&(subject, compiled_for, level, seed, schedule))?);
         for part in kernel {
             hasher.field("kernel", part);
         }
         // A variant without cases never passes, so it needs no key of its own.
-        for case in selected_cases(&request.subject, request.level, request.filter.as_deref()) {
-            hasher.field("case", format!("{case:?}"));
+        for case in selected_cases(subject, *level, filter.as_deref()) {
+            hasher.field("case", case.name());
         }
-        hasher.finish()
+        Ok(hasher.finish())
     }
 
     /// The kept pass, if there is one. A file that is not as it was written, or was written for another key, counts as
     /// none.
     pub(super) fn find(&self, key: &str) -> Option<Verdict> {
+        touch(&self.path(key));
         let text = files::read(&self.path(key)).ok()?;
         let verdict: Verdict = unseal(&text, &[key.as_bytes()])?;
-        touch(&self.path(key));
         verdict.passed().then_some(Verdict { cached: true, ..verdict })
     }
 
@@ -70,9 +85,86 @@ impl VerdictCache {
 mod tests {
     use super::*;
     use crate::{
-        check::{Level, Status},
+        check::{Level, Status, Subject, Tiling},
         device::DeviceKind,
+        grid::{Grid, Variant},
+        plan::Plan,
     };
+    use std::{collections::BTreeMap, env, process::Command};
+
+    /// Set in the copy of the test program that prints its keys.
+    const PRINT: &str = "KGEN_TEST_PRINTS_KEYS";
+
+    fn request(plan: &Plan, device: DeviceKind, level: Level) -> worker::Request {
+        worker::Request {
+            version: worker::PROTOCOL,
+            subject: Subject { variant: plan.variant, tiling: Tiling::of(plan), device },
+            compiled_for: plan.compiled_for(),
+            library: PathBuf::new(),
+            level,
+            filter: None,
+            seed: 1,
+            schedule: None,
+            threads: 1,
+            time_limit_seconds: 1.0,
+        }
+    }
+
+    /// One kernel of each kind for each target.
+    fn one_of_each() -> Vec<Plan> {
+        let grid = Grid::builtin();
+        let by_kind: BTreeMap<_, Variant> = grid.variants().iter().map(|v| ((v.kind(), v.target()), *v)).collect();
+        by_kind
+            .into_values()
+            .map(|variant| Plan::new(variant, grid.tile_override(&variant).as_ref()).expect("the grid's"))
+            .collect()
+    }
+
+    #[test]
+    fn keys_are_the_same_in_every_process_on_both_devices() {
+        let mut keys = String::new();
+        for plan in one_of_each() {
+            for (device, level) in itertools::iproduct!([DeviceKind::Emulator, DeviceKind::Gpu], [Level::Smoke, Level::Thorough])
+            {
+                let key = VerdictCache::key(&["kernel"], &request(&plan, device, level)).expect("it serialises");
+                keys += &format!("key {} {} {} {key}\n", plan.variant, device.word(), level.word());
+            }
+        }
+        if env::var_os(PRINT).is_some() {
+            println!("\n{keys}");
+            return;
+        }
+        // Code and data of another process lie at other addresses.
+        let mut again = Command::new(env::current_exe().expect("this program"));
+        again.args(["--exact", "--nocapture", "check::verdict_cache::tests::keys_are_the_same_in_every_process_on_both_devices"]);
+        let output = again.env(PRINT, "1").output().expect("it starts");
+        let said = String::from_utf8(output.stdout).expect("text");
+        let others: String = said.lines().filter(|line| line.starts_with("key ")).map(|line| format!("{line}\n")).collect();
+        assert!(!others.is_empty(), "{said}");
+        assert_eq!(keys, others);
+    }
+
+    #[test]
+    fn everything_that_is_asked_is_part_of_the_key_and_how_it_is_served_is_not() {
+        let key = |request: &worker::Request| VerdictCache::key(&["kernel"], request).expect("it serialises");
+        let plans = one_of_each();
+        let asked = request(&plans[0], DeviceKind::Emulator, Level::Smoke);
+        let other_target = plans.iter().map(Plan::compiled_for).find(|target| *target != asked.compiled_for).expect("several");
+        for changed in [
+            worker::Request { seed: 2, ..asked.clone() },
+            worker::Request { level: Level::Thorough, ..asked.clone() },
+            worker::Request { schedule: Some("priorities:3".parse().expect("an order")), ..asked.clone() },
+            worker::Request { compiled_for: other_target, ..asked.clone() },
+            worker::Request { filter: Some("one-hot".to_owned()), ..asked.clone() },
+            request(&plans[0], DeviceKind::Gpu, Level::Smoke),
+            request(&plans[1], DeviceKind::Emulator, Level::Smoke),
+        ] {
+            assert_ne!(key(&changed), key(&asked), "{changed:?}");
+        }
+        let served = worker::Request { library: PathBuf::from("l.so"), threads: 9, time_limit_seconds: 7.0, ..asked.clone() };
+        assert_eq!(key(&served), key(&asked));
+        assert_ne!(VerdictCache::key(&["other"], &asked).expect("it serialises"), key(&asked));
+    }
 
     #[test]
     fn an_edited_verdict_and_one_under_another_key_are_not_believed() {

@@ -56,11 +56,11 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let compiling = Progress::new(global.format, "compiling");
     // Asked before anything is built: a missing GPU is told at once.
     let place = Place::find(device)?;
-    let made = made::make(global, &selection, &build, &cancel, &compiling)?;
+    let mut made = made::make(global, &selection, &build, &cancel, &compiling)?;
     drop(compiling);
 
     let start = Instant::now();
-    let verdicts = smoke(&made, &build, place, &cancel, global.format)?;
+    let verdicts = smoke(&mut made, &build, place, &cancel, global.format)?;
     match global.format {
         Format::Human => ui::print(&describe(&made, &verdicts, start.elapsed().as_secs_f64()))?,
         Format::Json => ui::print_json(&json!({ "build": made.report, "checks": verdicts }))?,
@@ -71,7 +71,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 
 /// Checks every kernel that compiled, on the device of `place`. Where nothing was linked there is nothing for a GPU to
 /// run: the emulator serves, or none where only the GPU may.
-fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
+fn smoke(made: &mut Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: Format) -> Result<Vec<Verdict>, CliError> {
     let library = made.report.library.as_ref().map(|library| std::path::absolute(made.out_dir.join(&library.path)));
     let library = library.transpose().map_err(|error| CliError::Environment(error.to_string()))?;
     let compiled = |(plan, unit): (&Plan, &Unit)| {
@@ -86,6 +86,10 @@ fn smoke(made: &Made, args: &BuildArgs, place: Place, cancel: &Cancel, format: F
         Some(CheckRequest { variant: plan.variant, tiling: Tiling::of(plan), compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).take(made.selected).filter_map(compiled).collect();
+    if requests.iter().all(|request| request.device() == DeviceKind::Emulator) {
+        // The emulator is given text; a GPU's workers load the library that was built, and not one that replaced it.
+        made.unlock();
+    }
     let how = How {
         level: Level::Smoke,
         filter: None,

@@ -89,7 +89,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
                 return ui::print_json(&parts);
             }
             let (entries, bytes) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.what.entries, sum.1 + part.what.bytes));
-            ui::print(&format!("{} not used for {days} days removed, {} freed\n", ui::count(entries, "item"), ui::size(bytes)))
+            let stay = match parts.iter().map(|part| part.what.in_use).sum() {
+                0 => String::new(),
+                in_use => format!("; {} more stay, which a running kgen uses", ui::count(in_use, "item")),
+            };
+            let items = ui::count(entries, "item");
+            ui::print(&format!("{items} not used for {days} days removed, {} freed{stay}\n", ui::size(bytes)))
         }
     }
 }

@@ -11,7 +11,7 @@ use rayon::ThreadPoolBuilder;
 use std::path::PathBuf;
 
 /// Compiles `variants` and their dispatcher, `jobs` at a time, and links them; what was compiled before is taken from
-/// the cache, where the library lies too.
+/// the cache, where the library lies too. As long as the kit lives that comes with it, no `kgen cache prune` removes it.
 ///
 /// # Errors
 /// [`CliError::Usage`] where a variant has no plan, [`CliError::Environment`] where the compiler or the cache fails.
@@ -21,7 +21,7 @@ pub(super) fn library(
     jobs: usize,
     format: Format,
     cancel: &Cancel,
-) -> Result<PathBuf, CliError> {
+) -> Result<(PathBuf, EmulatorKit), CliError> {
     let plans = workshop.plan_all(variants, None)?;
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let kernel = |plan| workshop.renderer.kernel(plan).map(|source| (source.name, source.text));
@@ -40,5 +40,6 @@ pub(super) fn library(
         .num_threads(jobs::useful(jobs, kernels.len() + 1))
         .build()
         .map_err(|e| CliError::Environment(e.to_string()))?;
-    pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)
+    let library = pool.install(|| kit.whole_library(&kernels, &dispatcher, &compiled)).map_err(made)?;
+    Ok((library, kit))
 }

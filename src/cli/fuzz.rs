@@ -11,7 +11,7 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    device::{DeviceKind, GpuFacts, launchers_in},
+    device::{DeviceKind, EmulatorKit, GpuFacts, launchers_in},
     family::attention::fuzz::{
         self, Calls, Ended, Entry, FuzzCase, FuzzError, FuzzObserver, FuzzOptions, LibraryCall, Report, Row, Scope, ScopeDevice,
         draws_calls,
@@ -94,8 +94,9 @@ pub(super) fn run(global: &Global, fuzz: Fuzz<'_>) -> Result<(), CliError> {
         Some(count) => Calls::Drawn { seed, count },
         None => Calls::Given(args.fuzz_case),
     };
-    let (library, scope) = if place.gpu.is_some() {
-        (library.to_owned(), gpu_scope(&workshop.grid, selection, &calls, library)?)
+    // The kit keeps an emulated library where it is, from which workers load it as long as calls are made.
+    let (library, scope, _kit) = if place.gpu.is_some() {
+        (library.to_owned(), gpu_scope(&workshop.grid, selection, &calls, library)?, None)
     } else {
         let wanted = wanted(&workshop.grid, selection, &calls, true)?;
         emulator_library(&workshop, &wanted, jobs, global.format, &cancel)?
@@ -226,7 +227,7 @@ fn emulator_library(
     jobs: usize,
     format: Format,
     cancel: &Cancel,
-) -> Result<(PathBuf, Scope), CliError> {
+) -> Result<(PathBuf, Scope, Option<EmulatorKit>), CliError> {
     let (wanted, others) = by_family(wanted);
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
@@ -235,8 +236,8 @@ fn emulator_library(
     }
     let mut variants: Vec<Variant> = held.iter().copied().map(Variant::from).chain(others.iter().copied()).collect();
     variants.sort_unstable_by_key(Variant::name);
-    let library = emulated::library(workshop, &variants, jobs, format, cancel)?;
-    Ok((library, Scope { held, wanted, others, device: ScopeDevice::Emulator }))
+    let (library, kit) = emulated::library(workshop, &variants, jobs, format, cancel)?;
+    Ok((library, Scope { held, wanted, others, device: ScopeDevice::Emulator }, Some(kit)))
 }
 
 /// Shows progress and hears of Ctrl-C.

@@ -20,6 +20,7 @@ use crate::{
 use clap::ValueEnum;
 use serde::Serialize;
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -35,7 +36,9 @@ Examples:
 
 `pip install dist/kgen_attn-*.whl` installs the package, and `python -m
 kgen_attn` prints what it holds. Nothing is compiled against PyTorch. The
-package holds the selected kernels and no others; docs/python.md describes it.";
+package holds the selected kernels and no others, and its version ends in a hash
+of its contents, so that pip installs one selection over another;
+docs/python.md describes it.";
 
 /// Folder of the library below the build folder.
 const FOLDER: &str = "wheel";
@@ -89,26 +92,32 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let Args { selection, build, output, runs_on } = args;
     let build = build.apart(FOLDER);
     let cancel = ui::cancel_on_ctrl_c();
-    let (library, kernels) = match runs_on {
+    let Library { path: library, content, kernels } = match runs_on {
         Device::Gpu => for_gpus(global, &selection, &build, &cancel)?,
         Device::Emulator => for_the_emulator(global, &selection, &build, &cancel)?,
     };
-    let content = fs::read(&library).map_err(|error| CliError::Usage(format!("cannot read `{}`: {error}", library.display())))?;
     let runs_on = if runs_on == Device::Gpu { RunsOn::Gpu } else { RunsOn::Emulator };
     let wheel = wheel::wheel(&content, runs_on)
         .map_err(|error| CliError::VariantFailed(format!("`{}` was built, but {error}", library.display())))?;
     let path = output.join(&wheel.file_name);
     write(&path, &wheel.bytes, "--output")?;
+    let others = others_beside(&path);
+    if others > 0 {
+        let (folder, count) = (output.display(), ui::count(others, "other kgen_attn wheel"));
+        ui::note(&format!("`{folder}` also holds {count}; pip installs one of them, so name it in full"));
+    }
     report(global, &path, &wheel, &library, content.len(), &kernels)
 }
 
-/// The library for GPUs and the names of its kernels.
-fn for_gpus(
-    global: &Global,
-    selection: &SelectionArgs,
-    build: &BuildArgs,
-    cancel: &Cancel,
-) -> Result<(PathBuf, Vec<String>), CliError> {
+/// A library to pack. Another kgen may replace the file at any time, so its content is what this run has made.
+struct Library {
+    path: PathBuf,
+    content: Vec<u8>,
+    kernels: Vec<String>,
+}
+
+/// The library for GPUs, read while no other build may change it.
+fn for_gpus(global: &Global, selection: &SelectionArgs, build: &BuildArgs, cancel: &Cancel) -> Result<Library, CliError> {
     let progress = Progress::new(global.format, "compiling");
     let made: Made = made::make(global, selection, build, cancel, &progress)?;
     progress.clear();
@@ -119,26 +128,33 @@ fn for_gpus(
         return Err(error);
     }
     let library = made.report.library.as_ref().map(|library| made.out_dir.join(&library.path));
-    let library = library.ok_or_else(|| CliError::VariantFailed("no library was linked".to_owned()))?;
-    Ok((library, made.artifacts().map(|artifact| artifact.name.clone()).collect()))
+    let path = library.ok_or_else(|| CliError::VariantFailed("no library was linked".to_owned()))?;
+    let content = fs::read(&path).map_err(|error| CliError::Usage(format!("cannot read `{}`: {error}", path.display())))?;
+    Ok(Library { path, content, kernels: made.artifacts().map(|artifact| artifact.name.clone()).collect() })
 }
 
-/// The library for the emulator, copied to where one for GPUs would be, and the names of its kernels.
-fn for_the_emulator(
-    global: &Global,
-    selection: &SelectionArgs,
-    build: &BuildArgs,
-    cancel: &Cancel,
-) -> Result<(PathBuf, Vec<String>), CliError> {
+/// The library for the emulator, copied to where one for GPUs would be.
+fn for_the_emulator(global: &Global, selection: &SelectionArgs, build: &BuildArgs, cancel: &Cancel) -> Result<Library, CliError> {
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
     selection.tell_notes(&workshop.grid, &variants);
     let variants = build.helpers.complete(&workshop.grid, variants);
-    let kept = emulated::library(&workshop, &variants, build.jobs(), global.format, cancel)?;
-    let library = build.options()?.out_dir.join("lib").join("libkgen.so");
+    let (kept, _kit) = emulated::library(&workshop, &variants, build.jobs(), global.format, cancel)?;
+    let path = build.options()?.out_dir.join("lib").join("libkgen.so");
     let content = fs::read(&kept).map_err(|error| CliError::Environment(format!("cannot read `{}`: {error}", kept.display())))?;
-    write(&library, &content, "--build-dir")?;
-    Ok((library, variants.iter().map(ToString::to_string).collect()))
+    write(&path, &content, "--build-dir")?;
+    Ok(Library { path, content, kernels: variants.iter().map(ToString::to_string).collect() })
+}
+
+/// How many wheels of the package lie beside the one at `path`: those of other selections.
+fn others_beside(path: &Path) -> usize {
+    let is_one = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        name.starts_with(wheel::NAME) && Path::new(&*name).extension().is_some_and(|extension| extension == "whl")
+    };
+    let entries = path.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let names = entries.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.file_name());
+    names.filter(|name| Some(&**name) != path.file_name() && is_one(name)).count()
 }
 
 /// Writes a file and the folder it is in, which `flag` names.

@@ -61,3 +61,30 @@ impl EmulatorKit {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        files::prune,
+        toolchain::{Cancel, host_compiler_in_process},
+    };
+    use std::time::Duration;
+
+    #[test]
+    fn objects_that_are_about_to_be_linked_and_the_library_survive_a_prune_of_everything() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let host = host_compiler_in_process().expect("a C++ compiler");
+        let runtime = [("runtime.cpp", "int runtime() { return 1; }\n")];
+        let kit = EmulatorKit::new(cache.path(), [].into_iter(), runtime.into_iter(), &host, &Cancel::default()).expect("made");
+        let text = |name: &str| (name.to_owned(), format!("extern \"C\" int {name}() {{ return 1; }}\n"));
+        let everything = || prune(&cache.path().join("emulator"), Duration::ZERO, &|_| 0).expect("pruned");
+        let kernels = [text("f"), text("g")];
+        let (_, dispatcher) = text("kgen_abi_version");
+        let compiled = |_: &str| assert_eq!(everything().entries, 0);
+        let library = kit.whole_library(&kernels, &dispatcher, &compiled).expect("linked");
+        assert!(everything().in_use > 0 && library.is_file());
+        drop(kit);
+        assert!(everything().entries > 0 && !library.exists());
+    }
+}

@@ -46,8 +46,8 @@ pub(super) fn made(
     key: &str,
     fill: impl FnOnce(&Path) -> Result<(), KitError>,
 ) -> Result<Contents, KitError> {
+    touch(folder);
     if let Some(contents) = whole(folder, key) {
-        touch(folder);
         return Ok(contents);
     }
     let failed = |path: &Path| {
@@ -61,7 +61,9 @@ pub(super) fn made(
     let contents = Contents::of(new.path()).map_err(failed(new.path()))?;
     let list = seal(&contents.0, &[key.as_bytes()]).map_err(|error| failed(folder)(io::Error::from(error)))?;
     fs::write(new.path().join(LIST), list).map_err(failed(new.path()))?;
+    touch(new.path());
     if fs::rename(new.path(), folder).is_err() {
+        touch(folder);
         if let Some(other) = whole(folder, key) {
             return Ok(other);
         }

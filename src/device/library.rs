@@ -31,9 +31,11 @@ pub fn launchers_in(path: &Path, names: &[String]) -> Result<Vec<bool>, DeviceEr
     Ok(names.iter().map(|name| unsafe { symbol::<Launcher>(&library, path, name) }.is_ok()).collect())
 }
 
-/// Loads a library, unless it is cut off: the loader would die of that.
+/// Loads a library, unless it is cut off: the loader would die of that. What is loaded is the file at `path` and no
+/// other: a name without a slash would be looked for where the system keeps its libraries.
 fn load(path: &Path) -> Result<Library, DeviceError> {
     let failed = |reason| DeviceError::Load { path: path.to_owned(), reason };
+    let path = &std::path::absolute(path).map_err(|error| failed(error.to_string()))?;
     if is_cut_off(path).map_err(|error| failed(error.to_string()))? {
         return Err(failed("it is cut off: it ends before what its ELF header says is in it".to_owned()));
     }
@@ -126,7 +128,7 @@ unsafe fn symbol<T: Copy>(library: &Library, path: &Path, name: &str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::{env, fs, process::Command};
 
     /// What loading a file with this content is answered with.
     fn refused(content: &[u8]) -> String {
@@ -146,13 +148,42 @@ mod tests {
         assert!(missing.contains("No such file"), "{missing}");
     }
 
+    /// A library `folder/f.so` that defines the function.
+    fn compiled(folder: &Path, function: &str) -> PathBuf {
+        let (source, path) = (folder.join("f.cpp"), folder.join("f.so"));
+        fs::write(&source, format!("extern \"C\" int {function}() {{ return 1; }}\nint big[100000] = {{1}};\n"))
+            .expect("written");
+        let mut compile = Command::new("c++");
+        assert!(compile.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&path).status().expect("c++ runs").success());
+        path
+    }
+
+    #[test]
+    fn a_name_without_a_slash_is_a_file_of_the_current_folder_and_no_other() {
+        const NAME: &str = "device::library::tests::a_name_without_a_slash_is_a_file_of_the_current_folder_and_no_other";
+        const INSIDE: &str = "KGEN_TEST_LOADS_F";
+        if env::var_os(INSIDE).is_some() {
+            let functions = ["here", "elsewhere"].map(str::to_owned);
+            assert_eq!(launchers_in(Path::new("f.so"), &functions).expect("it loads"), [true, false]);
+            return;
+        }
+        // The loader looks there for names without a slash, and a process reads the variable once, when it begins.
+        let [here, elsewhere] = ["here", "elsewhere"].map(|function| {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            compiled(folder.path(), function);
+            folder
+        });
+        let mut inside = Command::new(env::current_exe().expect("this program"));
+        inside.args(["--exact", NAME]).env(INSIDE, "1").env("LD_LIBRARY_PATH", elsewhere.path()).current_dir(here.path());
+        let output = inside.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+
     #[test]
     fn a_library_that_is_cut_off_is_refused_and_kills_nobody() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (source, path) = (folder.path().join("f.cpp"), folder.path().join("f.so"));
-        fs::write(&source, "extern \"C\" int f() { return 1; }\nint big[100000] = {1};\n").expect("written");
-        let mut compile = std::process::Command::new("c++");
-        assert!(compile.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&path).status().expect("c++ runs").success());
+        let path = compiled(folder.path(), "f");
         let library = fs::read(&path).expect("it is there");
         assert_eq!(launchers_in(&path, &["f".to_owned()]).expect("it loads"), [true]);
         assert!(refused(&library[..library.len() / 2]).contains("cut off"));

@@ -5,10 +5,11 @@ use super::{Declared, Expr, List, UserScore};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{
     cmp::Ordering,
+    collections::HashMap,
     fmt,
     hash::{Hash, Hasher},
     ops::Deref,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 /// A declaration and what follows from it.
@@ -29,18 +30,19 @@ impl KeptScore {
     pub fn of(score: UserScore) -> Self {
         let hash = score.hash();
         let mut kept = all();
-        if let Some(entry) = kept.iter().find(|entry| entry.hash == hash && entry.score.name == score.name) {
+        let same = kept.by_name.get(score.name.as_str()).into_iter().flatten().find(|entry| entry.hash == hash);
+        if let Some(entry) = same {
             return Self(entry);
         }
         let (id, derivative) = (id_of(&hash), score.score.as_ref().map(Expr::derivative));
         let entry: &'static Entry = Box::leak(Box::new(Entry { score, hash, id, derivative }));
-        kept.push(entry);
+        kept.by_name.entry(&entry.score.name).or_default().push(entry);
         Self(entry)
     }
 
     /// The one of that name that was kept last.
     pub fn named(name: &str) -> Option<Self> {
-        all().iter().rev().find(|entry| entry.score.name == name).map(|entry| Self(entry))
+        all().by_name.get(name).and_then(|entries| entries.last()).map(|entry| Self(entry))
     }
 
     /// Its name, a part of the names of kernels.
@@ -64,9 +66,15 @@ impl KeptScore {
     }
 }
 
-/// Everything kept so far.
-fn all() -> MutexGuard<'static, Vec<&'static Entry>> {
-    static KEPT: Mutex<Vec<&'static Entry>> = Mutex::new(Vec::new());
+/// Everything kept so far: a file may declare tens of thousands.
+#[derive(Default)]
+struct Kept {
+    /// Those of a name in the order in which they were kept; seldom more than one.
+    by_name: HashMap<&'static str, Vec<&'static Entry>>,
+}
+
+fn all() -> MutexGuard<'static, Kept> {
+    static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -187,6 +195,19 @@ mod tests {
         assert!(one != other && one.id() != other.id());
         assert!(one != renamed && one.id() == renamed.id() && renamed < one);
         assert_eq!(id_of("0000000000000000ab"), 1);
+    }
+
+    #[test]
+    fn tens_of_thousands_are_kept_without_looking_at_each_for_each() {
+        let table = |number: usize| format!("[score.many{number}]\nmask = 'k <= q + {number}'\n");
+        let text: String = (0..20_000).map(table).collect();
+        let scores: Vec<KeptScore> = read(&text, "scores.toml").expect("declarations").into_iter().map(KeptScore::of).collect();
+        assert_eq!(scores.len(), 20_000);
+        assert!(scores.iter().all(|score| KeptScore::named(score.name()) == Some(*score)));
+        let other = kept("[score.many7]\nmask = 'k < q'");
+        assert!(
+            KeptScore::named("many7") == Some(other) && scores.iter().filter(|score| **score == kept(&table(7))).count() == 1
+        );
     }
 
     #[test]

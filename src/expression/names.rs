@@ -29,7 +29,7 @@ pub(super) const KEYWORDS: [&str; 5] = ["and", "or", "not", "true", "false"];
 
 /// Names of C++, CUDA and their headers that would not mean what the expression means.
 #[rustfmt::skip]
-const C_NAMES: [&str; 111] = [
+const C_NAMES: [&str; 118] = [
     "alignas", "alignof", "asm", "atan", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "class",
     "compl", "concept", "const", "constexpr", "continue", "cos", "co_await", "co_return", "co_yield", "decltype", "default",
     "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "fabsf", "float", "floor",
@@ -39,7 +39,10 @@ const C_NAMES: [&str; 111] = [
     "return", "short", "signed", "sin", "size_t", "sizeof", "sqrt", "static", "static_assert", "static_cast", "const_cast",
     "struct", "switch", "tan", "template", "this", "thread_local", "throw", "try", "typedef", "typeid", "typename",
     "uint16_t", "uint32_t", "uint64_t", "uint8_t", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
-    "while", "xor", "logf", "expf", "tanhf", "std", "NULL", "INFINITY",
+    "while", "xor", "logf", "expf", "tanhf", "std",
+    // Macros that are in lower case, of some system or other; `is_like_a_macro` has the rest.
+    "errno", "linux", "stderr", "stdin", "stdout", "unix", "i386",
+    "math_errhandling", "sched_priority",
 ];
 
 /// Names that kgen gives to parts of an expression, followed by digits.
@@ -127,7 +130,7 @@ pub(super) fn check_identifier(name: &str) -> Result<(), NameError> {
         || Variable::ALL.iter().any(|variable| variable.name() == name);
     let owner = if of_language {
         "of the expression language"
-    } else if C_NAMES.contains(&name) {
+    } else if C_NAMES.contains(&name) || is_like_a_macro(name) {
         "of C++ and CUDA"
     } else if LOCAL.iter().any(|own| name.strip_prefix(own).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))) {
         "that kgen gives to parts of an expression"
@@ -137,13 +140,69 @@ pub(super) fn check_identifier(name: &str) -> Result<(), NameError> {
     refused(format!("`{name}` is a name {owner}"), format!("choose another, for example `my_{name}`"))
 }
 
+/// Whether a name begins as macros do, which C's and CUDA's headers have by the hundred (`NAN`, `EOF`, `M_PI`, `M_PIf`)
+/// and may have more of tomorrow: with a capital, and no small letter behind it; or as those of CUDA's interfaces do
+/// (`cudaStreamLegacy`, `cuMemAlloc`).
+fn is_like_a_macro(name: &str) -> bool {
+    let of_cuda = |prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+    if of_cuda("cuda") || of_cuda("cu") {
+        return true;
+    }
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_uppercase())
+        && bytes.next().is_some_and(|second| !second.is_ascii_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{path::Path, process::Command};
+
+    /// All that stands in pointed brackets behind `#include` in the kernels, headers and twins below a folder; `.cpp` files
+    /// are compiled apart from them.
+    fn system_headers(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                system_headers(&entry, found);
+                continue;
+            }
+            if entry.extension().is_some_and(|extension| extension == "cpp") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&entry).unwrap();
+            let names = text.lines().filter_map(|line| line.strip_prefix("#include <")?.split_once('>')).map(|(name, _)| name);
+            found.extend(names.filter(|name| !name.starts_with("torch/") && *name != "Python.h").map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn no_name_is_a_macro_of_a_header_that_a_kernel_or_its_twin_includes() {
+        let mut headers = Vec::new();
+        system_headers(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &mut headers);
+        headers.sort();
+        headers.dedup();
+        // CUDA's own headers, which are not looked for here, have macros like those at the end.
+        let include = |name: &String| format!("#if __has_include(<{name}>)\n#include <{name}>\n#endif\n");
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("headers.cpp");
+        std::fs::write(&source, headers.iter().map(include).collect::<String>()).unwrap();
+        let output = Command::new("c++").args(["-std=gnu++17", "-dM", "-E"]).arg(&source).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let macros: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("#define ")?.split_whitespace().next()).collect();
+        assert!(macros.len() > 500, "{}", String::from_utf8_lossy(&output.stderr));
+        // One that takes arguments means something only before a bracket, and no variable stands there.
+        for name in macros.iter().filter(|name| !name.contains('(')) {
+            assert!(check_identifier(name).is_err(), "{name}");
+        }
+        for name in ["NAN", "EOF", "M_PI", "HUGE_VAL", "INFINITY", "NULL", "CUDART_INF_F", "cudaStreamLegacy", "cuMemAlloc"] {
+            assert!(check_identifier(name).is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn a_name_has_one_meaning_that_c_allows() {
-        for name in ["decay", "window_left", "n2", "S", "rowwise", "blocks"] {
+        for name in ["decay", "window_left", "n2", "S", "Decay", "sNAN", "cut", "cuda", "rowwise", "blocks"] {
             assert_eq!(check_identifier(name), Ok(()), "{name}");
         }
         for name in

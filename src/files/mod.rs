@@ -18,7 +18,7 @@ pub use elf::{is_cut_off, library_flaw, object_flaw};
 pub use git::committed_text;
 pub use hash::{FieldHasher, content_hash};
 pub use lock::FolderLock;
-pub use presence::Presence;
+pub use presence::{Presence, Workers};
 pub use prune::{Pruned, prune, touch};
 pub use read::{open, read, read_to_string, refuse_others};
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    time::SystemTime,
 };
 
 /// The file whose shared lock every process at work in a folder holds. The system frees it when the process dies,
@@ -24,12 +25,12 @@ impl Presence {
     /// # Errors
     /// The system's reason for which the lock file cannot be made or locked. What cannot be removed stays.
     pub fn announce(folder: &Path, unfinished: &[&str]) -> io::Result<Self> {
-        let mut options = File::options();
-        options.create(true).truncate(false).read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(folder.join(IN_USE))?;
+        let file = open(folder)?;
         match file.try_lock() {
             Ok(()) => {
                 remove(folder, unfinished);
+                // Since when somebody has been at work here, for [`Workers`].
+                file.set_modified(SystemTime::now())?;
                 file.unlock()?;
             }
             Err(TryLockError::WouldBlock) => {}
@@ -41,6 +42,43 @@ impl Presence {
         file.lock_shared()?;
         Ok(Self { _file: file })
     }
+}
+
+/// Who is at work in a folder whose entries are to be removed.
+#[derive(Debug)]
+pub enum Workers {
+    /// Nobody, and whoever comes waits until this is dropped.
+    None(File),
+    /// At least one process, and no gap since then: what any of them uses has been used since.
+    Since(SystemTime),
+}
+
+impl Workers {
+    /// Asks for those in `folder`, which exists.
+    ///
+    /// # Errors
+    /// As [`Presence::announce`].
+    pub fn of(folder: &Path) -> io::Result<Self> {
+        let file = open(folder)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self::None(file)),
+            Err(TryLockError::WouldBlock) => Ok(Self::Since(file.metadata()?.modified()?)),
+            // No locks, so nobody can say that they are there.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::None(file)),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether one of them may use what was last used at `time`.
+    pub fn may_use(&self, time: SystemTime) -> bool {
+        matches!(self, Self::Since(since) if time >= *since)
+    }
+}
+
+fn open(folder: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false).read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options.open(folder.join(IN_USE))
 }
 
 fn remove(folder: &Path, unfinished: &[&str]) {

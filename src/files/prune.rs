@@ -1,14 +1,15 @@
 //! Removes entries that have not been used for a long time from a folder whose entries can all be rebuilt.
+//!
+//! Processes at work there announce themselves ([`Presence`](super::Presence)) and [`touch`] an entry before they use
+//! it, which takes turns with a prune that looks at it. So what a running process uses is known by its time, and stays.
 
+use super::Workers;
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io,
     path::Path,
     time::{Duration, SystemTime},
 };
-
-/// A use is written down when the last one is this long ago: often enough for ages of days.
-const RESOLUTION: Duration = Duration::from_secs(24 * 3600);
 
 /// What a prune has removed, or would remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -17,19 +18,22 @@ pub struct Pruned {
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
+    /// Entries that were old enough and stay, because a running process may use them.
+    pub in_use: usize,
 }
 
-/// Notes that an entry is in use, as its time of change. Where that cannot be written, the entry is only pruned sooner.
+/// Notes that an entry is used now, as its time of change; to be called before it is read. Where that cannot be
+/// written, the entry is only pruned sooner.
 pub fn touch(entry: &Path) {
-    let now = SystemTime::now();
     let Ok(file) = File::open(entry) else { return };
-    if age(&file, now).is_some_and(|age| age > RESOLUTION) {
-        file.set_modified(now).ok();
-    }
+    // Waits for a prune that looks at it; what that has then removed is not there to be read. Folders without locks
+    // have the risk that they had before.
+    file.lock_shared().ok();
+    file.set_modified(SystemTime::now()).ok();
 }
 
-/// Removes the entries of `folder` that were last used at least `unused` ago; hidden ones belong to running processes
-/// and stay. Counts `sizes` of each. A folder that is not there has none.
+/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use; hidden ones belong to
+/// running processes and stay. Counts `sizes` of each. A folder that is not there has none.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
@@ -38,13 +42,22 @@ pub fn prune(folder: &Path, unused: Duration, size: &dyn Fn(&Path) -> u64) -> io
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pruned::default()),
         entries => entries?,
     };
+    let workers = Workers::of(folder)?;
     let now = SystemTime::now();
     let mut pruned = Pruned::default();
     for entry in entries {
         let path = entry?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        let old = File::open(&path).ok().and_then(|file| age(&file, now)).is_some_and(|age| age >= unused);
-        if hidden || !old {
+        let Some(file) = File::open(&path).ok().filter(|_| !hidden) else { continue };
+        // Held until it is gone: nobody begins to use it meanwhile.
+        let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        let used = file.metadata().and_then(|metadata| metadata.modified())?;
+        // A time that lies in the future, which clocks that were set make, is as young as can be.
+        if now.duration_since(used).unwrap_or_default() < unused {
+            continue;
+        }
+        if taken || workers.may_use(used) {
+            pruned.in_use += 1;
             continue;
         }
         let bytes = size(&path);
@@ -55,19 +68,16 @@ pub fn prune(folder: &Path, unused: Duration, size: &dyn Fn(&Path) -> u64) -> io
         } else {
             fs::remove_file(&path)?;
         }
-        pruned = Pruned { entries: pruned.entries + 1, bytes: pruned.bytes + bytes };
+        pruned.entries += 1;
+        pruned.bytes += bytes;
     }
     Ok(pruned)
-}
-
-/// How long ago a file or folder was last changed; `None` where its time lies in the future.
-fn age(file: &File, now: SystemTime) -> Option<Duration> {
-    now.duration_since(file.metadata().ok()?.modified().ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Presence;
 
     fn aged(path: &Path, days: u64) {
         let then = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
@@ -87,13 +97,33 @@ mod tests {
         aged(&path("verdict.json"), 40);
         touch(&path("used"));
         let pruned = prune(folder.path(), Duration::from_secs(30 * 24 * 3600), &|_| 7).expect("pruned");
-        assert_eq!(pruned, Pruned { entries: 2, bytes: 14 });
+        assert_eq!(pruned, Pruned { entries: 2, bytes: 14, in_use: 0 });
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .expect("there")
             .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
             .collect();
         left.sort();
-        assert_eq!(left, [".unfinished-1", "new", "used"]);
+        assert_eq!(left, [".in-use", ".unfinished-1", "new", "used"]);
         assert_eq!(prune(&path("nowhere"), Duration::ZERO, &|_| 7).expect("nothing"), Pruned::default());
+    }
+
+    #[test]
+    fn what_a_running_process_has_used_stays_however_little_age_is_asked_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["before", "used", "made"] {
+            fs::create_dir(path(name)).expect("made");
+            aged(&path(name), 1);
+        }
+        let running = Presence::announce(folder.path(), &[]).expect("announced");
+        let later = Presence::announce(folder.path(), &[]).expect("announced");
+        touch(&path("used"));
+        touch(&path("made"));
+        drop(running);
+        let all = || prune(folder.path(), Duration::ZERO, &|_| 1).expect("pruned");
+        assert_eq!(all(), Pruned { entries: 1, bytes: 1, in_use: 2 });
+        assert!(!path("before").exists() && path("used").exists() && path("made").exists());
+        drop(later);
+        assert_eq!(all(), Pruned { entries: 2, bytes: 2, in_use: 0 });
     }
 }

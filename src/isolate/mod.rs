@@ -5,6 +5,7 @@
 //! This is no sandbox: a kernel runs with the user's rights and could look the pipe up. It keeps what a kernel does by
 //! accident, or prints, from passing for a verdict.
 
+mod strays;
 mod streams;
 mod worker;
 
@@ -82,27 +83,30 @@ impl End {
 
 impl Worker<'_> {
     /// Hands `request` to a worker, passes each line of its answer to `hear`, and waits for its end. Gives that and the
-    /// last of what was printed in it. Whatever a kernel has started is killed with the worker, unless it left the
-    /// process group; then it lives on, but nothing waits for it.
+    /// last of what was printed in it. Whatever a kernel has started is killed with the worker, also what has left its
+    /// process group or session; nothing waits for that.
     ///
     /// # Errors
     /// The worker cannot be started or waited for.
     pub fn run(&self, request: &impl Serialize, mut hear: impl FnMut(&[u8])) -> io::Result<(End, String)> {
         let token = format!("{:032x}", rand::random::<u128>());
-        let mut child = self.start(&Envelope { token: token.clone(), request })?;
+        // Not the token, which a kernel must not get to know.
+        let mark = format!("{:032x}", rand::random::<u128>());
+        let mut child = self.start(&Envelope { token: token.clone(), request }, &mark)?;
         let mut streams = Streams::of(&mut child, token)?;
         let ended = self.watch(&child, &mut streams, &mut hear);
         // Not reaped yet, so its id cannot have passed to another group; one that is gone is what is wanted.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         let status = child.wait()?;
+        strays::kill(&mark);
         streams.drain(&mut hear);
         Ok((ended?.unwrap_or(End::Exited(status)), streams.last_words()))
     }
 
-    fn start(&self, envelope: &impl Serialize) -> io::Result<Child> {
+    fn start(&self, envelope: &impl Serialize, mark: &str) -> io::Result<Child> {
         // A group of its own: a terminal's Ctrl-C then reaches kgen first, which ends its workers itself.
         let mut command = Command::new(self.program);
-        command.args(["__worker", self.task]).process_group(0);
+        command.args(["__worker", self.task]).env(strays::VARIABLE, mark).process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut line = serde_json::to_string(envelope)?;
         line.push('\n');

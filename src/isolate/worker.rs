@@ -1,7 +1,7 @@
 //! The worker's side: what it is asked, how it answers past everything that a kernel prints, and its end when it is
 //! forgotten.
 
-use super::Envelope;
+use super::{Envelope, strays};
 use rustix::{
     io::fcntl_dupfd_cloexec,
     process::{Signal, getpgrp, getpid, kill_current_process_group},
@@ -9,6 +9,7 @@ use rustix::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
+    env,
     fs::File,
     io::{self, BufRead, Write},
     process,
@@ -86,6 +87,9 @@ pub fn end_when_forgotten(time_limit_seconds: f64) -> Watch {
     if let Ok(limit) = Duration::try_from_secs_f64(time_limit_seconds + GRACE_SECONDS) {
         thread::spawn(move || {
             if let_go.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if let Ok(mark) = env::var(strays::VARIABLE) {
+                    strays::kill(&mark);
+                }
                 // A worker leads its group, unless a person has started it by hand.
                 if getpgrp() == getpid() {
                     let _ = kill_current_process_group(Signal::KILL);

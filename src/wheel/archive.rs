@@ -26,6 +26,16 @@ impl<'a> Entry<'a> {
         Self { path, content, permissions: 0o644 }
     }
 
+    /// Where it lies in the wheel.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is in it.
+    pub(super) fn content(&self) -> &[u8] {
+        &self.content
+    }
+
     /// A shared library.
     pub(super) fn library(path: String, content: &'a [u8]) -> Self {
         Self { path, content: Cow::Borrowed(content), permissions: 0o755 }

@@ -6,10 +6,10 @@ mod metadata;
 mod package;
 mod platform;
 
-use crate::files::library_flaw;
+use crate::files::{FieldHasher, library_flaw};
 
 /// Name of the distribution and of the package in it.
-const NAME: &str = "kgen_attn";
+pub const NAME: &str = "kgen_attn";
 
 /// Where the library lies in the package.
 const LIBRARY: &str = "lib/libkgen.so";
@@ -26,7 +26,10 @@ const FUNCTIONS: [&str; 8] = [
     "kgen_variants",
 ];
 
-/// What a library runs on, and so how its wheel's version ends.
+/// Digits of a hash in a version.
+const VERSION_DIGITS: usize = 8;
+
+/// What a library runs on, which its wheel's version says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunsOn {
     /// GPUs.
@@ -40,7 +43,7 @@ pub enum RunsOn {
 pub struct Wheel {
     /// Its file name, which pip reads.
     pub file_name: String,
-    /// Version of the distribution.
+    /// Version of the distribution, for example `0.1.0+k3f9c2a1b`: other contents have another one.
     pub version: String,
     /// Which systems it installs on, for example `manylinux_2_28_x86_64`.
     pub platform: String,
@@ -72,20 +75,34 @@ pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
         return Err(WheelError::Library(flaw));
     }
     let platform = platform::tag(library).map_err(WheelError::Platform)?;
-    let version = match runs_on {
-        RunsOn::Gpu => env!("CARGO_PKG_VERSION").to_owned(),
-        RunsOn::Emulator => concat!(env!("CARGO_PKG_VERSION"), "+emulator").to_owned(),
-    };
     let tag = format!("py3-none-{platform}");
-    let information = format!("{NAME}-{version}.dist-info");
     let mut entries: Vec<archive::Entry> =
         package::files().into_iter().map(|(path, text)| archive::Entry::text(format!("{NAME}/{path}"), text)).collect();
     entries.push(archive::Entry::library(format!("{NAME}/{LIBRARY}"), library));
+    let version = version(&entries, &tag, runs_on);
+    let information = format!("{NAME}-{version}.dist-info");
     for (name, text) in metadata::files(&version, &tag) {
         entries.push(archive::Entry::text(format!("{information}/{name}"), text));
     }
     let bytes = archive::write(entries, &format!("{information}/RECORD"))?;
     Ok(Wheel { file_name: format!("{NAME}-{version}-{tag}.whl"), version, platform, bytes })
+}
+
+/// The version of a wheel with these files: kgen's own, and a local segment from all that the wheel holds. pip takes
+/// two wheels of one version for the same and keeps the one that it has. The letter before the digits of the hash is
+/// there because pip would read digits alone as a number, without the zeros in front.
+fn version(entries: &[archive::Entry], tag: &str, runs_on: RunsOn) -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    let mut hasher = FieldHasher::default();
+    for entry in entries {
+        hasher.field(entry.path(), entry.content());
+    }
+    for (name, text) in metadata::files(own, tag) {
+        hasher.field(name, text);
+    }
+    let hash = hasher.finish();
+    let word = if runs_on == RunsOn::Emulator { "emulator." } else { "" };
+    format!("{own}+{word}k{}", &hash[..VERSION_DIGITS])
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::{
         ui::{self, Progress},
         workshop::{Workshop, unwritable},
     },
+    files::FolderLock,
     grid::{Target, Variant},
     jobs,
     plan::Plan,
@@ -34,7 +35,7 @@ const FLAG: &str = "--generated";
 /// What to do about kernels of an earlier build.
 const ONLY: &str = "`--only` links the selected kernels alone";
 
-/// What a build has made.
+/// What a build has made. No other build changes the output folder before it is dropped, or [unlocked](Self::unlock).
 pub(in crate::cli) struct Made {
     /// Plans of the selected variants, in the order of the selection, then those of other kernels that the library
     /// keeps.
@@ -55,6 +56,8 @@ pub(in crate::cli) struct Made {
     pub out_dir: PathBuf,
     /// Most compilers at once.
     pub jobs: usize,
+    /// Keeps other builds out of the output folder.
+    lock: Option<FolderLock>,
 }
 
 /// Renders the selection into the generated folder, compiles it, links it and writes `report.json`. Variants that fail
@@ -135,8 +138,8 @@ pub(in crate::cli) fn make(
     builder.write_manifest(&report)?;
     builder.write_report(&report)?;
     let (out_dir, jobs) = (options.out_dir.clone(), jobs::useful(options.jobs, units.len()));
-    drop(builder);
-    Ok(Made { plans, selected, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs })
+    let lock = Some(builder.close());
+    Ok(Made { plans, selected, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs, lock })
 }
 
 /// The kernels that the library in the output folder holds by `names` and that are not among `asked`; the generated
@@ -183,6 +186,11 @@ pub(in crate::cli) struct Extra<'a> {
 }
 
 impl Made {
+    /// Lets other builds change the output folder, from which nothing is read any more.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
     /// How many variants were asked for.
     pub fn rows(&self) -> usize {
         self.artifacts().count() + self.failed_variants()
