@@ -213,3 +213,19 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));
 }
+
+#[test]
+fn an_edited_file_is_told_of_and_its_text_kept() {
+    let place = Place::new();
+    let one = "generate --kind fwd --head-dim 64 --dtype bf16 --causal --target sm80 --output g";
+    place.kgen(one).success().stderr(contains("edited").not());
+    let right = place.read("g/include/kgen.h");
+    fs::write(place.path("g/include/kgen.h"), "/* mine */\n").expect("written");
+    let said = "`g/include/kgen.h` had been edited and is as generated again; the edited text is kept as \
+                `g/include/kgen.h.edited`";
+    place.kgen(one).success().stderr(contains(said));
+    assert_eq!(place.read("g/include/kgen.h"), right);
+    assert_eq!(place.read("g/include/kgen.h.edited"), "/* mine */\n");
+    place.kgen(one).success().stderr(contains("edited").not());
+    place.kgen(&format!("{one} --check")).success();
+}

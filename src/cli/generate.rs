@@ -5,7 +5,7 @@ use super::{
     helpers::HelperArgs,
     select::SelectionArgs,
     ui,
-    workshop::{Workshop, unwritable},
+    workshop::{Workshop, tell_edited, unwritable},
 };
 use crate::{
     files::path::lossy,
@@ -31,7 +31,8 @@ Examples:
 
 A folder keeps the kernels it holds: those selected are added, and all are
 brought up to date. When the selection is the whole grid, the folder becomes
-exactly that. Files kgen did not write are never touched.";
+exactly that. Files kgen did not write are never touched; one that has been
+edited since is replaced, and the edited text kept beside it.";
 
 /// The flag that names where files go.
 const FLAG: &str = "--output";
@@ -175,10 +176,7 @@ fn names(variants: &[Variant]) -> Vec<String> {
 }
 
 fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteSummary, start: Instant) -> Result<(), CliError> {
-    for path in &summary.kept {
-        let path = output.join(path);
-        ui::note(&format!("`{}` is no longer generated but has been edited, so it stays", path.display()));
-    }
+    tell_edited(output, summary, &ui::note);
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
         return ui::print_json(&Report { output, variants: names(variants), summary, milliseconds });

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     grid::{Grid, Target, Variant},
     plan::Plan,
-    render::{self, OutputFile, RenderError, Renderer, Templates},
+    render::{self, Edited, OutputFile, RenderError, Renderer, Templates, WriteSummary},
 };
 use itertools::Itertools;
 use std::{collections::BTreeSet, io::ErrorKind, path::Path};
@@ -106,6 +106,21 @@ impl From<RenderError> for CliError {
             RenderError::Interrupted => Self::INTERRUPTED,
             other => Self::Usage(other.to_string()),
         }
+    }
+}
+
+/// Says which edited files of `folder` were replaced or not removed; `note` receives each sentence.
+pub(super) fn tell_edited(folder: &Path, summary: &WriteSummary, note: &dyn Fn(&str)) {
+    let shown = |path: &str| folder.join(path).display().to_string();
+    for Edited { path, copy } in &summary.edited {
+        note(&format!(
+            "`{}` had been edited and is as generated again; the edited text is kept as `{}`",
+            shown(path),
+            shown(copy)
+        ));
+    }
+    for path in &summary.kept {
+        note(&format!("`{}` is no longer generated but has been edited, so it stays", shown(path)));
     }
 }
 
