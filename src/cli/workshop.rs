@@ -114,7 +114,7 @@ pub(super) fn tell_edited(folder: &Path, summary: &WriteSummary, note: &dyn Fn(&
     let shown = |path: &str| folder.join(path).display().to_string();
     for Edited { path, copy } in &summary.edited {
         note(&format!(
-            "`{}` had been edited and is as generated again; the edited text is kept as `{}`",
+            "`{}` held a text that this kgen did not write; it is replaced, and that text kept as `{}`",
             shown(path),
             shown(copy)
         ));

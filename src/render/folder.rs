@@ -92,8 +92,8 @@ impl Folder {
     }
 
     /// Brings the folder to `files`. Changed files are written aside first and take their places by rename only when
-    /// all of them are on disk: a full disk or a killed process leaves no file half-written. A file that has been edited
-    /// since kgen wrote it is replaced, and its text kept beside it.
+    /// all of them are on disk: a full disk or a killed process leaves no file half-written. A file that has been
+    /// edited since kgen wrote it is replaced, and its text kept beside it.
     ///
     /// # Errors
     /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run,
@@ -145,7 +145,10 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(Held::read(folder)?.variants)
 }
 
-/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
+/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`. There
+/// is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one. Another
+/// text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a header
+/// of `include/` beside a file that this kgen wrote.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not
@@ -154,6 +157,7 @@ pub fn write_kernel_file(
     file: &Path,
     text: &str,
     header: &OutputFile,
+    written: &[OutputFile],
     templates: &Templates,
     on_wait: &dyn Fn(&str),
 ) -> Result<WriteSummary, RenderError> {
@@ -166,10 +170,18 @@ pub fn write_kernel_file(
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
     let files: Vec<OutputFile> = [kernel, header.clone()].into_iter().chain(include_tree(templates)).collect();
     let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
+    let is_written =
+        |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);
+    let is_of_this_kgen = is_written(name, files::read(file).ok().as_deref());
     let whose = |path: &str, text: &[u8]| {
         let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
         let is_ours = mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark));
-        if is_ours { Whose::Ours } else { Whose::Foreign }
+        let is_edited = if mark.is_some() { !is_written(path, Some(text)) } else { is_of_this_kgen };
+        match (is_ours, is_edited) {
+            (true, true) => Whose::Edited,
+            (true, false) => Whose::Ours,
+            (false, _) => Whose::Foreign,
+        }
     };
     replace(folder, &files, &whose, &Held::default(), &[])
 }
@@ -427,27 +439,30 @@ mod tests {
         let file = folder.path().join("my.cu");
 
         fs::write(&file, "int main() {}\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not a kernel").to_string();
+        let error =
+            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not a kernel").to_string();
         assert!(error.contains("`my.cu`"), "{error}");
         assert_eq!(names(folder.path()), ["my.cu"]);
 
         fs::write(&file, format!("{MARK}0.0.1\n")).expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("written");
+        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("written");
         assert!(summary.written.contains(&"include/kgen.h".to_owned()));
+        assert_eq!(summary.edited, [Edited { path: "my.cu".to_owned(), copy: "my.cu.edited".to_owned() }]);
         assert_eq!(fs::read_to_string(&file).expect("readable"), source.text);
 
         fs::write(folder.path().join("my.h"), "#define MINE\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not kgen's").to_string();
+        let error =
+            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not kgen's").to_string();
         assert!(error.contains("`my.h`"), "{error}");
         fs::write(folder.path().join("my.h"), &header.text).expect("written");
 
         fs::write(folder.path().join("include/kgen.h"), "/* kgen.h - of an older kgen */\n").expect("written");
         fs::write(folder.path().join("include/kgen/mma.cuh"), "// older\n").expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("replaced");
+        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("replaced");
         assert_eq!(summary.written, ["include/kgen.h", "include/kgen/mma.cuh"]);
 
         fs::write(folder.path().join("include/kgen.h"), "/* another */\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("differs").to_string();
+        let error = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("differs").to_string();
         assert!(error.contains("`include/kgen.h`"), "{error}");
     }
 

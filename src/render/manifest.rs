@@ -145,8 +145,8 @@ impl Held {
         Ok(Some(held))
     }
 
-    /// The paths at which kgen wrote something. A manifest is a file like any other: a path that leads out of the folder
-    /// is not among them.
+    /// The paths at which kgen wrote something. A manifest is a file like any other: a path that leads out of the
+    /// folder is not among them.
     pub(super) fn paths(&self) -> BTreeSet<&str> {
         let plain = |path: &&str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         self.files.keys().chain(self.unfinished.keys()).map(String::as_str).filter(plain).collect()
