@@ -145,10 +145,10 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(Held::read(folder)?.variants)
 }
 
-/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`. There
-/// is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one. Another
-/// text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a header
-/// of `include/` beside a file that this kgen wrote.
+/// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
+/// There is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one.
+/// Another text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a
+/// header of `include/` beside a file that this kgen wrote.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not
