@@ -611,3 +611,15 @@ fn wait_until(mut done: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn what_a_killed_build_left_is_swept_by_the_next() {
+    let bench = Bench::new();
+    bench.build(&["--dtype", "bf16", "--full"]).assert().success();
+    for folder in ["", "obj", "log", "lib", "gen"] {
+        fs::write(bench.path("build").join(folder).join(".kgen-unfinished-x1"), "half").expect("written");
+    }
+    assert_eq!(bench.leftovers("build").len(), 5);
+    bench.build(&["--dtype", "bf16", "--full"]).assert().success();
+    assert!(bench.leftovers("build").is_empty(), "{:?}", bench.leftovers("build"));
+}

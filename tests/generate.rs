@@ -213,3 +213,44 @@ fn templates_of_ones_own_take_effect_and_a_broken_one_is_shown() {
     assert!(!place.path("b.cu").exists());
     place.kgen("--templates nowhere generate").code(2).stderr(contains("cannot read `nowhere`"));
 }
+
+#[test]
+fn an_edited_file_is_told_of_and_its_text_kept() {
+    let place = Place::new();
+    let one = "generate --kind fwd --head-dim 64 --dtype bf16 --causal --target sm80 --output g";
+    place.kgen(one).success().stderr(contains("edited").not());
+    let right = place.read("g/include/kgen.h");
+    fs::write(place.path("g/include/kgen.h"), "/* mine */\n").expect("written");
+    let said = "`g/include/kgen.h` held a text that this kgen did not write; it is replaced, and that text kept as \
+                `g/include/kgen.h.edited`";
+    place.kgen(one).success().stderr(contains(said));
+    assert_eq!(place.read("g/include/kgen.h"), right);
+    assert_eq!(place.read("g/include/kgen.h.edited"), "/* mine */\n");
+    place.kgen(one).success().stderr(contains("edited").not());
+    place.kgen(&format!("{one} --check")).success();
+}
+
+#[test]
+fn an_edited_single_file_is_kept_and_one_of_another_kernel_is_not() {
+    let place = Place::new();
+    let line = |head_dim: u32| format!("generate --head-dim {head_dim} --dtype fp16 --target sm80 --output g/my.cu");
+    let copies = || {
+        let entries = fs::read_dir(place.path("g")).expect("readable").map(|entry| entry.expect("readable").file_name());
+        let mut copies: Vec<_> = entries.filter_map(|name| name.into_string().ok()).filter(|n| n.contains("edited")).collect();
+        copies.sort();
+        copies
+    };
+    place.kgen(&line(72)).success();
+    place.kgen(&line(64)).success().stderr(contains("did not write").not());
+    assert_eq!(copies(), [""; 0]);
+    fs::write(place.path("g/include/kgen/mma.cuh"), "// mine\n").expect("written");
+    place.kgen(&line(64)).success().stderr(contains("that text kept as `g/include/kgen/mma.cuh.edited`"));
+
+    let mine = place.read("g/my.cu") + "// mine\n";
+    fs::write(place.path("g/my.cu"), &mine).expect("written");
+    place.kgen(&line(72)).success().stderr(contains(
+        "`g/my.cu` held a text that this kgen did not write; it is replaced, and that text kept as `g/my.cu.edited`",
+    ));
+    assert_eq!(copies(), ["my.cu.edited"]);
+    assert_eq!(place.read("g/my.cu.edited"), mine);
+}

@@ -372,3 +372,76 @@ fn a_manifest_that_cannot_be_read_is_refused() {
     }
     assert_eq!(project.files("."), before);
 }
+
+#[test]
+fn a_folder_in_which_removal_kept_a_file_takes_kernels_again() {
+    let project = Project::with_one();
+    fs::write(project.path("k/notes.txt"), "mine\n").expect("written");
+    project.vendor("k --remove").success();
+    project.vendor(&format!("k {ONE}")).code(2).stderr(contains("add `--beside-others` to put kernels beside what is there"));
+    project.vendor(&format!("k {ONE} --beside-others --check")).code(1);
+    project.vendor(&format!("k {ONE} --beside-others")).success();
+    // From then on it is known.
+    project.vendor(&format!("k {OTHER}")).success();
+    project.vendor("k --check").success();
+    project.vendor("k --remove").success();
+    assert_eq!(project.names("."), ["k/notes.txt", "main.c"]);
+
+    fs::write(project.path("k/README.md"), "mine\n").expect("written");
+    project.vendor(&format!("k {ONE} --beside-others")).code(2).stderr(contains("`k` has local changes in `README.md`"));
+    assert_eq!(project.names("."), ["k/README.md", "k/notes.txt", "main.c"]);
+}
+
+#[test]
+fn a_link_is_somebodys_and_one_that_leads_nowhere_is_named() {
+    let project = Project::new();
+    symlink("nowhere", project.path("k")).expect("linked");
+    for line in ["k", "k/below"] {
+        let refused = project.vendor(&format!("{line} {ONE}")).code(2);
+        refused.stderr(contains("k` is a link to `nowhere`, which is not there; make that, or remove the link, or name another"));
+    }
+    project.kgen(&format!("generate {ONE} --output k")).code(2).stderr(contains("k` is a link to `nowhere`"));
+    assert!(project.path("k").is_symlink() && !project.path("nowhere").exists());
+
+    fs::remove_file(project.path("k")).expect("there");
+    project.vendor(&format!("k {ONE}")).success();
+    fs::remove_file(project.path("k/README.md")).expect("there");
+    symlink("nowhere", project.path("k/README.md")).expect("linked");
+    for line in ["k", "k --remove"] {
+        project.vendor(line).code(2).stderr(contains("k/README.md` is a link to `nowhere`"));
+    }
+    fs::write(project.path("diary"), "mine\n").expect("written");
+    fs::remove_file(project.path("k/README.md")).expect("there");
+    symlink("../diary", project.path("k/README.md")).expect("linked");
+    for line in ["k", "k --remove"] {
+        project.vendor(line).code(2).stderr(contains("`k` has local changes in `README.md`"));
+    }
+    assert_eq!(project.read("diary"), "mine\n");
+}
+
+#[test]
+fn processes_at_work_in_one_folder_take_turns_and_give_no_wrong_reason() {
+    let project = Project::new();
+    let one = format!("k {ONE}");
+    let other = format!("k {OTHER}");
+    let lines = [&one, &other, "k --remove", &format!("{one} --check"), &format!("{other} --dry-run")];
+    for _ in 0..3 {
+        let start = |line: &&str| {
+            let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+            command.arg("vendor").args(line.split_whitespace()).current_dir(project.0.path());
+            command.stdout(process::Stdio::piped()).stderr(process::Stdio::piped()).spawn().expect("it starts")
+        };
+        let running: Vec<_> = lines.iter().chain(&lines).map(|line| (line, start(line))).collect();
+        for (line, child) in running {
+            let output = child.wait_with_output().expect("it ends");
+            let allowed = if line.ends_with("--check") { [0, 1] } else { [0, 0] };
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code().is_some_and(|code| allowed.contains(&code)), "`{line}`: {said}");
+        }
+        project.vendor(&one).success();
+        project.vendor(&format!("{one} --check")).success();
+        project.vendor("k --remove").success();
+        assert_eq!(project.names("."), ["main.c"]);
+        assert!(!project.path("k").exists());
+    }
+}

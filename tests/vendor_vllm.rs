@@ -7,6 +7,7 @@ use predicates::{prelude::*, str::contains};
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process,
 };
@@ -239,4 +240,40 @@ fn each_form_of_the_command_leaves_the_others_folders_alone() {
     other.kgen("vendor vllm/kgen --remove").success();
     other.vendor(KERNELS).code(2).stderr(contains("template `bindings/torch/fa2.cpp`: the file is missing"));
     assert!(!other.path("vllm/kgen").exists());
+}
+
+#[test]
+fn links_in_a_checkout_are_refused() {
+    for (path, said) in [
+        ("kgen", "`kgen` in it is a link"),
+        (HOOK, "vllm_flash_attn.cmake` in it is a link"),
+        ("cmake/external_projects", "cmake/external_projects` leads to"),
+        ("cmake", "cmake` leads to"),
+    ] {
+        let place = Place::new();
+        let (inside, outside) = (place.path(&format!("vllm/{path}")), place.path("outside"));
+        if inside.exists() {
+            fs::rename(&inside, &outside).expect("moved");
+        } else {
+            fs::create_dir(&outside).expect("made");
+        }
+        symlink(&outside, &inside).expect("linked");
+        place.commit();
+        for line in [KERNELS, "--check", "--remove", "--remove --dry-run"] {
+            place.vendor(line).code(2).stderr(contains(said).and(contains("`vllm` is not a checkout of vLLM that kgen knows")));
+        }
+        assert!(inside.is_symlink() && !place.path("vllm/kgen/manifest.json").exists(), "{path}");
+        assert!(fs::read_to_string(place.path(&format!("vllm/{HOOK}"))).is_ok_and(|text| !text.contains("kgen")));
+    }
+}
+
+#[test]
+fn a_checkout_in_which_removal_kept_a_file_takes_kernels_again() {
+    let place = Place::with_kernels();
+    fs::write(place.path("vllm/kgen/notes.txt"), "mine\n").expect("written");
+    place.vendor("--remove").success();
+    place.vendor(KERNELS).code(2).stderr(contains("add `--beside-others`"));
+    place.vendor(&format!("{KERNELS} --beside-others")).success();
+    place.vendor("--remove").success();
+    assert!(place.path("vllm/kgen/notes.txt").exists() && !place.path("vllm/kgen/manifest.json").exists());
 }

@@ -10,7 +10,7 @@ use super::{
     workplace::refuse_obeyed_paths,
 };
 use crate::{
-    files::{FolderLock, write_atomic},
+    files::{FolderLock, make_folder, sweep, write_atomic},
     jobs,
     toolchain::{Cancel, HostCompiler, Nvcc, find_in_path},
 };
@@ -21,6 +21,9 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
+/// Folders that every output folder has.
+const FOLDERS: [&str; 3] = ["obj", "log", "lib"];
 
 /// How to build.
 #[derive(Clone, Debug)]
@@ -73,14 +76,18 @@ impl<'a> Builder<'a> {
     ) -> Result<Self, BuildError> {
         let options = BuildOptions { launcher: options.launcher.as_deref().map(resolve_launcher).transpose()?, ..options };
         refuse_obeyed_paths(nvcc, host, &options)?;
-        for folder in ["obj", "log", "lib"].map(|f| options.out_dir.join(f)) {
-            fs::create_dir_all(&folder).map_err(BuildError::output("create", &folder))?;
+        for folder in FOLDERS.map(|f| options.out_dir.join(f)) {
+            make_folder(&folder).map_err(BuildError::output("create", &folder))?;
         }
         let cache = Cache::open(&options.cache_dir)?;
         let waiting = |who: &str| observer.note(&format!("{who} is building in `{}`; waiting for it", options.out_dir.display()));
         let lock = FolderLock::acquire(&options.out_dir, &waiting, &|| cancel.requested());
         let lock =
             lock.map_err(BuildError::output("lock", FolderLock::file_of(&options.out_dir)))?.ok_or(BuildError::Cancelled)?;
+        // What killed builds have left, now that no other process builds here.
+        for folder in FOLDERS.iter().chain(&["gen", ""]) {
+            sweep(&options.out_dir.join(folder));
+        }
         Ok(Self { nvcc, host, options, cancel, observer, cache, inspector: Inspector::default(), lock })
     }
 

@@ -3,12 +3,13 @@
 use super::{
     CliError, Format, Global,
     helpers::HelperArgs,
+    names,
     select::SelectionArgs,
     ui,
-    workshop::{Workshop, unwritable},
+    workshop::{Workshop, tell_edited, unwritable},
 };
 use crate::{
-    files::path::lossy,
+    files::{self, path::lossy},
     grid::{Kind, Variant},
     plan::Plan,
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
@@ -31,7 +32,8 @@ Examples:
 
 A folder keeps the kernels it holds: those selected are added, and all are
 brought up to date. When the selection is the whole grid, the folder becomes
-exactly that. Files kgen did not write are never touched.";
+exactly that. Files kgen did not write are never touched; one that has been
+edited since is replaced, and the edited text kept beside it.";
 
 /// The flag that names where files go.
 const FLAG: &str = "--output";
@@ -120,9 +122,19 @@ fn check_folder(workshop: &Workshop, folder: &Path, variants: &[Variant]) -> Res
 
 fn write_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, WriteSummary), CliError> {
     let (kernel, header) = kernel_files(workshop, file, variant)?;
-    let summary =
-        render::write_kernel_file(file, &kernel.text, &header, &workshop.templates, &ui::note).map_err(unwritable(FLAG))?;
-    Ok((vec![variant], summary))
+    let written = written_before(workshop, file).unwrap_or_default();
+    let summary = render::write_kernel_file(file, &kernel.text, &header, &written, &workshop.templates, &ui::note);
+    Ok((vec![variant], summary.map_err(unwritable(FLAG))?))
+}
+
+/// What this kgen writes as `file`, and as the header beside it, for the kernel that `file` names now; `None` where it
+/// names none.
+fn written_before(workshop: &Workshop, file: &Path) -> Option<Vec<OutputFile>> {
+    let text = files::read_to_string(file).ok()?;
+    let name = text.lines().next()?.strip_prefix("// ")?.to_owned();
+    let variant = *names::resolve(&workshop.grid, &[name]).ok()?.first()?;
+    let (kernel, header) = kernel_files(workshop, file, variant).ok()?;
+    Some(vec![kernel, header])
 }
 
 fn check_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
@@ -170,18 +182,16 @@ fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn names(variants: &[Variant]) -> Vec<String> {
+fn names_of(variants: &[Variant]) -> Vec<String> {
     variants.iter().map(Variant::name).collect()
 }
 
 fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteSummary, start: Instant) -> Result<(), CliError> {
-    for path in &summary.kept {
-        let path = output.join(path);
-        ui::note(&format!("`{}` is no longer generated but has been edited, so it stays", path.display()));
-    }
+    let folder = if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output };
+    tell_edited(folder, summary, &ui::note);
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
-        return ui::print_json(&Report { output, variants: names(variants), summary, milliseconds });
+        return ui::print_json(&Report { output, variants: names_of(variants), summary, milliseconds });
     }
     let removed = match summary.removed.len() {
         0 => String::new(),
@@ -199,7 +209,7 @@ fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteS
 
 fn report_drift(global: &Global, output: &Path, variants: &[Variant], drift: &[Drift]) -> Result<(), CliError> {
     if global.format == Format::Json {
-        ui::print_json(&CheckReport { output, variants: names(variants), drift })?;
+        ui::print_json(&CheckReport { output, variants: names_of(variants), drift })?;
     }
     let place = output.display();
     if drift.is_empty() {

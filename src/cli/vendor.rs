@@ -1,10 +1,19 @@
 //! `kgen vendor`: kernels as sources in somebody else's project.
 
-use super::{CliError, Format, Global, helpers::HelperArgs, select::SelectionArgs, ui, workshop::Workshop};
+use super::{
+    CliError, Format, Global,
+    helpers::HelperArgs,
+    select::SelectionArgs,
+    ui,
+    workshop::{Workshop, unwritable_unless},
+};
 use crate::{
     files::path::lossy,
     grid::Variant,
-    render::{self, Action, Changes, InstalledVllm, Layout, OutputFile, Prebuilt, RenderError, Vendored, VendoredAs, VllmTree},
+    render::{
+        self, Action, Changes, InstalledVllm, Layout, LockedVendored, LockedVllm, OutputFile, Prebuilt, RenderError, Vendored,
+        VendoredAs, VllmTree,
+    },
 };
 use itertools::Itertools;
 use serde::Serialize;
@@ -79,6 +88,10 @@ struct What {
     #[command(flatten)]
     helpers: HelperArgs,
 
+    /// Take a folder that kgen did not make and that holds other files. They stay; none may have a name of kgen's.
+    #[arg(long, conflicts_with = "remove")]
+    beside_others: bool,
+
     /// Leave out the dispatcher: kernels are called by their names, and `kgen_fwd` is not there.
     #[arg(long)]
     no_dispatcher: bool,
@@ -109,6 +122,35 @@ enum Place {
     Vllm(VllmTree),
 }
 
+/// The same, where no other kgen writes meanwhile.
+enum LockedPlace<'a> {
+    Folder(LockedVendored<'a>),
+    Vllm(LockedVllm<'a>),
+}
+
+impl LockedPlace<'_> {
+    fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.held(),
+            Self::Vllm(tree) => tree.held(),
+        }
+    }
+
+    fn bring(self, files: &[OutputFile]) -> Result<Changes, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.bring(files),
+            Self::Vllm(tree) => tree.bring(files),
+        }
+    }
+
+    fn take_away(self) -> Result<Changes, RenderError> {
+        match self {
+            Self::Folder(folder) => folder.take_away(),
+            Self::Vllm(tree) => tree.take_away(),
+        }
+    }
+}
+
 impl Place {
     fn layout(&self) -> Layout {
         match self {
@@ -119,16 +161,24 @@ impl Place {
 
     fn held(&self) -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError> {
         match self {
-            Self::Folder(folder) => folder.held(),
-            Self::Vllm(tree) => tree.folder().held(),
+            Self::Folder(folder) => folder.held(&ui::note),
+            Self::Vllm(tree) => tree.folder().held(&ui::note),
         }
+    }
+
+    /// Its lock, for `files` to be brought there; without them, where something is there.
+    fn lock(&self, files: Option<&[OutputFile]>) -> Result<Option<LockedPlace<'_>>, RenderError> {
+        Ok(match self {
+            Self::Folder(folder) => folder.lock(files, &ui::note)?.map(LockedPlace::Folder),
+            Self::Vllm(tree) => tree.lock(files, &ui::note)?.map(LockedPlace::Vllm),
+        })
     }
 
     /// What would change; without `files`, if it were taken away.
     fn compare(&self, files: &[OutputFile]) -> Result<Changes, RenderError> {
         match self {
-            Self::Folder(folder) => folder.compare(files),
-            Self::Vllm(tree) => tree.compare(files),
+            Self::Folder(folder) => folder.compare(files, &ui::note),
+            Self::Vllm(tree) => tree.compare(files, &ui::note),
         }
     }
 
@@ -140,20 +190,6 @@ impl Place {
         let changes = self.compare(files)?;
         changes.refuse_edited(root)?;
         Ok(changes)
-    }
-
-    fn bring(&self, files: &[OutputFile]) -> Result<Changes, RenderError> {
-        match self {
-            Self::Folder(folder) => folder.bring(files, &ui::note),
-            Self::Vllm(tree) => tree.bring(files, &ui::note),
-        }
-    }
-
-    fn take_away(&self) -> Result<Changes, RenderError> {
-        match self {
-            Self::Folder(folder) => folder.take_away(&ui::note),
-            Self::Vllm(tree) => tree.take_away(&ui::note),
-        }
     }
 }
 
@@ -183,12 +219,12 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             return installed(global, &checkout, built.as_deref(), &what);
         }
         (Some(Project::Vllm { checkout, prebuilt: None, what }), _) => {
-            let place = Place::Vllm(VllmTree::open(&checkout)?);
+            let place = Place::Vllm(VllmTree::open(&checkout)?.beside_others(what.beside_others));
             (checkout, place, what)
         }
         (None, folder) => {
             let folder = folder.unwrap_or_default();
-            let place = Place::Folder(Vendored::new(&folder, Layout::Plain));
+            let place = Place::Folder(Vendored::new(&folder, Layout::Plain).beside_others(args.what.beside_others));
             (folder, place, args.what)
         }
     };
@@ -197,11 +233,11 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
 
 /// Replaces the modules of an installed vLLM, or puts its own back.
 fn installed(global: &Global, path: &Path, built: Option<&Path>, what: &What) -> Result<(), CliError> {
-    if !what.selection.is_empty() || what.no_dispatcher {
-        let said = "`--prebuilt` takes the kernels of `libkgen_vllm.so`; leave out the selection";
+    if !what.selection.is_empty() || what.no_dispatcher || what.beside_others {
+        let said = "`--prebuilt` takes the kernels of `libkgen_vllm.so`; leave out the selection and what goes with it";
         return Err(CliError::Usage(said.to_owned()));
     }
-    let mut vllm = InstalledVllm::open(path)?;
+    let mut vllm = InstalledVllm::open(path, &ui::note)?;
     let built = match built {
         Some(folder) if !what.act.remove => Some(Prebuilt::read(folder)?),
         None if !what.act.remove && !what.act.check => {
@@ -210,6 +246,9 @@ fn installed(global: &Global, path: &Path, built: Option<&Path>, what: &What) ->
         }
         _ => None,
     };
+    if !what.act.check && !what.act.dry_run {
+        vllm = vllm.lock(&ui::note).map_err(unwritable)?;
+    }
     let changes = match (what.act, &built) {
         (Act { check: true, .. }, _) => vllm.compare(built.as_ref())?,
         (Act { dry_run: true, .. }, Some(_)) => rehearsed(&vllm, vllm.compare(built.as_ref())?)?,
@@ -235,15 +274,23 @@ fn rehearsed(vllm: &InstalledVllm, changes: Changes) -> Result<Changes, CliError
 
 fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(), CliError> {
     let workshop = Workshop::new(global)?;
-    let (variants, how) = wanted(&workshop, root, place, what)?;
+    let only_looks = what.act.check || what.act.dry_run;
+    // Without a selection it is what lies there that decides.
+    let early = if only_looks || !what.selection.is_empty() { None } else { place.lock(None).map_err(unwritable)? };
+    let held = || early.as_ref().map_or_else(|| place.held(), LockedPlace::held);
+    let (variants, how) = wanted(&workshop, root, place.layout(), &held, what)?;
     let plans = workshop.plan_all(&variants, None)?;
     let files: Vec<OutputFile> = render::vendored_tree(&workshop.renderer, &workshop.templates, &plans, how)?;
     let changes = match what.act {
         Act { check: true, .. } => place.compare(&files)?,
         Act { dry_run: true, .. } => place.rehearse(root, &files)?,
-        Act { .. } => place.bring(&files).map_err(unwritable)?,
+        Act { .. } => {
+            let locked = early.map_or_else(|| place.lock(Some(&files)), |locked| Ok(Some(locked)));
+            let done = locked.and_then(|locked| locked.map_or_else(|| Ok(Changes::default()), |locked| locked.bring(&files)));
+            done.map_err(unwritable)?
+        }
     };
-    let written = !(what.act.check || what.act.dry_run);
+    let written = !only_looks;
     let names = variants.iter().map(Variant::name).collect();
     tell(global, &Report { folder: root, variants: names, dispatcher: how.dispatcher, written, changes: &changes })?;
     if what.act.check { up_to_date(root, place, &changes) } else { Ok(()) }
@@ -251,8 +298,13 @@ fn write(global: &Global, root: &Path, place: &Place, what: &What) -> Result<(),
 
 /// The kernels to hold, and whether the dispatcher comes with them: those selected, or those the folder holds where
 /// nothing is.
-fn wanted(workshop: &Workshop, root: &Path, place: &Place, what: &What) -> Result<(Vec<Variant>, VendoredAs), CliError> {
-    let layout = place.layout();
+fn wanted(
+    workshop: &Workshop,
+    root: &Path,
+    layout: Layout,
+    held: &dyn Fn() -> Result<Option<(Vec<Variant>, VendoredAs)>, RenderError>,
+    what: &What,
+) -> Result<(Vec<Variant>, VendoredAs), CliError> {
     if layout == Layout::Vllm && what.no_dispatcher {
         return Err(CliError::Usage("vLLM's modules call the dispatcher; leave out `--no-dispatcher`".to_owned()));
     }
@@ -262,7 +314,7 @@ fn wanted(workshop: &Workshop, root: &Path, place: &Place, what: &What) -> Resul
         let how = VendoredAs { layout, dispatcher: !what.no_dispatcher };
         return Ok((what.helpers.complete(&workshop.grid, selected), how));
     }
-    match place.held()? {
+    match held()? {
         Some((variants, how)) => Ok((variants, VendoredAs { dispatcher: how.dispatcher && !what.no_dispatcher, ..how })),
         None => Err(CliError::Usage(format!(
             "`{}` holds no kernels yet; say which: `--head-dim 128 --dtype bf16 --target sm80`, say, or `--all`",
@@ -275,7 +327,8 @@ fn remove(global: &Global, root: &Path, place: &Place, what: &What) -> Result<()
     if !what.selection.is_empty() {
         return Err(CliError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
-    let changes = if what.act.dry_run { place.rehearse(root, &[])? } else { place.take_away().map_err(unwritable)? };
+    let take_away = || place.lock(None)?.map_or_else(|| Ok(Changes::default()), LockedPlace::take_away);
+    let changes = if what.act.dry_run { place.rehearse(root, &[])? } else { take_away().map_err(unwritable)? };
     tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.act.dry_run, changes: &changes })
 }
 
@@ -323,10 +376,5 @@ fn up_to_date(root: &Path, place: &Place, changes: &Changes) -> Result<(), CliEr
 
 /// Says what to do where the folder cannot be written.
 fn unwritable(error: RenderError) -> CliError {
-    match &error {
-        RenderError::Io { action: "create" | "write" | "lock" | "remove", .. } => {
-            CliError::Usage(format!("{error}; make it writable, or name another folder"))
-        }
-        _ => error.into(),
-    }
+    unwritable_unless("name another folder", error)
 }

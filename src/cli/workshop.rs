@@ -8,7 +8,7 @@ use super::{
 use crate::{
     grid::{Grid, Target, Variant},
     plan::Plan,
-    render::{self, OutputFile, RenderError, Renderer, Templates},
+    render::{self, Edited, OutputFile, RenderError, Renderer, Templates, WriteSummary},
 };
 use itertools::Itertools;
 use std::{collections::BTreeSet, io::ErrorKind, path::Path};
@@ -109,19 +109,38 @@ impl From<RenderError> for CliError {
     }
 }
 
+/// Says which edited files of `folder` were replaced or not removed; `note` receives each sentence.
+pub(super) fn tell_edited(folder: &Path, summary: &WriteSummary, note: &dyn Fn(&str)) {
+    let shown = |path: &str| folder.join(path).display().to_string();
+    for Edited { path, copy } in &summary.edited {
+        note(&format!(
+            "`{}` held a text that this kgen did not write; it is replaced, and that text kept as `{}`",
+            shown(path),
+            shown(copy)
+        ));
+    }
+    for path in &summary.kept {
+        note(&format!("`{}` is no longer generated but has been edited, so it stays", shown(path)));
+    }
+}
+
 /// For `map_err` where the folder that `flag` names is written: says what to do where it cannot be.
 pub(super) fn unwritable(flag: &'static str) -> impl Fn(RenderError) -> CliError {
-    move |error| {
-        let RenderError::Io { action: "create" | "write" | "lock" | "remove", source, .. } = &error else {
-            return error.into();
-        };
-        let remedy = match source.kind() {
-            // A lock that is not kgen's: the reason ends with what to do.
-            ErrorKind::InvalidData => return CliError::Usage(format!("{error}, or choose another place with `{flag}`")),
-            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away, or",
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "nothing was changed: free some space, or",
-            _ => "make it writable, or",
-        };
-        CliError::Usage(format!("{error}; {remedy} choose another place with `{flag}`"))
-    }
+    move |error| unwritable_unless(&format!("choose another place with `{flag}`"), error)
+}
+
+/// The error of a folder that is written, with what to do; `other` is what always helps, as a clause.
+pub(super) fn unwritable_unless(other: &str, error: RenderError) -> CliError {
+    let RenderError::Io { action: "create" | "write" | "lock" | "remove", source, .. } = &error else {
+        return error.into();
+    };
+    let remedy = match source.kind() {
+        // What is not kgen's stands in the way: the reason ends with what to do.
+        ErrorKind::InvalidData => return CliError::Usage(format!("{error}, or {other}")),
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in the way of a folder: move it away",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space and run the command again",
+        ErrorKind::ReadOnlyFilesystem => "it lies on a file system that is mounted read-only: mount it anew",
+        _ => "make it writable",
+    };
+    CliError::Usage(format!("{error}; {remedy}, or {other}"))
 }

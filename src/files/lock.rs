@@ -68,12 +68,47 @@ impl FolderLock {
             if text(&mut file)?.is_none() {
                 return Err(foreign("is a file that kgen did not write"));
             }
-            file.set_len(0)?;
-            file.rewind()?;
-            writeln!(file, "{MARK}{}", std::process::id())?;
-            return Ok(Some(Self { path, file }));
+            let mut lock = Self { path, file };
+            // Only for a person who waits: a full disk does not keep anyone from removing what fills it.
+            lock.sign().ok();
+            return Ok(Some(lock));
         }
     }
+
+    /// Waits, without making anything, until no process has the lock of `folder`, which need not exist. `on_wait` hears
+    /// who has it, as in [`acquire`](Self::acquire). A lock that cannot be looked at counts as free.
+    pub fn wait(folder: &Path, on_wait: &dyn Fn(&str)) {
+        let mut told = false;
+        let mut pause = Duration::from_millis(1);
+        while let Some(mut file) = held(folder) {
+            if !told {
+                on_wait(&holder(&mut file));
+                told = true;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether a process has the lock of `folder`.
+    pub fn is_held(folder: &Path) -> bool {
+        held(folder).is_some()
+    }
+
+    /// Writes down whose it is.
+    fn sign(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(format!("{MARK}{}\n", std::process::id()).as_bytes())
+    }
+}
+
+/// The lock file of `folder`, where a process has it locked.
+fn held(folder: &Path) -> Option<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(FolderLock::file_of(folder)).ok()?;
+    let is_held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    is_held.then_some(file)
 }
 
 impl Drop for FolderLock {
@@ -173,6 +208,23 @@ mod tests {
             assert!(second.join().expect("no panic"));
         });
         assert_eq!(said(), [format!("kgen process {}", std::process::id())]);
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_holder_and_makes_nothing() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        FolderLock::wait(folder.path(), &|_| unreachable!("nobody has it"));
+        assert!(!FolderLock::is_held(folder.path()) && !FolderLock::file_of(folder.path()).exists());
+        fs::write(FolderLock::file_of(folder.path()), "kgen 1\n").expect("what a killed run left");
+        FolderLock::wait(folder.path(), &|_| unreachable!("its holder is dead"));
+        let first = Mutex::new(Some(locked(folder.path())));
+        assert!(FolderLock::is_held(folder.path()));
+        let release = |who: &str| {
+            assert_eq!(who, format!("kgen process {}", std::process::id()));
+            drop(first.lock().expect("no panic").take());
+        };
+        FolderLock::wait(folder.path(), &release);
+        assert!(!FolderLock::is_held(folder.path()));
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub use hash::{FieldHasher, content_hash};
 pub use lock::FolderLock;
 pub use presence::{Presence, Workers};
 pub use prune::{Pruned, prune, touch};
-pub use read::{open, read, read_to_string, refuse_others};
+pub use read::{make_folder, open, read, read_if_there, read_to_string, refuse_others};
 #[cfg(test)]
 pub(crate) use script::write_script;
 pub use seal::{seal, unseal};
-pub use write::write_atomic;
+pub use write::{Staging, sweep, write_atomic};

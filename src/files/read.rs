@@ -30,6 +30,37 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The content of a file, `None` where nothing is.
+///
+/// # Errors
+/// As [`open`], and [`ErrorKind::InvalidData`] where a link stands there that leads nowhere: it is somebody's.
+pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => dangling(path).map_or(Ok(None), Err),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a folder and those it is in, unless it is there.
+///
+/// # Errors
+/// The system's reason; [`ErrorKind::InvalidData`] where one of them is a link that leads nowhere.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path).map_err(|error| path.ancestors().find_map(dangling).unwrap_or(error))
+}
+
+/// What to say of `path` where it is a link that leads nowhere.
+fn dangling(path: &Path) -> Option<io::Error> {
+    let leads_to = fs::read_link(path).ok()?;
+    if path.exists() {
+        return None;
+    }
+    let (path, leads_to) = (path.display(), leads_to.display());
+    let said = format!("`{path}` is a link to `{leads_to}`, which is not there; make that, or remove the link");
+    Some(io::Error::new(ErrorKind::InvalidData, said))
+}
+
 /// The content of a text file.
 ///
 /// # Errors
@@ -72,5 +103,23 @@ mod tests {
         fs::write(&file, b"\xffx").unwrap();
         assert_eq!(read(&file).unwrap(), b"\xffx");
         assert_eq!(read_to_string(&file).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_and_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let expected = format!("`{}` is a link to `nowhere`, which is not there; make that, or remove the link", link.display());
+        assert_eq!(read_if_there(&link).unwrap_err().to_string(), expected);
+        for path in [link.clone(), link.join("below")] {
+            assert_eq!(make_folder(&path).unwrap_err().to_string(), expected);
+        }
+        assert_eq!(read_if_there(&file).unwrap(), None);
+        fs::write(&file, "text").unwrap();
+        assert_eq!(read_if_there(&file).unwrap().unwrap(), b"text");
+        assert_eq!(make_folder(&file).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        make_folder(&folder.path().join("a/b")).unwrap();
+        make_folder(&folder.path().join("a/b")).unwrap();
     }
 }

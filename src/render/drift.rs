@@ -62,10 +62,11 @@ pub fn drift(folder: &Path, files: &[OutputFile]) -> Result<Vec<Drift>, RenderEr
 
     let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // A damaged manifest has been found to differ above.
-    let held = manifest::Held::read(folder).unwrap_or_default().files;
-    let listed = held.keys().filter(|path| folder.join(path).exists()).cloned();
+    let held = manifest::Held::read(folder).unwrap_or_default();
+    let written = held.paths();
+    let listed = written.iter().filter(|path| folder.join(path).exists()).map(|path| (*path).to_owned());
     let extra: BTreeSet<String> = kernels(folder).chain(listed).filter(|path| !wanted.contains(path.as_str())).collect();
-    drifts.extend(extra.into_iter().map(|path| Drift::Extra { written_by_kgen: held.contains_key(&path), path }));
+    drifts.extend(extra.into_iter().map(|path| Drift::Extra { written_by_kgen: written.contains(&*path), path }));
     Ok(drifts)
 }
 

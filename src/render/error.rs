@@ -60,7 +60,8 @@ pub enum RenderError {
     },
     /// A folder to vendor into that holds something else.
     #[error(
-        "`{}` is not empty, and `kgen vendor` did not make it; name a folder of its own, such as `{}`",
+        "`{}` is not empty, and `kgen vendor` did not make it; name a folder of its own, such as `{}`, or add `--beside-others` \
+         to put kernels beside what is there",
         folder.display(),
         folder.join("kgen").display()
     )]

@@ -1,20 +1,25 @@
 //! Writing a generated folder: whole files only, nothing of a user's, all of it or none of it.
 
-use super::{OutputFile, RenderError, Templates, include_tree, inside::all_inside, manifest};
+use super::{
+    OutputFile, RenderError, Templates, include_tree,
+    inside::all_inside,
+    manifest::{self, Held},
+    transition::Transition,
+};
 use crate::{
-    files::{self, FolderLock, content_hash},
+    files::{self, FolderLock, content_hash, make_folder, sweep},
     grid::Variant,
 };
 use rayon::prelude::*;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
-    fs, io,
-    path::{Component, Path, PathBuf},
+    io,
+    path::{Path, PathBuf},
 };
 
-/// Where changed files are written before they take their places.
-const STAGING_PREFIX: &str = ".kgen-staging-";
+/// What is put behind the name of a file that a person has edited, where kgen replaces it.
+const EDITED: &str = ".edited";
 
 /// What every kernel's header says; a file without it is not overwritten as one of kgen's.
 const MARK: &str = "// Made by kgen ";
@@ -46,13 +51,24 @@ pub struct WriteSummary {
     pub removed: Vec<String>,
     /// Files of an earlier run that would have been removed, had they not been edited.
     pub kept: Vec<String>,
+    /// Files that had been edited and were replaced.
+    pub edited: Vec<Edited>,
+}
+
+/// A file that had been edited since kgen wrote it, and was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Edited {
+    /// Path below the folder.
+    pub path: String,
+    /// Where the edited text is kept, likewise.
+    pub copy: String,
 }
 
 /// An output folder, locked against other kgen processes for as long as this value lives.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    held: manifest::Held,
+    held: Held,
     _lock: FolderLock,
 }
 
@@ -64,10 +80,10 @@ impl Folder {
     /// [`RenderError::Io`] when the folder cannot be created or written, [`RenderError::Manifest`] when its manifest is
     /// damaged, not kgen's, or of a newer kgen, [`RenderError::Interrupted`].
     pub fn open(path: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> bool) -> Result<Self, RenderError> {
-        fs::create_dir_all(path).map_err(RenderError::io("create", path))?;
+        make_folder(path).map_err(RenderError::io("create", path))?;
         let lock = lock(path, on_wait, stop)?;
-        remove_stale_staging(path);
-        Ok(Self { path: path.to_owned(), held: manifest::Held::read(path)?, _lock: lock })
+        sweep(path);
+        Ok(Self { path: path.to_owned(), held: Held::read(path)?, _lock: lock })
     }
 
     /// The variants whose kernels the folder holds, by its manifest.
@@ -76,44 +92,40 @@ impl Folder {
     }
 
     /// Brings the folder to `files`. Changed files are written aside first and take their places by rename only when
-    /// all of them are on disk: a full disk or a killed process leaves no file half-written.
+    /// all of them are on disk: a full disk or a killed process leaves no file half-written. A file that has been
+    /// edited since kgen wrote it is replaced, and its text kept beside it.
     ///
     /// # Errors
     /// [`RenderError::Foreign`] when a file in the way is neither what would be written nor of an earlier run,
     /// [`RenderError::Outside`] when a link leads out of the folder: nothing has changed then; [`RenderError::Io`] with
     /// the system's reason.
     pub fn write(&self, files: &[OutputFile], prune: Prune) -> Result<WriteSummary, RenderError> {
-        let ours = |path: &str, _: &[u8]| path == manifest::FILE || self.held.files.contains_key(path);
-        let doomed = if prune == Prune::Yes { self.doomed(files) } else { Vec::new() };
-        all_inside(&self.path, doomed.iter().map(|(path, _)| *path))?;
-        let mut summary = replace(&self.path, files, &ours)?;
-        self.prune(&doomed, &mut summary)?;
-        Ok(summary)
+        let written = self.held.paths();
+        let whose = |path: &str, text: &[u8]| match path {
+            manifest::FILE => Whose::Ours,
+            _ if !written.contains(path) => Whose::Foreign,
+            _ if self.held.wrote(path, &content_hash(text)) => Whose::Ours,
+            _ => Whose::Edited,
+        };
+        let (doomed, kept) = if prune == Prune::Yes { self.doomed(files, &written)? } else { Default::default() };
+        let summary = replace(&self.path, files, &whose, &self.held, &doomed)?;
+        Ok(WriteSummary { kept, ..summary })
     }
 
-    /// Files of an earlier run, with their hashes, that are not among `files`.
-    fn doomed(&self, files: &[OutputFile]) -> Vec<(&str, &str)> {
+    /// Files of an earlier run that are not among `files`: those to remove, and those that have been edited.
+    fn doomed<'a>(&self, files: &[OutputFile], written: &BTreeSet<&'a str>) -> Result<(Vec<&'a str>, Vec<String>), RenderError> {
         let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        // A manifest is a file like any other; it must not lead out of the folder.
-        let plain = |path: &str| Path::new(path).components().all(|c| matches!(c, Component::Normal(_)));
-        let held = self.held.files.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
-        held.filter(|(path, _)| !wanted.contains(path) && plain(path)).collect()
-    }
-
-    fn prune(&self, doomed: &[(&str, &str)], summary: &mut WriteSummary) -> Result<(), RenderError> {
-        for &(path, hash) in doomed {
-            let full = self.path.join(path);
-            match files::read_to_string(&full) {
-                Ok(text) if content_hash(&text) == hash => {
-                    fs::remove_file(&full).map_err(RenderError::io("remove", &full))?;
-                    remove_empty_parents(&self.path, &full);
-                    summary.removed.push(path.to_owned());
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Ok(_) | Err(_) => summary.kept.push(path.to_owned()),
+        let old: Vec<&'a str> = written.iter().copied().filter(|path| !wanted.contains(path)).collect();
+        all_inside(&self.path, old.iter().copied())?;
+        let (mut doomed, mut kept) = (Vec::new(), Vec::new());
+        for path in old {
+            match files::read_if_there(&self.path.join(path)) {
+                Ok(Some(text)) if self.held.wrote(path, &content_hash(&text)) => doomed.push(path),
+                Ok(None) => {}
+                Ok(_) | Err(_) => kept.push(path.to_owned()),
             }
         }
-        Ok(())
+        Ok((doomed, kept))
     }
 }
 
@@ -130,10 +142,13 @@ pub fn write_tree(folder: &Path, files: &[OutputFile], prune: Prune) -> Result<W
 /// # Errors
 /// [`RenderError::Manifest`] and [`RenderError::Io`] when the manifest cannot be read.
 pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
-    Ok(manifest::Held::read(folder)?.variants)
+    Ok(Held::read(folder)?.variants)
 }
 
 /// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
+/// There is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one.
+/// Another text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a
+/// header of `include/` beside a file that this kgen wrote.
 ///
 /// # Errors
 /// [`RenderError::Foreign`] when `file` exists and is not a kernel of kgen, or headers of its names there are not
@@ -142,23 +157,33 @@ pub fn write_kernel_file(
     file: &Path,
     text: &str,
     header: &OutputFile,
+    written: &[OutputFile],
     templates: &Templates,
     on_wait: &dyn Fn(&str),
 ) -> Result<WriteSummary, RenderError> {
     let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    fs::create_dir_all(folder).map_err(RenderError::io("create", folder))?;
+    make_folder(folder).map_err(RenderError::io("create", folder))?;
     let _lock = lock(folder, on_wait, &|| false)?;
-    remove_stale_staging(folder);
+    sweep(folder);
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
     let files: Vec<OutputFile> = [kernel, header.clone()].into_iter().chain(include_tree(templates)).collect();
     let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
-    let ours = |path: &str, text: &[u8]| {
+    let is_written =
+        |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);
+    let is_of_this_kgen = is_written(name, files::read(file).ok().as_deref());
+    let whose = |path: &str, text: &[u8]| {
         let mark = if path == name { Some(MARK) } else { (path == header.path).then_some(DECLARATION_MARK) };
-        mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark))
+        let is_ours = mark.map_or(own_headers, |mark| String::from_utf8_lossy(text).contains(mark));
+        let is_edited = if mark.is_some() { !is_written(path, Some(text)) } else { is_of_this_kgen };
+        match (is_ours, is_edited) {
+            (true, true) => Whose::Edited,
+            (true, false) => Whose::Ours,
+            (false, _) => Whose::Foreign,
+        }
     };
-    replace(folder, &files, &ours)
+    replace(folder, &files, &whose, &Held::default(), &[])
 }
 
 /// Takes the lock of a folder that exists; its file is there only while a process writes the folder.
@@ -168,81 +193,96 @@ pub(super) fn lock(folder: &Path, on_wait: &dyn Fn(&str), stop: &dyn Fn() -> boo
     lock.map_err(RenderError::io("lock", FolderLock::file_of(folder)))?.ok_or(RenderError::Interrupted)
 }
 
-/// Writes those of `files` that are not yet as they should be. `ours` says, of a path and the text found there,
-/// whether it may be overwritten.
-fn replace(
-    folder: &Path,
-    files: &[OutputFile],
-    ours: &(dyn Fn(&str, &[u8]) -> bool + Sync),
-) -> Result<WriteSummary, RenderError> {
-    all_inside(folder, files.iter().map(|file| file.path.as_str()))?;
-    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, ours)).collect::<Result<_, _>>()?;
-    let of = |wanted: State| files.iter().zip(&states).filter(move |(_, state)| **state == wanted).map(|(file, _)| file);
-    let paths = |wanted: State| of(wanted).map(|file| file.path.clone()).collect::<Vec<_>>();
-
-    let foreign = paths(State::Foreign);
-    if !foreign.is_empty() {
-        return Err(RenderError::Foreign { folder: folder.to_owned(), files: foreign });
-    }
-    place(folder, &of(State::Stale).collect::<Vec<_>>())?;
-    Ok(WriteSummary { written: paths(State::Stale), unchanged: paths(State::Right), ..WriteSummary::default() })
+/// Whether nothing is where it was looked for.
+pub(super) fn is_missing(error: &RenderError) -> bool {
+    matches!(error, RenderError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
+/// Whose the text is that was found in a file's place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Right,
-    Stale,
+enum Whose {
+    /// kgen's: it may be overwritten.
+    Ours,
+    /// kgen's, with a person's changes: it may be overwritten once these are kept.
+    Edited,
+    /// Somebody else's.
     Foreign,
 }
 
-fn state(folder: &Path, file: &OutputFile, ours: &(dyn Fn(&str, &[u8]) -> bool + Sync)) -> Result<State, RenderError> {
+/// A file's place, as it was found.
+enum State {
+    Right,
+    Missing,
+    /// Another text than the file's.
+    Other(Whose, Vec<u8>),
+}
+
+/// Writes those of `files` that are not yet as they should be, and removes those that are `doomed`; `held` is what the
+/// folder's manifest says. `whose` says, of a path and the text found there, whether it may be overwritten.
+fn replace(
+    folder: &Path,
+    files: &[OutputFile],
+    whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync),
+    held: &Held,
+    doomed: &[&str],
+) -> Result<WriteSummary, RenderError> {
+    all_inside(folder, files.iter().map(|file| file.path.as_str()))?;
+    let states: Vec<State> = files.par_iter().map(|file| state(folder, file, whose)).collect::<Result<_, _>>()?;
+    let found = || files.iter().zip(&states);
+    let is = |state: &State, wanted: Whose| matches!(state, State::Other(whose, _) if *whose == wanted);
+
+    let foreign: Vec<String> =
+        found().filter(|(_, state)| is(state, Whose::Foreign)).map(|(file, _)| file.path.clone()).collect();
+    if !foreign.is_empty() {
+        return Err(RenderError::Foreign { folder: folder.to_owned(), files: foreign });
+    }
+    let edited = found().filter_map(|(file, state)| match state {
+        State::Other(Whose::Edited, text) => Some((file, text.as_slice())),
+        _ => None,
+    });
+    let copies: Vec<(Edited, &[u8])> = edited
+        .map(|(file, text)| {
+            let copy = free_name(folder, &file.path, text)?;
+            Ok((Edited { path: file.path.clone(), copy }, text))
+        })
+        .collect::<Result<_, RenderError>>()?;
+    let stale: Vec<&OutputFile> = found().filter(|(_, state)| !matches!(state, State::Right)).map(|(file, _)| file).collect();
+    let (manifests, others): (Vec<&OutputFile>, Vec<&OutputFile>) =
+        stale.iter().copied().partition(|file| file.path == manifest::FILE);
+    let kept = copies.iter().map(|(edited, text)| (edited.copy.as_str(), *text));
+    let put = kept.chain(others.iter().map(|file| (file.path.as_str(), file.text.as_bytes()))).collect();
+    Transition { folder, held, put, doomed: doomed.to_vec(), manifest: manifests.first().copied() }.make()?;
+    Ok(WriteSummary {
+        written: stale.iter().map(|file| file.path.clone()).collect(),
+        unchanged: found().filter(|(_, state)| matches!(state, State::Right)).map(|(file, _)| file.path.clone()).collect(),
+        removed: doomed.iter().map(|path| (*path).to_owned()).collect(),
+        kept: Vec::new(),
+        edited: copies.into_iter().map(|(edited, _)| edited).collect(),
+    })
+}
+
+/// A path beside `path` at which nothing lies, or this very text.
+fn free_name(folder: &Path, path: &str, text: &[u8]) -> Result<String, RenderError> {
+    let mut name = format!("{path}{EDITED}");
+    let mut number = 1;
+    loop {
+        let there = folder.join(&name);
+        match files::read_if_there(&there).map_err(RenderError::io("write", &there))? {
+            Some(other) if other != text => {}
+            _ => return Ok(name),
+        }
+        number += 1;
+        name = format!("{path}{EDITED}-{number}");
+    }
+}
+
+fn state(folder: &Path, file: &OutputFile, whose: &(dyn Fn(&str, &[u8]) -> Whose + Sync)) -> Result<State, RenderError> {
     let path = folder.join(&file.path);
-    match files::read(&path) {
-        Ok(text) if text == file.text.as_bytes() => Ok(State::Right),
-        Ok(text) if !ours(&file.path, &text) => Ok(State::Foreign),
-        Ok(_) => Ok(State::Stale),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(State::Stale),
-        Err(error) => Err(RenderError::io("write", path)(error)),
-    }
-}
-
-/// Writes `files` aside, then renames each into its place, in the order given.
-pub(super) fn place(folder: &Path, files: &[&OutputFile]) -> Result<(), RenderError> {
-    if files.is_empty() {
-        return Ok(());
-    }
-    let staging = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(folder).map_err(RenderError::io("write", folder))?;
-    let staged = |index: usize| staging.path().join(index.to_string());
-    files.par_iter().enumerate().try_for_each(|(index, file)| {
-        fs::write(staged(index), &file.text).map_err(RenderError::io("write", folder.join(&file.path)))
-    })?;
-    for (index, file) in files.iter().enumerate() {
-        let path = folder.join(&file.path);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(RenderError::io("create", parent))?;
-        }
-        fs::rename(staged(index), &path).map_err(RenderError::io("write", path))?;
-    }
-    Ok(())
-}
-
-/// Clears what a killed run left. Only under the folder's lock: no other process is staging then.
-pub(super) fn remove_stale_staging(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
-            // Left behind it would do no harm, so neither does a failure here.
-            fs::remove_dir_all(entry.path()).ok();
-        }
-    }
-}
-
-/// Removes the folders between `root` and a removed file that have become empty.
-pub(super) fn remove_empty_parents(root: &Path, removed: &Path) {
-    for parent in removed.ancestors().skip(1).take_while(|parent| *parent != root) {
-        if fs::remove_dir(parent).is_err() {
-            return;
-        }
-    }
+    Ok(match files::read_if_there(&path).map_err(RenderError::io("write", path))? {
+        None => State::Missing,
+        Some(text) if text == file.text.as_bytes() => State::Right,
+        Some(text) => State::Other(whose(&file.path, &text), text),
+    })
 }
 
 #[cfg(test)]
@@ -254,6 +294,7 @@ mod tests {
         plan::Plan,
         render::{Renderer, tree},
     };
+    use std::fs;
 
     fn variant(head_dim: u32) -> Variant {
         Point {
@@ -330,6 +371,18 @@ mod tests {
         fs::write(folder.path().join("include/kgen.h"), "/* edited */").expect("written");
         let summary = write_tree(folder.path(), &files, Prune::Yes).expect("written");
         assert_eq!(summary.written, ["include/kgen.h"]);
+        let copy = |number: &str| Edited { path: "include/kgen.h".to_owned(), copy: format!("include/kgen.h.edited{number}") };
+        assert_eq!(summary.edited, [copy("")]);
+        let read = |path: &str| fs::read_to_string(folder.path().join(path)).expect("readable");
+        assert_eq!(read("include/kgen.h.edited"), "/* edited */");
+
+        // A second text gets a name of its own, and the first one again does not.
+        for (text, number) in [("/* again */", "-2"), ("/* edited */", "")] {
+            fs::write(folder.path().join("include/kgen.h"), text).expect("written");
+            assert_eq!(write_tree(folder.path(), &files, Prune::Yes).expect("written").edited, [copy(number)]);
+        }
+        assert_eq!(read("include/kgen.h.edited-2"), "/* again */");
+        assert!(write_tree(folder.path(), &files, Prune::Yes).expect("written").edited.is_empty());
     }
 
     #[test]
@@ -386,27 +439,30 @@ mod tests {
         let file = folder.path().join("my.cu");
 
         fs::write(&file, "int main() {}\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not a kernel").to_string();
+        let error =
+            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not a kernel").to_string();
         assert!(error.contains("`my.cu`"), "{error}");
         assert_eq!(names(folder.path()), ["my.cu"]);
 
         fs::write(&file, format!("{MARK}0.0.1\n")).expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("written");
+        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("written");
         assert!(summary.written.contains(&"include/kgen.h".to_owned()));
+        assert_eq!(summary.edited, [Edited { path: "my.cu".to_owned(), copy: "my.cu.edited".to_owned() }]);
         assert_eq!(fs::read_to_string(&file).expect("readable"), source.text);
 
         fs::write(folder.path().join("my.h"), "#define MINE\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("not kgen's").to_string();
+        let error =
+            write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("not kgen's").to_string();
         assert!(error.contains("`my.h`"), "{error}");
         fs::write(folder.path().join("my.h"), &header.text).expect("written");
 
         fs::write(folder.path().join("include/kgen.h"), "/* kgen.h - of an older kgen */\n").expect("written");
         fs::write(folder.path().join("include/kgen/mma.cuh"), "// older\n").expect("written");
-        let summary = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect("replaced");
+        let summary = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect("replaced");
         assert_eq!(summary.written, ["include/kgen.h", "include/kgen/mma.cuh"]);
 
         fs::write(folder.path().join("include/kgen.h"), "/* another */\n").expect("written");
-        let error = write_kernel_file(&file, &source.text, &header, &templates, &|_| ()).expect_err("differs").to_string();
+        let error = write_kernel_file(&file, &source.text, &header, &[], &templates, &|_| ()).expect_err("differs").to_string();
         assert!(error.contains("`include/kgen.h`"), "{error}");
     }
 

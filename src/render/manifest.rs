@@ -8,7 +8,10 @@ use crate::{
     plan,
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path},
+};
 
 /// Its name in the folder.
 pub(super) const FILE: &str = "manifest.json";
@@ -110,7 +113,11 @@ pub(super) struct Held {
     pub(super) vendored: Option<VendoredAs>,
     pub(super) variants: Vec<Variant>,
     /// BLAKE3 of what kgen wrote, by path.
-    pub(super) files: BTreeMap<String, String>,
+    files: BTreeMap<String, String>,
+    /// What may lie there instead, or besides, because the run that wrote this manifest has not ended: BLAKE3 of what
+    /// earlier runs wrote.
+    #[serde(default)]
+    unfinished: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Held {
@@ -126,17 +133,68 @@ impl Held {
     /// Reads the manifest of `folder`, if there is one.
     pub(super) fn find(folder: &Path) -> Result<Option<Self>, RenderError> {
         let path = folder.join(FILE);
-        let text = match files::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(RenderError::io("read", path)(error)),
+        let Some(text) = files::read_if_there(&path).map_err(RenderError::io("read", &path))? else {
+            return Ok(None);
         };
-        let held: Self = serde_json::from_str(&text)
+        let held: Self = serde_json::from_slice(&text)
             .map_err(|error| RenderError::Manifest { path: path.clone(), reason: error.to_string() })?;
         if held.format > FORMAT {
             let reason = format!("its format is {} and this kgen knows {FORMAT}; a newer kgen wrote it", held.format);
             return Err(RenderError::Manifest { path, reason });
         }
         Ok(Some(held))
+    }
+
+    /// The paths at which kgen wrote something. A manifest is a file like any other: a path that leads out of the
+    /// folder is not among them.
+    pub(super) fn paths(&self) -> BTreeSet<&str> {
+        let plain = |path: &&str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        self.files.keys().chain(self.unfinished.keys()).map(String::as_str).filter(plain).collect()
+    }
+
+    /// Whether kgen wrote what has this hash at `path`.
+    pub(super) fn wrote(&self, path: &str, hash: &str) -> bool {
+        self.files.get(path).is_some_and(|written| written == hash)
+            || self.unfinished.get(path).is_some_and(|written| written.contains(hash))
+    }
+
+    /// The manifest that stands while a run replaces what is held here by what `new`, the manifest to come, lists: of
+    /// both it says that kgen wrote it. It is on the disk before the first file changes, so that whatever an
+    /// interruption leaves is known.
+    pub(super) fn until(&self, new: &OutputFile) -> OutputFile {
+        let mut unfinished = self.unfinished.clone();
+        for (path, hash) in &self.files {
+            unfinished.entry(path.clone()).or_default().insert(hash.clone());
+        }
+        let mut text = new.text.clone();
+        if let Ok(serde_json::Value::Object(mut manifest)) = serde_json::from_str(&new.text) {
+            manifest.insert("unfinished".to_owned(), serde_json::json!(unfinished));
+            text = format!("{:#}\n", serde_json::Value::Object(manifest));
+        }
+        OutputFile { path: FILE.to_owned(), text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn until_a_run_has_ended_the_manifest_knows_what_was_there_and_what_will_be() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let new = |files: &str| OutputFile {
+            path: FILE.to_owned(),
+            text: format!("{{\"format\": 1, \"variants\": [], \"files\": {{{files}}}}}"),
+        };
+        let held = |file: OutputFile| {
+            std::fs::write(folder.path().join(FILE), file.text).expect("written");
+            Held::read(folder.path()).expect("it is one")
+        };
+        let first = held(Held::default().until(&new("\"a\": \"1\", \"../b\": \"1\"")));
+        let second = held(first.until(&new("\"a\": \"2\"")));
+        let third = held(second.until(&new("\"c\": \"3\"")));
+        assert!(third.wrote("a", "1") && third.wrote("a", "2") && third.wrote("c", "3") && !third.wrote("a", "3"));
+        assert_eq!(third.paths().into_iter().collect::<Vec<_>>(), ["a", "c"]);
+        assert!(!held(new("\"c\": \"3\"")).wrote("a", "2"), "it has ended");
     }
 }

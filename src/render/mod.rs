@@ -9,16 +9,19 @@ mod kernel;
 mod library;
 mod manifest;
 mod templates;
+mod transition;
 mod vendored;
 
 pub use drift::{Drift, drift};
 pub use error::RenderError;
-pub use folder::{Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
+pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};
 pub use library::{include_tree, kernel_header, tree};
 pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
-pub use vendored::{Action, Change, Changes, InstalledVllm, Prebuilt, Vendored, VllmTree, vendored_tree};
+pub use vendored::{
+    Action, Change, Changes, InstalledVllm, LockedVendored, LockedVllm, Prebuilt, Vendored, VllmTree, vendored_tree,
+};
 
 /// A file of a generated folder.
 #[derive(Clone, Debug, PartialEq, Eq)]

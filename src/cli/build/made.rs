@@ -9,7 +9,7 @@ use crate::{
         select::SelectionArgs,
         table::{self, Column, Row},
         ui::{self, Progress},
-        workshop::{Workshop, unwritable},
+        workshop::{Workshop, tell_edited, unwritable},
     },
     files::FolderLock,
     grid::{Target, Variant},
@@ -107,7 +107,8 @@ pub(in crate::cli) fn make(
     };
     // A kernel that cannot be planned any more keeps the file an earlier run made.
     let prune = if refused.is_empty() { Prune::Yes } else { Prune::No };
-    folder.write(&files, prune).map_err(unwritable(FLAG))?;
+    let summary = folder.write(&files, prune).map_err(unwritable(FLAG))?;
+    tell_edited(&options.generated_dir, &summary, &|note| progress.say(note));
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;
 

@@ -2,14 +2,13 @@
 
 use crate::{
     files::{self, content_hash},
-    render::{OutputFile, RenderError, manifest},
+    render::{
+        OutputFile, RenderError,
+        manifest::{self, Held},
+    },
 };
 use serde::Serialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt, io,
-    path::{Component, Path},
-};
+use std::{collections::BTreeSet, fmt, fs, path::Path};
 
 /// What is done with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,12 +72,13 @@ impl Changes {
         if files.is_empty() { Ok(()) } else { Err(RenderError::Edited { folder: folder.to_owned(), files }) }
     }
 
-    /// What would change in `folder`, where kgen wrote `held` (BLAKE3 by path), to hold `files` and nothing else of
-    /// kgen's.
+    /// What would change in `folder`, where kgen wrote what is `held`, to hold `files` and nothing else of kgen's. A
+    /// link in a file's place is a person's.
     ///
     /// # Errors
     /// [`RenderError::Io`] where a file is there and cannot be read.
-    pub(super) fn to(folder: &Path, held: &BTreeMap<String, String>, files: &[OutputFile]) -> Result<Self, RenderError> {
+    pub(super) fn to(folder: &Path, held: &Held, files: &[OutputFile]) -> Result<Self, RenderError> {
+        let is_ours = |path: &str, hash: &str| held.wrote(path, hash) && !is_link(folder, path);
         let mut found = Self::default();
         for file in files {
             let Some(hash) = hash_of(folder, &file.path)? else {
@@ -89,14 +89,14 @@ impl Changes {
                 found.unchanged += 1;
             } else {
                 // The manifest does not hold its own hash.
-                let edited = file.path != manifest::FILE && held.get(&file.path) != Some(&hash);
+                let edited = file.path != manifest::FILE && !is_ours(&file.path, &hash);
                 found.push(&file.path, Action::Update, edited);
             }
         }
         let wanted: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        for (path, written) in held.iter().filter(|(path, _)| !wanted.contains(path.as_str()) && is_below(path)) {
+        for path in held.paths().into_iter().filter(|path| !wanted.contains(path)) {
             if let Some(hash) = hash_of(folder, path)? {
-                found.push(path, Action::Remove, hash != *written);
+                found.push(path, Action::Remove, !is_ours(path, &hash));
             }
         }
         if files.is_empty() && folder.join(manifest::FILE).exists() {
@@ -111,17 +111,13 @@ impl Changes {
     }
 }
 
-/// Whether a path of a manifest, which is a file like any other, stays in the folder.
-fn is_below(path: &str) -> bool {
-    Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+fn is_link(folder: &Path, path: &str) -> bool {
+    fs::symlink_metadata(folder.join(path)).is_ok_and(|found| found.is_symlink())
 }
 
 /// The hash of a file, `None` where there is none.
 fn hash_of(folder: &Path, path: &str) -> Result<Option<String>, RenderError> {
     let path = folder.join(path);
-    match files::read(&path) {
-        Ok(bytes) => Ok(Some(content_hash(bytes))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(RenderError::io("read", path)(error)),
-    }
+    let bytes = files::read_if_there(&path).map_err(RenderError::io("read", path))?;
+    Ok(bytes.map(content_hash))
 }

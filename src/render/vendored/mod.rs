@@ -11,6 +11,6 @@ mod vllm;
 
 pub use changes::{Action, Change, Changes};
 pub use contents::vendored_tree;
-pub use folder::Vendored;
+pub use folder::{LockedVendored, Vendored};
 pub use prebuilt::{InstalledVllm, Prebuilt};
-pub use vllm::VllmTree;
+pub use vllm::{LockedVllm, VllmTree};

@@ -1,17 +1,17 @@
 //! Built modules in an installed vLLM, in place of its own, which are kept beside them.
 //!
-//! What is done can be undone byte for byte, also after an interruption: the record is written before the files, and an
-//! original is renamed, never copied.
+//! What is done can be undone byte for byte, also after an interruption: everything is written aside first, the record
+//! is written before a file moves, and an original is renamed, never copied.
 
 use super::changes::{Action, Change, Changes};
 use crate::{
-    files::{self, content_hash, library_flaw, write_atomic},
-    render::RenderError,
+    files::{self, FolderLock, Staging, content_hash, library_flaw, sweep},
+    render::{RenderError, folder::lock},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -45,14 +45,20 @@ const INTERFACE: &str = "flash_attn_interface.py";
 const CALLS: [&str; 2] = ["_vllm_fa2_C.varlen_fwd", "_vllm_fa3_C.fwd"];
 
 /// What was done with each file, by name.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     kgen: String,
     files: BTreeMap<String, Written>,
 }
 
+impl Record {
+    fn of(files: BTreeMap<String, Written>) -> Self {
+        Self { kgen: env!("CARGO_PKG_VERSION").to_owned(), files }
+    }
+}
+
 /// One of them; hashes are BLAKE3.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     /// What was put there; while that is going on, also what was there before of kgen's.
     written: Vec<String>,
@@ -84,6 +90,7 @@ impl Prebuilt {
 pub struct InstalledVllm {
     folder: PathBuf,
     record: Option<Record>,
+    _lock: Option<FolderLock>,
 }
 
 /// A file as it is found.
@@ -129,30 +136,46 @@ impl Found {
 }
 
 impl InstalledVllm {
-    /// Finds the folder at or below `path`.
+    /// Finds the folder at or below `path`, and waits for another process that is at work there, of which `on_wait`
+    /// hears.
     ///
     /// # Errors
     /// [`RenderError::NotInstalledVllm`] where there is none, or what is there is not as it is known.
-    pub fn open(path: &Path) -> Result<Self, RenderError> {
+    pub fn open(path: &Path, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
         let unknown = |reason: String| RenderError::NotInstalledVllm { folder: path.to_owned(), reason };
         let folder = BELOW.iter().map(|below| path.join(below)).find(|folder| folder.join(INTERFACE).is_file());
         let folder = folder.ok_or_else(|| unknown(format!("neither it nor `vllm/vllm_flash_attn` in it has `{INTERFACE}`")))?;
+        FolderLock::wait(&folder, &|who| on_wait(&format!("{who} is writing `{}`; waiting for it", folder.display())));
+        Self::as_it_is(folder, unknown)
+    }
+
+    /// The folder as it is now.
+    fn as_it_is(folder: PathBuf, unknown: impl Fn(String) -> RenderError) -> Result<Self, RenderError> {
         let text = files::read_to_string(&folder.join(INTERFACE)).map_err(|error| unknown(error.to_string()))?;
         if let Some(call) = CALLS.iter().find(|call| !text.contains(**call)) {
             return Err(unknown(format!("`{INTERFACE}` does not call `{call}`")));
         }
-        let record = match files::read_to_string(&folder.join(RECORD)) {
-            Ok(text) => Some(serde_json::from_str(&text).map_err(|error| unknown(format!("`{RECORD}`: {error}")))?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unknown(format!("`{RECORD}`: {error}"))),
-        };
+        let record = files::read_if_there(&folder.join(RECORD)).map_err(|error| unknown(format!("`{RECORD}`: {error}")))?;
+        let record = record.map(|text| serde_json::from_slice(&text)).transpose();
+        let record = record.map_err(|error| unknown(format!("`{RECORD}`: {error}")))?;
         let built = |part: &Part| part.replaces && (folder.join(part.name).exists() || folder.join(kept(part.name)).exists());
         if !PARTS.iter().any(built) {
             return Err(unknown(
                 "it has neither `_vllm_fa2_C.abi3.so` nor `_vllm_fa3_C.abi3.so`: vLLM is not installed there".into(),
             ));
         }
-        Ok(Self { folder, record })
+        Ok(Self { folder, record, _lock: None })
+    }
+
+    /// Takes the folder's lock, clears away what killed processes have left there, and reads it anew.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`RenderError::Io`] where it cannot be locked.
+    pub fn lock(self, on_wait: &dyn Fn(&str)) -> Result<Self, RenderError> {
+        let lock = lock(&self.folder, on_wait, &|| false)?;
+        sweep(&self.folder);
+        let unknown = |reason| self.unknown(reason);
+        Ok(Self { _lock: Some(lock), ..Self::as_it_is(self.folder.clone(), unknown)? })
     }
 
     /// The folder itself.
@@ -227,27 +250,42 @@ impl InstalledVllm {
     pub fn bring(&mut self, built: &Prebuilt) -> Result<Changes, RenderError> {
         let changes = self.compare(Some(built))?;
         changes.refuse_edited(&self.folder)?;
-        if changes.changes.is_empty() {
-            return Ok(changes);
-        }
         let (mut during, mut after) = (BTreeMap::new(), BTreeMap::new());
+        let mut moves = Vec::new();
         for (part, bytes) in PARTS.iter().zip(&built.0) {
             let found = self.found(part)?;
+            if found.current.as_deref() != Some(&*content_hash(bytes)) || !found.is_ours() {
+                let keep = found.current.is_some() && !found.is_ours();
+                moves.push((part.name, keep, bytes.as_slice()));
+            }
             let before = found.known.unwrap_or(Written { written: Vec::new(), original: found.current });
             let new = content_hash(bytes);
             after.insert(part.name.to_owned(), Written { written: vec![new.clone()], original: before.original.clone() });
             during.insert(part.name.to_owned(), Written { written: [before.written, vec![new]].concat(), ..before });
         }
-        self.write_record(during)?;
-        for (part, bytes) in PARTS.iter().zip(&built.0) {
-            let found = self.found(part)?;
-            let path = self.folder.join(part.name);
-            if found.current.is_some() && !found.is_ours() {
-                fs::rename(&path, self.folder.join(kept(part.name))).map_err(RenderError::io("write", &path))?;
-            }
-            write_atomic(&path, bytes).map_err(RenderError::io("write", &path))?;
+        let [during, after] = [during, after].map(Record::of);
+        if moves.is_empty() && self.record.as_ref() == Some(&after) {
+            return Ok(changes);
         }
-        self.write_record(after)?;
+        let records = [self.text_of(&during)?, self.text_of(&after)?];
+        let staging = Staging::new(&self.folder).map_err(RenderError::io("write", &self.folder))?;
+        let records = records.iter().map(|text| (RECORD, text.as_bytes()));
+        let files: Vec<(&str, &[u8])> = records.chain(moves.iter().map(|(name, _, bytes)| (*name, *bytes))).collect();
+        let path = |number: usize| self.folder.join(files[number].0);
+        for (number, (_, bytes)) in files.iter().enumerate() {
+            staging.write(number, bytes).map_err(RenderError::io("write", path(number)))?;
+        }
+        let place = |number: usize| staging.place(number, &path(number)).map_err(RenderError::io("write", path(number)));
+        place(0)?;
+        for (number, (name, keep, _)) in moves.iter().enumerate() {
+            let path = self.folder.join(name);
+            if *keep {
+                fs::rename(&path, self.folder.join(kept(name))).map_err(RenderError::io("write", &path))?;
+            }
+            place(number + 2)?;
+        }
+        place(1)?;
+        self.record = Some(after);
         Ok(changes)
     }
 
@@ -280,20 +318,13 @@ impl InstalledVllm {
 
     fn hash_of(&self, name: &str) -> Result<Option<String>, RenderError> {
         let path = self.folder.join(name);
-        match files::read(&path) {
-            Ok(bytes) => Ok(Some(content_hash(bytes))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(RenderError::io("read", path)(error)),
-        }
+        let bytes = files::read_if_there(&path).map_err(RenderError::io("read", path))?;
+        Ok(bytes.map(content_hash))
     }
 
-    fn write_record(&mut self, files: BTreeMap<String, Written>) -> Result<(), RenderError> {
-        let record = Record { kgen: env!("CARGO_PKG_VERSION").to_owned(), files };
-        let path = self.folder.join(RECORD);
-        let text = serde_json::to_string_pretty(&record).map_err(|error| self.unknown(error.to_string()))? + "\n";
-        write_atomic(&path, text.as_bytes()).map_err(RenderError::io("write", &path))?;
-        self.record = Some(record);
-        Ok(())
+    fn text_of(&self, record: &Record) -> Result<String, RenderError> {
+        let text = serde_json::to_string_pretty(record).map_err(|error| self.unknown(error.to_string()))?;
+        Ok(text + "\n")
     }
 
     fn unknown(&self, reason: String) -> RenderError {
