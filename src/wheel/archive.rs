@@ -26,8 +26,8 @@ impl<'a> Entry<'a> {
         Self { path, content, permissions: 0o644 }
     }
 
-    /// A shared library.
-    pub(super) fn library(path: String, content: &'a [u8]) -> Self {
+    /// A shared library or a program.
+    pub(super) fn binary(path: String, content: &'a [u8]) -> Self {
         Self { path, content: Cow::Borrowed(content), permissions: 0o755 }
     }
 }
