@@ -1,5 +1,6 @@
 //! A built library and the Python package around it, or the kgen program alone, as a wheel that `pip install` takes:
-//! the package's files, which are built into kgen, names and tags, metadata, record and archive. Knows nothing of kernels, compilers or terminals.
+//! the package's files, which are built into kgen, names and tags, metadata, record and archive. Knows nothing of
+//! kernels, compilers or terminals.
 
 mod archive;
 mod metadata;
