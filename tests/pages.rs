@@ -1,5 +1,5 @@
-//! The Markdown pages and the help texts, as claims: a `kgen` command that one names parses, and a flag that one names
-//! exists.
+//! The Markdown pages and the help texts, as claims: a `kgen` command that one names parses, a flag that one names
+//! exists, a figure of README.md stands on the page of results that it links, and pictures are drawn from those pages.
 
 use clap::{CommandFactory, error::ErrorKind};
 use kgen::cli::Cli;
@@ -224,6 +224,127 @@ fn every_flag_that_a_page_names_alone_exists() {
     }
     assert!(found > 50, "only {found} flags were found");
     assert!(wrong.is_empty(), "flags that kgen does not have:\n{}", wrong.join("\n"));
+}
+
+/// Units that make a number a measured figure.
+const UNITS: [&str; 15] =
+    ["s", "ms", "µs", "second", "seconds", "minute", "minutes", "hours", "kB", "MB", "GB", "TFLOP/s", "times", "%", "ulp"];
+
+/// A paragraph, list item or table of a page.
+#[derive(Debug, Default)]
+struct Block {
+    line: usize,
+    text: String,
+    links: Vec<String>,
+}
+
+/// The blocks of a page with their text, without code, and their links.
+fn blocks(page: &str) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut block = Block::default();
+    let mut is_code = false;
+    for (event, range) in Parser::new_ext(page, Options::ENABLE_TABLES).into_offset_iter() {
+        match event {
+            Event::Start(Tag::Paragraph | Tag::Item | Tag::Table(_)) => {
+                block = Block { line: page[..range.start].matches('\n').count() + 1, ..Block::default() };
+            }
+            Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::Table) => found.push(std::mem::take(&mut block)),
+            Event::Start(Tag::Link { dest_url, .. }) => block.links.push(dest_url.into_string()),
+            Event::Start(Tag::CodeBlock(_)) => is_code = true,
+            Event::End(TagEnd::CodeBlock) => is_code = false,
+            Event::Text(text) if !is_code => block.text.push_str(&text),
+            Event::SoftBreak | Event::HardBreak | Event::End(TagEnd::TableCell) => block.text.push(' '),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The word as a number, without the punctuation around it.
+fn number(word: &str) -> Option<&str> {
+    let word = word.trim_matches(|c: char| matches!(c, ',' | '.' | ';' | ':' | '(' | ')' | '|'));
+    let is_number =
+        word.starts_with(|c: char| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ',');
+    is_number.then_some(word)
+}
+
+/// The measured figures of a text: numbers before a unit, and those that a range joins to them.
+fn figures(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut found = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let unit = word.trim_matches(|c: char| matches!(c, ',' | '.' | ';' | ':' | '(' | ')'));
+        let Some(value) = place.checked_sub(1).filter(|_| UNITS.contains(&unit)).and_then(|before| number(words[before])) else {
+            continue;
+        };
+        if place >= 3 && words[place - 2] == "to" {
+            found.extend(number(words[place - 3]).map(str::to_owned));
+        }
+        found.push(value.to_owned());
+    }
+    found
+}
+
+#[test]
+fn every_figure_of_the_readme_stands_on_the_page_that_it_links() {
+    let mut wrong = Vec::new();
+    let mut found = 0;
+    // The table of costs has a test of its own.
+    let mut page = read("README.md");
+    let table = cost(&page);
+    page.replace_range(table.clone(), &"\n".repeat(page[table].matches('\n').count()));
+    for Block { line, text, links } in blocks(&page) {
+        let is_result = |link: &&String| link.starts_with("docs/results/");
+        let pages: Vec<String> =
+            links.iter().filter(is_result).map(|link| read(link.split('#').next().unwrap_or(link))).collect();
+        let stands: BTreeSet<&str> = pages.iter().flat_map(|page| page.split_whitespace()).filter_map(number).collect();
+        for figure in figures(&text) {
+            found += 1;
+            if !stands.contains(figure.as_str()) {
+                wrong.push(format!("README.md:{line}: {figure}"));
+            }
+        }
+    }
+    assert!(found > 8, "only {found} figures were found");
+    assert!(wrong.is_empty(), "figures that no page of results linked beside them has:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn figures_are_numbers_with_units_and_ranges() {
+    assert_eq!(
+        figures("takes 5.4 s, or 1.01 to 1.09 times (0.9 MB) with vLLM 0.26 and 3 kernels"),
+        ["5.4", "1.01", "1.09", "0.9"]
+    );
+}
+
+/// Where the table of costs is measured and where it is repeated.
+const COST: [&str; 2] = ["docs/results/2026-11-26-first-minute.md", "README.md"];
+
+/// The place of the text between the two comments of a page.
+fn cost(page: &str) -> std::ops::Range<usize> {
+    let start = page.find("<!-- cost").and_then(|start| Some(start + page[start..].find("-->\n")? + 4));
+    let (start, end) = (start.expect("the comment before it"), page.find("<!-- /cost -->").expect("the comment after it"));
+    start..end
+}
+
+#[test]
+fn readme_repeats_the_table_of_costs() {
+    let [measured, mut repeated] = COST.map(read);
+    let table = &measured[cost(&measured)];
+    let place = cost(&repeated);
+    if std::env::var_os("KGEN_UPDATE_PAGES").is_some() {
+        repeated.replace_range(place, table);
+        fs::write(root().join(COST[1]), repeated).expect("README.md is written");
+    } else {
+        assert_eq!(&repeated[place], table, "`KGEN_UPDATE_PAGES=1 cargo test --test pages` copies it");
+    }
+}
+
+#[test]
+fn pictures_are_what_the_tables_of_results_give() {
+    let output =
+        Command::new("python3").current_dir(root()).args(["scripts/plots.py", "--check"]).output().expect("python3 starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
