@@ -342,9 +342,19 @@ fn readme_repeats_the_table_of_costs() {
 
 #[test]
 fn pictures_are_what_the_tables_of_results_give() {
-    let output =
-        Command::new("python3").current_dir(root()).args(["scripts/plots.py", "--check"]).output().expect("python3 starts");
+    python(&["scripts/plots.py", "--check"]);
+}
+
+/// Runs a script of the repository.
+fn python(arguments: &[&str]) {
+    let output = Command::new("python3").current_dir(root()).args(arguments).output().expect("python3 starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_table_of_targets_covers_the_grid_and_follows_from_the_records() {
+    python(&["scripts/targets_table.py", "--check"]);
+    python(&["-m", "unittest", "-q", "scripts/targets_table_test.py"]);
 }
 
 #[test]
