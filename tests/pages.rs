@@ -136,8 +136,9 @@ fn flaw(words: &[String], is_block: bool) -> Option<String> {
     let has_placeholder = words.iter().any(|word| is_placeholder(word));
     let is_shortened = |kind| match kind {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
-        ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => !is_block,
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !is_block,
+        ErrorKind::MissingRequiredArgument
+        | ErrorKind::MissingSubcommand
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !is_block,
         ErrorKind::InvalidValue => !is_block && error.to_string().contains("a value is required") || has_placeholder,
         ErrorKind::ValueValidation => has_placeholder,
         _ => false,
