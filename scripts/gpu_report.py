@@ -14,6 +14,9 @@ from pathlib import Path
 # Compute capability of each target, and the newest one its objects run on (src/plan/compile.rs): PTX runs on everything
 # newer.
 NEWER = 999
+
+# What names of kernels begin with, longer ones first.
+KINDS = "fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler|append_kv|vector_add|transpose|reduce_sum|reduce_max|reduce_logsumexp"
 TARGETS = {"sm75": (75, NEWER), "sm80": (80, NEWER), "sm89": (89, NEWER), "sm90": (90, 90), "sm100": (100, 103), "sm120": (120, 121), "sm121": (121, 121)}
 
 
@@ -84,7 +87,7 @@ def check_summary(verdicts):
         return None
     groups = {}
     for v in verdicts:
-        kind, target = re.match(r"flash_(fwd_split|fwd_short|fwd_combine|fwd|bwd|prepare_scheduler).*_(sm\d+)$", v["name"]).groups()
+        kind, target = re.match(rf"(?:flash_)?({KINDS}).*_(sm\d+)$", v["name"]).groups()
         group = groups.setdefault(f"{kind} {target}", {"variants": 0, "passed": 0, "cases": 0, "worst": 0.0, "seconds": 0.0})
         group["variants"] += 1
         group["passed"] += v["status"] == "pass"

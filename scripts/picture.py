@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.text import Text
 
 
-def terminal_output(command, width):
-    """What the command writes to a terminal `width` columns wide."""
+def terminal_output(command, width, expected=0, folder=None):
+    """What the command writes to a terminal `width` columns wide. It must end with the expected exit code."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, width, 0, 0))
-    process = subprocess.Popen(command, stdout=slave, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)})
+    process = subprocess.Popen(command, stdout=slave, env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}, cwd=folder)
     os.close(slave)
     chunks = []
     while True:
@@ -35,17 +35,15 @@ def terminal_output(command, width):
         if not chunk:
             break
         chunks.append(chunk)
-    if process.wait() != 0:
-        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
+    if process.wait() != expected:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}, not {expected}")
     return b"".join(chunks).decode().replace("\r\n", "\n")
 
 
-def main():
-    path, width, dashes, *command = sys.argv[1:]
-    if dashes != "--" or not command:
-        raise SystemExit(__doc__)
-    text = f"$ {' '.join([os.path.basename(command[0]), *command[1:]])}\n" + terminal_output(command, int(width))
-    console = Console(record=True, width=int(width), file=open(os.devnull, "w"), force_terminal=True)
+def draw(path, command, width, printed):
+    """Writes the picture of a terminal on which the command printed this."""
+    text = f"$ {' '.join([os.path.basename(command[0]), *command[1:]])}\n" + printed
+    console = Console(record=True, width=width, file=open(os.devnull, "w"), force_terminal=True)
     console.print(Text.from_ansi(text.rstrip()))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     svg = console.export_svg(title="kgen")
@@ -54,6 +52,13 @@ def main():
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL).replace("Fira Code", "ui-monospace")
     with open(path, "w") as f:
         f.write(svg)
+
+
+def main():
+    path, width, dashes, *command = sys.argv[1:]
+    if dashes != "--" or not command:
+        raise SystemExit(__doc__)
+    draw(path, command, int(width), terminal_output(command, int(width)))
 
 
 if __name__ == "__main__":

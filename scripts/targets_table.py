@@ -1,83 +1,200 @@
-"""The table of docs/results/targets.md: what is proven for each target, and how. No number is typed by hand.
+#!/usr/bin/env python3
+"""The table of docs/results/targets.md: what is proved for each target, and how. No number is typed by hand.
 
-    kgen list --plan --format json >list.json
     kgen check --all --device emulator --format json >emulator.json
     kgen build --all --format json >build.json
-    python3 scripts/targets_table.py list.json --emulator emulator.json --build build.json --gpu build/gpu/summary.json
+    scripts/targets_table.py record --emulator emulator.json --build build.json --date 2026-11-26
+    scripts/targets_table.py record --gpu "H100" check.json --date 2026-11-26
+    scripts/targets_table.py record --gpu "H100, run as sm90" runas-check.json --date 2026-11-26
+    scripts/targets_table.py            writes the table into docs/results/targets.md
+    scripts/targets_table.py --check    exits 1 if the page is not what the records give, or a kernel has no record;
+                                        with --complete also if a kernel has no verdict of the emulator
 
-Everything but the list may be omitted: a cell then says that nothing is known. `--gpu` takes the output of
-scripts/gpu_check.sh, for any number of GPUs.
+Records are lines of docs/results/targets.jsonl, one for each kernel of generated/manifest.json, which names the grid.
+`record` merges what a tool wrote into them, as verdicts and instructions of the kernels' sources of that moment (their
+hashes are kept), and drops kernels that the grid no longer has. The JSON of `kgen check --device gpu` comes from
+scripts/gpu_check.sh.
 """
 
 import argparse
+import datetime
 import json
+from collections import Counter
 from pathlib import Path
 
-from gpu_report import build_summary, check_summary, table
+ROOT = Path(__file__).resolve().parent.parent
+MANIFEST = ROOT / "generated/manifest.json"
+RECORDS = ROOT / "docs/results/targets.jsonl"
+PAGE = ROOT / "docs/results/targets.md"
+START = "<!-- table: scripts/targets_table.py -->\n"
+END = "<!-- end of the table -->\n"
 
 
-def where(entry):
-    return ", ".join(entry["runs_on"]) + (" and newer" if entry["newer_by_ptx"] else "")
+def grid(manifest):
+    """The kernels of the grid by name."""
+    return {entry["name"]: entry for entry in json.loads(manifest.read_text(encoding="utf-8"))["variants"]}
 
 
-def total(groups, target):
-    """Variants and passes of one target over its kinds, as "8 of 8"; None where there are none."""
-    mine = [group for key, group in groups.items() if key.split()[1] == target]
-    return f"{sum(g['passed'] for g in mine)} of {sum(g['variants'] for g in mine)}" if mine else None
+def load(path):
+    """The records by kernel."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {record["kernel"]: record for record in map(json.loads, lines)}
 
 
-def on_gpus(summaries, target):
-    """Where a target's kernels passed: as shipped, or built from the same source for that GPU's own instructions."""
-    cells = []
-    for summary in summaries:
-        name = summary["machine"][1].split(",")[0]
-        for key, how in (("check", ""), ("runas_check", ", built to run as that GPU")):
-            passed = total((summary[key] or {"groups": {}})["groups"], target)
-            if passed:
-                cells.append(f"{name}: {passed}{how}")
-    return "; ".join(cells) or "no"
+def save(path, records):
+    lines = [json.dumps(records[name], separators=(",", ":")) for name in sorted(records)]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def machine_code(build, target):
-    """Families of tensor-core instructions found in the objects, as a disassembler names them."""
-    names = (build or {"tensor_cores": {}})["tensor_cores"].get(target, {})
-    return ", ".join(f"`{name}`" for name in sorted(names)) or "not inspected"
+def verdicts(path, source_of, date):
+    """What `kgen check` said of each kernel."""
+    found = {}
+    for verdict in json.loads(path.read_text(encoding="utf-8")):
+        name = verdict["name"]
+        if name not in source_of:
+            raise SystemExit(f"{path}: `{name}` is not in the grid of generated/manifest.json")
+        worst = (verdict["worst"] or {}).get("ratio")
+        found[name] = {
+            "status": verdict["status"],
+            "level": verdict["level"],
+            "cases": verdict["cases_run"],
+            "worst": None if worst is None else round(worst, 2),
+            "date": date,
+            "source": source_of[name],
+        }
+    return found
 
 
-def timed(summaries, target):
-    """GPUs on which a bench timed this target's kernels."""
-    gpus = sorted({s["machine"][1].split(",")[0] for s in summaries for b in s["benches"].values() if b.get("target") == target})
-    return ", ".join(gpus) or "not measured for speed"
+def instructions(path, source_of, date):
+    """The tensor-core instructions that the disassembler found in each kernel's object."""
+    found = {}
+    for artifact in json.loads(path.read_text(encoding="utf-8"))["artifacts"]:
+        if artifact["name"] in source_of and artifact.get("machine_code"):
+            names = sorted((artifact["machine_code"].get("tensor_cores") or {}))
+            found[artifact["name"]] = {"tensor_cores": names, "date": date, "source": source_of[artifact["name"]]}
+    return found
+
+
+def record(args):
+    kernels = grid(MANIFEST)
+    source_of = {name: entry["blake3"][:12] for name, entry in kernels.items()}
+    records = {name: record for name, record in load(RECORDS).items() if name in kernels}
+    for name in kernels:
+        records.setdefault(name, {"kernel": name})
+    merged = []
+    if args.emulator:
+        merged.append(("emulator", verdicts(args.emulator, source_of, args.date)))
+    if args.build:
+        merged.append(("object", instructions(args.build, source_of, args.date)))
+    for key, found in merged:
+        for name, value in found.items():
+            records[name][key] = value
+    for gpu, path in args.gpu:
+        for name, value in verdicts(Path(path), source_of, args.date).items():
+            records[name].setdefault("gpu", {})[gpu] = value
+    save(RECORDS, records)
+    write(args)
+
+
+def passed(found, of):
+    """Passes of verdicts, as "8 of 18, smoke, 2026-11-26"; `of` is how many kernels there are."""
+    if not found:
+        return f"0 of {of}: not recorded"
+    good = sum(verdict["status"] == "pass" for verdict in found)
+    levels = "/".join(sorted({verdict["level"] for verdict in found}))
+    dates = sorted({verdict["date"] for verdict in found})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"{good} of {of}, {levels}, {when}"
+
+
+def kinds(entries):
+    """Kernels by kind, for example "`bwd` 64, `fwd` 177"."""
+    count = Counter(entry["kind"] for entry in entries)
+    return ", ".join(f"`{kind}` {count[kind]}" for kind in sorted(count))
+
+
+def row(target, entries, records):
+    mine = [records.get(entry["name"], {}) for entry in entries]
+    cases = sum(record["emulator"]["cases"] for record in mine if "emulator" in record)
+    emulator = passed([record["emulator"] for record in mine if "emulator" in record], len(entries))
+    by_gpu = {}
+    for one in mine:
+        for gpu, verdict in one.get("gpu", {}).items():
+            by_gpu.setdefault(gpu, []).append(verdict)
+    on_gpus = "; ".join(f"{gpu}: {passed(found, len(entries))}" for gpu, found in sorted(by_gpu.items()))
+    found = sorted({name for record in mine for name in record.get("object", {}).get("tensor_cores", [])})
+    inspected = sum("object" in record for record in mine)
+    code = ", ".join(f"`{name}`" for name in found)
+    runs_on = ", ".join(entries[0]["runs_on"]) + (" and newer" if entries[0]["newer_by_ptx"] else "")
+    return [
+        target,
+        runs_on,
+        f"{len(entries)}: {kinds(entries)}",
+        emulator + (f"; {cases} cases" if cases else ""),
+        on_gpus or "not recorded",
+        f"{code} ({inspected} of {len(entries)} objects)" if inspected else "not recorded",
+    ]
+
+
+def table(kernels, records):
+    header = ["target", "runs on", "kernels", "pass on the emulator", "pass on a GPU", "tensor-core instructions"]
+    targets = sorted({entry["target"] for entry in kernels.values()}, key=lambda name: int(name[2:]))
+    rows = [row(target, [entry for entry in kernels.values() if entry["target"] == target], records) for target in targets]
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows]]
+    emulated = [record["emulator"] for record in records.values() if "emulator" in record]
+    worst = max((verdict["worst"] for verdict in emulated if verdict["worst"] is not None), default=None)
+    good = sum(verdict["status"] == "pass" for verdict in emulated)
+    total = f"The grid has {len(kernels)} kernels. Recorded passes on the emulator: {good}."
+    if worst is not None:
+        total += f" The worst error is {worst} of what is allowed."
+    return total + "\n\n" + "\n".join(lines) + "\n"
+
+
+def page(text, body):
+    """The page with another table."""
+    before, _, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{PAGE.name} lacks the comments around the table")
+    return f"{before}{START}\n{body}\n{END}{after}"
+
+
+def write(args):
+    kernels, records = grid(MANIFEST), load(RECORDS)
+    text = PAGE.read_text(encoding="utf-8")
+    made = page(text, table(kernels, records))
+    if not args.check:
+        PAGE.write_text(made, encoding="utf-8")
+        return
+    missing, gone = sorted(kernels.keys() - records.keys()), sorted(records.keys() - kernels.keys())
+    if missing or gone:
+        first = (missing or gone)[0]
+        raise SystemExit(f"{RECORDS.name}: {len(missing)} kernels of the grid have no line, {len(gone)} lines are of no kernel (`{first}`); "
+                         "run `scripts/targets_table.py record`, with what `kgen check` wrote")
+    unknown = [name for name, record in records.items() if "emulator" not in record]
+    if args.complete and unknown:
+        raise SystemExit(f"{RECORDS.name}: {len(unknown)} kernels have no verdict of the emulator, the first is `{unknown[0]}`")
+    failed = [name for name, record in records.items() if record.get("emulator", {}).get("status", "pass") != "pass"]
+    if failed:
+        raise SystemExit(f"{RECORDS.name}: {len(failed)} kernels have not passed, the first is `{failed[0]}`")
+    if made != text:
+        raise SystemExit(f"{PAGE.name} is not what its records give; run scripts/targets_table.py")
+    sources = {name: entry["blake3"][:12] for name, entry in kernels.items()}
+    older = sum(record["emulator"]["source"] != sources[name] for name, record in records.items() if "emulator" in record)
+    print(f"{len(kernels)} kernels, {older} of whose verdicts are of an earlier source")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", type=Path)
-    parser.add_argument("--emulator", type=Path)
-    parser.add_argument("--build", type=Path)
-    parser.add_argument("--gpu", type=Path, nargs="*", default=[])
+    parser.add_argument("command", nargs="?", choices=["record"])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--complete", action="store_true")
+    parser.add_argument("--emulator", type=Path, metavar="JSON")
+    parser.add_argument("--build", type=Path, metavar="JSON")
+    parser.add_argument("--gpu", nargs=2, action="append", default=[], metavar=("NAME", "JSON"))
+    parser.add_argument("--date", default=datetime.date.today().isoformat())
     args = parser.parse_args()
-
-    entries = json.loads(args.list.read_text())
-    emulator = check_summary(json.loads(args.emulator.read_text())) if args.emulator else {"groups": {}}
-    build = build_summary(json.loads(args.build.read_text())) if args.build else None
-    summaries = [json.loads(path.read_text()) for path in args.gpu]
-    rows = []
-    for target in dict.fromkeys(sorted((e["target"] for e in entries), key=lambda name: int(name[2:]))):
-        mine = [entry for entry in entries if entry["target"] == target]
-        kinds = sorted({f"{e['kind']} {e['dtype']}" if e["dtype"] else e["kind"] for e in mine})
-        rows.append(
-            [
-                target,
-                where(mine[0]),
-                f"{len(mine)}: {', '.join(kinds)}",
-                total(emulator["groups"], target) or "not run",
-                on_gpus(summaries, target),
-                machine_code(build, target),
-                timed(summaries, target),
-            ]
-        )
-    print(table(["target", "runs on", "variants", "pass on the emulator", "pass on a GPU", "tensor-core instructions", "timed on"], rows), end="")
+    record(args) if args.command else write(args)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ fi
 step "generated/include/kgen.h is strict C99"
 printf '#include "kgen.h"\n' | cc -std=c99 -Wall -Wextra -Werror -pedantic -fsyntax-only -Igenerated/include -xc -
 
+step "the wheel and the archive of a release, in a fresh environment"
+scripts/test_release.sh "$kgen"
+
 step "the commands of README.md"
 scripts/readme_commands.sh
 

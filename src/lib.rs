@@ -10,6 +10,9 @@
 //!
 //! `grid`, `plan` and `render` know nothing of nvcc, GPUs or terminals; only `cli` prints.
 
+#[macro_use]
+mod pages;
+
 pub mod bench;
 pub mod build;
 pub mod check;

@@ -34,7 +34,8 @@ Examples:
   kgen check                          the whole grid, on the GPU if there is one
   kgen check --device emulator --head-dim 128 --dtype bf16
                                       a slice of it, with no GPU
-  kgen check --head-dim 64 --thorough every case: lengths, layouts, contents
+  kgen check --head-dim 64 --thorough
+                                      every case: lengths, layouts, contents
   kgen check --head-dim 64 --case one-hot --seed 7
                                       cases by name, other inputs
   kgen check --device emulator --target sm90 --case low --schedule priorities:3

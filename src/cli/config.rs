@@ -49,7 +49,8 @@ pub(super) fn apply(command: Command, line: &[OsString]) -> Result<Command, CliE
         Err(error) => return Err(CliError::Usage(format!("cannot read `{}`: {error}", path.display()))),
     };
     let config: Config = toml::from_str(&text).map_err(|error| {
-        CliError::Usage(format!("`{}`: {}\nhelp: docs/config.md has all keys", path.display(), error.to_string().trim_end()))
+        let (name, flaw) = (path.display(), error.to_string());
+        CliError::Usage(format!("`{name}`: {}\nhelp: all keys are at {}", flaw.trim_end(), page!("config.md")))
     })?;
     Ok(with_defaults(command, &config.defaults(path.parent().unwrap_or(Path::new("")))))
 }

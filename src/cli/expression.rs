@@ -8,14 +8,18 @@ use crate::files;
 use serde::Serialize;
 use std::{fmt::Write, path::PathBuf};
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   kgen expression 'a * tanh(s / a)' --scalars a
   kgen expression 's - slope[h] * abs(q - k)' --tables slope
   kgen expression --mask 'k <= q and q - k < window' --integers window
   kgen expression --file scores.toml           every [score.NAME] of a file
 
-docs/expressions.md describes the language.";
+The language is described at
+",
+    page!("expressions.md")
+);
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,8 @@ const EXAMPLES: &str = "\
 Examples:
   kgen man | man -l -                       the page of kgen
   kgen man build | man -l -                 the page of `kgen build`
-  kgen man --output ~/.local/share/man/man1 all pages, as files";
+  kgen man --output ~/.local/share/man/man1
+                                            all pages, as files";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

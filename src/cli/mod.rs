@@ -22,6 +22,7 @@ mod list;
 mod man;
 mod manner;
 mod names;
+mod pack;
 mod score;
 mod select;
 mod table;
@@ -127,8 +128,9 @@ pub struct Global {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     pub color: Color,
 
-    /// Defaults of flags, instead of `kgen.toml` in the current folder; docs/config.md has its keys.
+    /// Defaults of flags, instead of `kgen.toml` in the current folder.
     #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
+    #[arg(long_help = concat!("Defaults of flags, instead of `kgen.toml` in the current folder; its keys: ", page!("config.md")))]
     pub config: Option<PathBuf>,
 
     /// Print help; `-h` prints a summary.
@@ -184,6 +186,9 @@ pub enum Command {
     /// Run one check or timing in an isolated process (used by `check` and `bench`).
     #[command(name = "__worker", hide = true)]
     Worker(worker::Args),
+    /// Pack a kgen binary as a wheel (used by scripts/release.sh).
+    #[command(name = "__pack", hide = true)]
+    Pack(pack::Args),
 }
 
 /// Runs the parsed command.
@@ -209,6 +214,7 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::Completions(args) => completions::run(&global, args),
         Command::Man(args) => man::run(&global, args),
         Command::Worker(args) => worker::run(&global, args),
+        Command::Pack(args) => pack::run(&global, args),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{
 /// Arguments. Those after the first two say more of it.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct ScoreArgs {
-    /// Kernels that compute this with each product, for example 's - decay * abs(q - k)'; docs/expressions.md has the
-    /// language.
+    /// Kernels that compute this with each product, for example 's - decay * abs(q - k)'; `kgen expression` shows what
+    /// becomes of it.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Score of your own")]
     score: Option<String>,
 

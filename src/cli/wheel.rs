@@ -25,7 +25,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   kgen wheel                     the whole grid, into ./dist
   kgen wheel --dtype bf16 --target hopper --kind fwd,bwd
@@ -37,8 +38,11 @@ Examples:
 `pip install dist/kgen_attn-*.whl` installs the package, and `python -m
 kgen_attn` prints what it holds. Nothing is compiled against PyTorch. The
 package holds the selected kernels and no others, and its version ends in a hash
-of its contents, so that pip installs one selection over another;
-docs/python.md describes it.";
+of its contents, so that pip installs one selection over another. It is
+described at
+",
+    page!("python.md")
+);
 
 /// Folder of the library below the build folder.
 const FOLDER: &str = "wheel";

@@ -108,7 +108,7 @@ pub fn read(text: &str, origin: &str) -> Result<Vec<UserScore>, DeclarationError
 }
 
 fn example_of(_key: &str) -> &'static str {
-    "a table such as `[score.distance_decay]`; docs/expressions.md shows its keys"
+    concat!("a table such as `[score.distance_decay]`; its keys are shown at ", page!("expressions.md"))
 }
 
 /// Checks one declaration of a file's `text`.

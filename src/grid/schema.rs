@@ -141,6 +141,6 @@ fn example_of(key: &str) -> &'static str {
         "measured" => "`measured = \"…\"`: the run these numbers come from",
         "description" => "`description = \"…\"`",
         "filter" => "a filter, for example `filter = \"kind == fwd and dtype == bf16\"`",
-        _ => "it; docs/variants.md shows every key",
+        _ => concat!("it; every key is shown at ", page!("variants.md")),
     }
 }

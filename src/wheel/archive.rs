@@ -36,8 +36,8 @@ impl<'a> Entry<'a> {
         &self.content
     }
 
-    /// A shared library.
-    pub(super) fn library(path: String, content: &'a [u8]) -> Self {
+    /// A shared library or a program.
+    pub(super) fn binary(path: String, content: &'a [u8]) -> Self {
         Self { path, content: Cow::Borrowed(content), permissions: 0o755 }
     }
 }

@@ -1,10 +1,14 @@
-//! A built library and the Python package around it, as a wheel that `pip install` takes: the package's files, which
-//! are built into kgen, names and tags, metadata, record and archive. Knows nothing of kernels, compilers or terminals.
+//! A built library and the Python package around it, or the kgen program alone, as a wheel that `pip install` takes:
+//! the package's files, which are built into kgen, names and tags, metadata, record and archive. Knows nothing of
+//! kernels, compilers or terminals.
 
 mod archive;
 mod metadata;
 mod package;
 mod platform;
+mod program;
+
+pub use program::program;
 
 use crate::files::{FieldHasher, library_flaw};
 
@@ -47,7 +51,7 @@ pub struct Wheel {
     pub version: String,
     /// Which systems it installs on, for example `manylinux_2_28_x86_64`.
     pub platform: String,
-    /// The file. The same library gives the same bytes.
+    /// The file. The same content gives the same bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -57,8 +61,11 @@ pub enum WheelError {
     /// It is no library that the package can load.
     #[error("the library {0}")]
     Library(String),
-    /// No tag says where the library runs.
-    #[error("no wheel can hold the library: {0}")]
+    /// It is no program.
+    #[error("it is no executable of Linux")]
+    Program,
+    /// No tag says where the library or the program runs.
+    #[error("no wheel can hold it: {0}")]
     Platform(String),
     /// The archive could not be written.
     #[error("cannot write the archive: {0}")]
@@ -78,7 +85,7 @@ pub fn wheel(library: &[u8], runs_on: RunsOn) -> Result<Wheel, WheelError> {
     let tag = format!("py3-none-{platform}");
     let mut entries: Vec<archive::Entry> =
         package::files().into_iter().map(|(path, text)| archive::Entry::text(format!("{NAME}/{path}"), text)).collect();
-    entries.push(archive::Entry::library(format!("{NAME}/{LIBRARY}"), library));
+    entries.push(archive::Entry::binary(format!("{NAME}/{LIBRARY}"), library));
     let version = version(&entries, &tag, runs_on);
     let information = format!("{NAME}-{version}.dist-info");
     for (name, text) in metadata::files(&version, &tag) {

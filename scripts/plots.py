@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Draws the figures of README.md as SVG pictures from the tables of docs/results/. No number is typed by hand.
+
+    scripts/plots.py            writes docs/images/forward-speed.svg and docs/images/compile-time.svg
+    scripts/plots.py --check    exits 1 if a picture is not what the tables give
+
+Needs only the standard library.
+"""
+
+import math
+import sys
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs/results"
+IMAGES = ROOT / "docs/images"
+
+# Page and heading of the tables that are drawn.
+SPEED = ("2026-11-21-hopper-h100.md", "## bf16")
+COMPILE = ("2026-11-21-commands.md", "## One file")
+SEQLEN = "8192"
+
+LIBRARIES = {"kgen": ("kgen", "#c05621"), "fa3": ("FlashAttention-3", "#2b6cb0"), "cudnn": ("cuDNN", "#63b3ed"), "fa2": ("FlashAttention-2", "#a0aec0")}
+INK = "#1a202c"
+GREY = "#718096"
+RULE = "#e2e8f0"
+
+
+def table(page, heading):
+    """The rows of the first table after a heading, as dictionaries by the names of the columns."""
+    lines = iter((RESULTS / page).read_text(encoding="utf-8").splitlines())
+    if heading not in lines:  # reads up to it
+        raise SystemExit(f"docs/results/{page} has no heading `{heading}`")
+    rows = []
+    for line in lines:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif rows or line.startswith("## "):
+            break
+    if len(rows) < 3:
+        raise SystemExit(f"docs/results/{page} has no table after `{heading}`")
+    return [dict(zip(rows[0], row)) for row in rows[2:]]
+
+
+def text(x, y, words, size=12, fill=INK, anchor="middle", weight="normal"):
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" font-weight="{weight}">{escape(words)}</text>'
+
+
+def rect(x, y, width, height, fill):
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}"/>'
+
+
+def line(x1, y1, x2, y2, stroke=RULE, width=1):
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" stroke-width="{width}"/>'
+
+
+def picture(title, width, height, parts):
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif">'
+    return "\n".join([head, f"<title>{escape(title)}</title>", rect(0, 0, width, height, "white"), *parts, "</svg>"]) + "\n"
+
+
+def forward_speed():
+    rows = [row for row in table(*SPEED) if row["s"] == SEQLEN]
+    head_dims = list(dict.fromkeys(row["head dim"] for row in rows))
+    left, panel, gap, top = 52, 220, 46, 84
+    group, bar = 92, 19
+    width = left + group * len(head_dims) + 16
+    highest = math.ceil(max(float(row[name]) for row in rows for name in LIBRARIES) / 100) * 100
+    title = f"Forward pass in bf16 on an H100, {SEQLEN} queries and keys: TFLOP/s by head dim"
+    parts = [text(12, 24, title, 15, anchor="start", weight="bold")]
+    x = 12
+    for name, colour in LIBRARIES.values():
+        parts += [rect(x, 38, 14, 14, colour), text(x + 20, 50, name, 12, anchor="start")]
+        x += 44 + 7 * len(name)
+    for index, mask in enumerate(("full", "causal")):
+        base = top + index * (panel + gap) + panel
+        parts.append(text(12, base - panel - 8, f"{mask} mask", 12, INK, "start", "bold"))
+        for tick in range(0, highest + 1, 200):
+            y = base - panel * tick / highest
+            parts += [line(left, y, width - 12, y), text(left - 8, y + 4, str(tick), 11, GREY, "end")]
+        for place, head_dim in enumerate(head_dims):
+            row = next(row for row in rows if row["head dim"] == head_dim and row["mask"] == mask)
+            start = left + place * group + (group - bar * len(LIBRARIES)) / 2
+            best = max(LIBRARIES, key=lambda name: float(row[name]))
+            for slot, (name, (_, colour)) in enumerate(LIBRARIES.items()):
+                tall = panel * float(row[name]) / highest
+                parts.append(rect(start + slot * bar, base - tall, bar - 2, tall, colour))
+                weight = "bold" if name == best else "normal"
+                parts.append(text(start + slot * bar + bar / 2 - 1, base - tall - 3, row[name], 9, INK, weight=weight))
+            parts.append(text(start + bar * len(LIBRARIES) / 2, base + 16, head_dim, 12))
+        parts.append(line(left, base, width - 12, base, INK))
+    height = top + 2 * panel + gap + 46
+    parts.append(text(12, height - 10, f"Drawn from docs/results/{SPEED[0]}, which has every length, intervals and commands.", 11, GREY, "start"))
+    return picture(title, width, height, parts)
+
+
+def bounds(cell):
+    """The ends of a range: "160 to 360", or a number for both."""
+    ends = [float(word) for word in cell.split(" to ")]
+    return ends[0], ends[-1]
+
+
+def compile_time():
+    rows = table(*COMPILE)
+    left, plot, top, step = 260, 560, 74, 30
+    width = left + plot + 88
+    low, high = 0.5, 500
+    place = lambda seconds: left + plot * math.log(seconds / low) / math.log(high / low)
+    title = "What nvcc takes for one file, a kernel with one head dim, dtype and mask: CPU seconds"
+    parts = [text(12, 24, title, 15, anchor="start", weight="bold"), text(12, 44, "logarithmic scale; the same nvcc on the same kind of machine", 11, GREY, "start")]
+    bottom = top + step * len(rows)
+    for tick in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500):
+        parts += [line(place(tick), top - 8, place(tick), bottom), text(place(tick), bottom + 16, f"{tick:g}", 11, GREY)]
+    for index, row in enumerate(rows):
+        y = top + index * step
+        start, end = bounds(row["CPU s"])
+        colour = LIBRARIES["kgen" if row["file of"].startswith("kgen") else "fa2"][1]
+        parts.append(text(left - 10, y + 14, row["file of"], 12, anchor="end"))
+        parts.append(rect(left, y, place(end) - left, 20, colour if start == end else RULE))
+        if start != end:
+            parts.append(rect(place(start), y, place(end) - place(start), 20, colour))
+        parts.append(text(place(end) + 6, y + 14, row["CPU s"], 12, INK, "start", "bold"))
+    height = bottom + 46
+    parts.append(text(12, height - 10, f"Drawn from docs/results/{COMPILE[0]}.", 11, GREY, "start"))
+    return picture(title, width, height, parts)
+
+
+def main():
+    pictures = {"forward-speed.svg": forward_speed(), "compile-time.svg": compile_time()}
+    match sys.argv[1:]:
+        case []:
+            for name, content in pictures.items():
+                (IMAGES / name).write_text(content, encoding="utf-8")
+        case ["--check"]:
+            stale = [name for name, content in pictures.items() if not (IMAGES / name).is_file() or (IMAGES / name).read_text(encoding="utf-8") != content]
+            if stale:
+                raise SystemExit(f"docs/images/{', '.join(stale)}: not what docs/results/ gives; run scripts/plots.py")
+        case _:
+            raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
