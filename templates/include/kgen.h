@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 8
+#define KGEN_ABI_VERSION 9
 
 /* Results of every call. */
 enum {
@@ -273,7 +273,8 @@ typedef struct kgen_fwd_params {
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
 typedef int (*kgen_fwd_launcher)(const kgen_fwd_params* params, cudaStream_t stream);
 
-/* Backward attention: dQ, dK and dV from dO = `dout` and from the forward pass's inputs and results.
+/* Backward attention: dQ, dK and dV from dO = `dout`, from dLSE = `dlse` where the log-sum-exp has a gradient too, and
+ * from the forward pass's inputs and results.
  *
  * Shapes, strides, lengths and masks are those of kgen_fwd_params; dO has the shape of O, dQ of Q, dK of K, dV of V,
  * and all have the dtype of Q. dK and dV are sums over the query heads that read the key head. A row that sees no key
@@ -334,6 +335,15 @@ typedef struct kgen_bwd_params {
     kgen_declared_score score; /* the forward pass's */
     int32_t head_dim_v; /* of V, O, dO and dV, where they have another head dim than Q and K; 0: head_dim */
     int32_t reserved;   /* 0 */
+
+    /* From version 9 on. */
+
+    /* The gradient of LSE, which has LSE's shape and strides of its own; rows are contiguous. It adds P dLSE to the
+     * gradient of the scores, and exp(sink - LSE) dLSE to dsinks. What stands beside an LSE of -infinity (a row that sees
+     * no key and has no sink) is ignored, whatever it is, and rows beyond seqused are not read. With cu_seqlens_q the
+     * batch stride is not read. NULL: 0 for all rows. */
+    const float* dlse;
+    int64_t dlse_batch_stride, dlse_head_stride;
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */

@@ -149,6 +149,7 @@ static void draw_bwd(union bwd* u) {
     p->struct_size = draw_struct_size(sizeof *p);
     p->flags = draw_flags();
     p->q = draw_pointer(), p->k = draw_pointer(), p->v = draw_pointer(), p->o = draw_pointer(), p->dout = draw_pointer();
+    p->dlse = one_in(2) ? draw_pointer() : NULL;
     p->lse = draw_pointer(), p->dq = draw_pointer(), p->dk = draw_pointer(), p->dv = draw_pointer();
     p->cu_seqlens_q = one_in(3) ? draw_pointer() : NULL, p->cu_seqlens_k = one_in(3) ? draw_pointer() : NULL;
     p->batch = draw_size(), p->seqlen_q = draw_size(), p->seqlen_k = draw_size();

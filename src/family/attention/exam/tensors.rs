@@ -180,6 +180,13 @@ impl Tensors {
         fill(problem, Tensor::OutputGradient, head_dim.into(), number, source)
     }
 
+    /// Draws dLSE for the backward pass of the same case: rows of one number.
+    pub fn draw_lse_gradient_from(problem: &Problem, source: &mut Source<'_>) -> Values {
+        let mut values = Values::zeros(problem, Side::Query, problem.heads, 1);
+        values.data.chunks_exact_mut(1).for_each(|number| source.fill_normal(number));
+        values
+    }
+
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
     pub fn call(&self, problem: &Problem, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Call {
         let head_dim = head_dim.into();
