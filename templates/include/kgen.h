@@ -48,6 +48,7 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
  * is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths.
  * A key is visible if every mask that is asked for shows it. Scores are changed in this order, before the mask:
  *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|
+ * A slope below 0 raises the scores of far keys.
  */
 typedef struct kgen_attention_features {
     /* With KGEN_FLAG_WINDOW: key j is visible if r - window_left <= j <= r + window_right; -1: no limit on that side.
@@ -55,7 +56,8 @@ typedef struct kgen_attention_features {
     int32_t window_left, window_right;
     int32_t attention_chunk; /* key j is visible if r / chunk == j / chunk, rounded down; 0: no chunks */
     float softcap;           /* finite; 0: scores are not capped */
-    const float* alibi_slopes;  /* by query head, or by batch entry and query head; finite, device memory; NULL: none */
+    const float* alibi_slopes;  /* by query head, or by batch entry and query head; finite, of either sign, device
+                                 * memory; NULL: none */
     int64_t alibi_batch_stride; /* in floats; 0 repeats one row for all batch entries */
     const void* sinks;          /* by query head, device memory: a logit that joins the denominator of each of the head's
                                  * rows and has no value; LSE includes it. NULL: none */

@@ -516,6 +516,8 @@ faults! {
     backward_features_a_score_without_a_cap_has_the_derivative_of_one: "backward features: a score without a cap has the derivative of one",
     backward_features_capped_scores_keep_the_scale_of_products: "backward features: capped scores keep the scale of products",
     backward_features_the_slope_has_the_wrong_sign: "backward features: the slope has the wrong sign",
+    backward_features_slopes_below_0_are_taken_as_their_magnitudes: "backward features: slopes below 0 are taken as their magnitudes",
+    forward_features_slopes_below_0_are_taken_as_their_magnitudes: "forward features: slopes below 0 are taken as their magnitudes",
     backward_features_batch_entries_share_the_first_ones_slopes: "backward features: batch entries share the first one's slopes",
     backward_features_heads_of_a_group_share_the_first_ones_slope: "backward features: heads of a group share the first one's slope",
     backward_features_the_distance_counts_queries_from_the_wrong_end: "backward features: the distance counts queries from the wrong end",
