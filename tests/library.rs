@@ -74,7 +74,7 @@ impl Library {
         let source = folder.join("kgen_dispatch.cpp");
         Self {
             kernels: kernels.chain([runtime]).collect(),
-            dispatcher: compile(&source, "dispatch", &[]),
+            dispatcher: compile(&source, "dispatch", flags),
             dispatcher_without_ptx: compile(&source, "dispatch_without_ptx", &["-DKGEN_NO_PTX"]),
             folder,
         }
@@ -453,7 +453,9 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp8, false, Target::Sm90, None),
         plan(Kind::FwdShort, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm90, None),
     ];
-    let library = Library::of("hostile_library", &plans, &["-O0", "-Wno-psabi"]);
+    // What no arithmetic may do with whatever sizes and strides it is given: end in `abort`.
+    let undefined = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-fno-sanitize=vptr"];
+    let library = Library::of("hostile_library", &plans, &[&["-O0", "-Wno-psabi"], &undefined[..]].concat());
     // The name of the emulator's start of a grid, as the linker knows it.
     let undefined = run(Command::new("nm").arg("-u").arg(&library.kernels[0]));
     let start = undefined.split_whitespace().find(|name| name.contains("8emulator3run")).expect("kernels start grids");
@@ -462,7 +464,7 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         "hostile",
         &library.dispatcher,
         &[format!("-DCOUNT_BLOCKS=__wrap_{start}")],
-        &[format!("-Wl,--wrap={start}")],
+        &[format!("-Wl,--wrap={start}"), "-fsanitize=undefined".to_owned()],
     )
 });
 

@@ -106,6 +106,7 @@ class FwdParams(ctypes.Structure):
         ("rotary_row_stride", ctypes.c_int64),
         ("seqlens_rotary", ctypes.c_void_p),
         *[(name, ctypes.c_int32) for name in ("seqlen_new", "rotary_dim", "rotary_rows", "rotary_interleaved")],
+        *[(name, ctypes.c_int32) for name in ("cache_entries", "reserved_3")],
     ]
 
 

@@ -200,6 +200,7 @@ impl Trial for Layout<'_> {
             qv_strides: self.variant.features.has(Feature::Qv).then(|| query(v)),
             pages: self.pages(),
             new_rows: None,
+            cache_entries: 0,
         })
     }
 

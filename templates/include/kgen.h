@@ -107,8 +107,10 @@ typedef struct kgen_fwd_params {
 
     /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences are
      * packed along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then (num_heads, total_q),
-     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used;
-     * O and LSE rows beyond are left untouched. Device pointers. */
+     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used, and
+     * no more than there are: seqlen_q or seqlen_k, or those of cu_seqlens. O and LSE rows beyond are left untouched, and
+     * so are those behind the last sequence of cu_seqlens_q. Device pointers; cu_seqlens must not change while a call
+     * runs, must not fall, and must stay inside of the tensors: nothing looks whether they do. */
     const int32_t* cu_seqlens_q;
     const int32_t* cu_seqlens_k;
     const int32_t* seqused_q;
@@ -170,8 +172,9 @@ typedef struct kgen_fwd_params {
     /* Paged K and V. With a page table, K is (num_pages, page_size, num_heads_k, head_dim) and V likewise, each with
      * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row
      * j % page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
-     * the one of a sequence's last key are not read, nor the pages they name. Lengths come by seqused_k, or all are
-     * seqlen_k; cu_seqlens_k must be NULL. */
+     * the one of a sequence's last key are not read, nor the pages they name. All others must lie in 0 .. num_pages - 1:
+     * nothing looks whether they do, in the loop over the keys. (TMA brings zeros of pages that do not exist.) Lengths
+     * come by seqused_k, or all are seqlen_k; cu_seqlens_k must be NULL. */
     const int32_t* page_table; /* device memory; NULL: K and V are not paged */
     int64_t page_table_stride; /* in entries, from sequence to sequence; 0 repeats one row for all */
     int32_t page_size;         /* rows of a page, at least 1 */
@@ -190,7 +193,7 @@ typedef struct kgen_fwd_params {
     /* A cache of K and V that holds more than the batch. Not with cu_seqlens_k or a page table. */
     const int32_t* cache_batch_idx; /* by batch entry, device memory: the entry of K and V that it reads; NULL: its own */
     const int32_t* leftpad_k; /* by batch entry, device memory: rows of K and V before its first key, which seqlen_k and
-                               * seqused_k count; NULL: none */
+                               * seqused_k count; below 0: none; NULL: none of any */
 
     /* A second part of the queries, of head_dim_v elements, which is multiplied with V: scores are
      * softmax_scale * (q k^T + qv v^T). So attend DeepSeek's absorbed queries to its latent. Strides in elements.
@@ -251,6 +254,13 @@ typedef struct kgen_fwd_params {
     int32_t rotary_dim;            /* a multiple of 16, at most head_dim; 0 without tables */
     int32_t rotary_rows;           /* of the tables */
     int32_t rotary_interleaved;    /* other than 0: pairs of columns lie side by side */
+
+    /* From version 9 on. */
+
+    /* Entries of K and V that cache_batch_idx may name: a sequence whose index is another has no keys. 0: not said, and
+     * then only negative ones are such. 0 without cache_batch_idx. */
+    int32_t cache_entries;
+    int32_t reserved_3; /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u

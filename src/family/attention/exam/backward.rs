@@ -408,7 +408,8 @@ mod tests {
         let Params::Bwd(BwdParams { dlse_strides, lse_strides, .. }) = drawn.call.params else { unreachable!("a backward call") };
         assert_ne!(dlse_strides, lse_strides);
         let dlse = &drawn.call.inputs.iter().find(|(name, _)| *name == "dlse").expect("it is given").1;
-        let number = |batch: i64, head: i64, row| f32::from_bits(dlse.bits(batch * dlse_strides[0] + head * dlse_strides[1] + row));
+        let number =
+            |batch: i64, head: i64, row| f32::from_bits(dlse.bits(batch * dlse_strides[0] + head * dlse_strides[1] + row));
         assert!(number(0, 1, 0).is_nan() && number(0, 1, 1).is_nan(), "five queries, three keys");
         assert!((2..5).all(|row| number(0, 1, row).is_finite()) && number(1, 0, 1).is_finite());
     }

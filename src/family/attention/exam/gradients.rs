@@ -528,8 +528,16 @@ mod tests {
     fn a_row_that_sees_no_key_has_no_gradient_and_one_key_alone_gives_none_to_q_and_k() {
         let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
         let (kv, dout) = (&tensor[..DIM], &tensor[..]);
-        let rows =
-            Rows { q: &tensor, k: kv, v: kv, dout, dlse: None, dim: DIM.into(), number: Number::Bf16, rules: Rules::plain(true, 3, 1, 1.0) };
+        let rows = Rows {
+            q: &tensor,
+            k: kv,
+            v: kv,
+            dout,
+            dlse: None,
+            dim: DIM.into(),
+            number: Number::Bf16,
+            rules: Rules::plain(true, 3, 1, 1.0),
+        };
         let pass = differentiate(rows);
         assert!(pass.query.dq.iter().chain(&pass.key.dk).all(|&value| value == 0.0));
         let last: Vec<f64> = dout[2 * DIM..].iter().map(|&d| f64::from(d)).collect();
