@@ -148,9 +148,8 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (has_queries && params.seqlen_k > 0 && (params.k == nullptr || params.v == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: k and v must not be NULL", self.name);
     }
-    if (params.total_q < 0 || params.total_k < 0) {
-        return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d and total_k %d must not be negative", self.name, params.total_q, params.total_k);
-    }
+    if (params.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", self.name, params.total_q);
+    if (params.total_k < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_k %d must not be negative", self.name, params.total_k);
     return has_queries ? check_fwd_strides(params, self.name) : KGEN_SUCCESS;
 }
 
