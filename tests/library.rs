@@ -74,7 +74,7 @@ impl Library {
         let source = folder.join("kgen_dispatch.cpp");
         Self {
             kernels: kernels.chain([runtime]).collect(),
-            dispatcher: compile(&source, "dispatch", &[]),
+            dispatcher: compile(&source, "dispatch", flags),
             dispatcher_without_ptx: compile(&source, "dispatch_without_ptx", &["-DKGEN_NO_PTX"]),
             folder,
         }
@@ -192,11 +192,11 @@ fn the_dispatcher_picks_what_runs_and_says_what_is_nearest() {
     let tail = |caller: &str, code: u8| {
         let (last, known) = (size - 1, size - 16);
         format!(
-            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 8 and knows the first {known} bytes"
+            "{code} {caller}: params.struct_size is {size} and byte {last} is not zero; this library is of version 9 and knows the first {known} bytes"
         )
     };
     let flags =
-        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 8 of the library knows {known} here");
+        |caller: &str, known: &str| format!("5 {caller}: unknown flags 0x40; version 9 of the library knows {known} here");
     let launcher = "flash_fwd_hdim40_fp16_sm80";
     assert_eq!(
         refused[..5],
@@ -423,7 +423,7 @@ fn the_other_families_are_called_through_their_entries_in_the_dispatcher() {
         "appended: 0 right",
         "8 columns: 1 append_kv_fp16_sm80: rotary_dim 8 must be a multiple of 16 in 16 .. head_dim 16",
         "no fp32: 3 kgen_append_kv: no variant",
-        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 8 of the library knows 0x35 here",
+        "flag 2: 5 kgen_append_kv: unknown flags 0x2; version 9 of the library knows 0x35 here",
         "no request: 1 kgen_append_kv: params is NULL",
     ];
     let lines: Vec<&str> = said.lines().collect();
@@ -453,7 +453,9 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp8, false, Target::Sm90, None),
         plan(Kind::FwdShort, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm90, None),
     ];
-    let library = Library::of("hostile_library", &plans, &["-O0", "-Wno-psabi"]);
+    // What no arithmetic may do with whatever sizes and strides it is given: end in `abort`.
+    let undefined = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-fno-sanitize=vptr"];
+    let library = Library::of("hostile_library", &plans, &[&["-O0", "-Wno-psabi"], &undefined[..]].concat());
     // The name of the emulator's start of a grid, as the linker knows it.
     let undefined = run(Command::new("nm").arg("-u").arg(&library.kernels[0]));
     let start = undefined.split_whitespace().find(|name| name.contains("8emulator3run")).expect("kernels start grids");
@@ -462,7 +464,7 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         "hostile",
         &library.dispatcher,
         &[format!("-DCOUNT_BLOCKS=__wrap_{start}")],
-        &[format!("-Wl,--wrap={start}")],
+        &[format!("-Wl,--wrap={start}"), "-fsanitize=undefined".to_owned()],
     )
 });
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 
 SUCCESS = 0
 ERROR_NO_VARIANT = 3
@@ -106,6 +106,7 @@ class FwdParams(ctypes.Structure):
         ("rotary_row_stride", ctypes.c_int64),
         ("seqlens_rotary", ctypes.c_void_p),
         *[(name, ctypes.c_int32) for name in ("seqlen_new", "rotary_dim", "rotary_rows", "rotary_interleaved")],
+        *[(name, ctypes.c_int32) for name in ("cache_entries", "reserved_3")],
     ]
 
 
@@ -128,6 +129,9 @@ class BwdParams(ctypes.Structure):
         ("dsinks", ctypes.c_void_p),
         ("score", DeclaredScore),
         *[(name, ctypes.c_int32) for name in ("head_dim_v", "reserved")],
+        ("dlse", ctypes.c_void_p),
+        ("dlse_batch_stride", ctypes.c_int64),
+        ("dlse_head_stride", ctypes.c_int64),
     ]
 
 

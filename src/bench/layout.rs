@@ -160,6 +160,7 @@ impl Trial for Layout<'_> {
                 // Q, K, V, O, dO, dQ, dK, dV.
                 strides: [query(qk), key(qk), key(v), query(v), query(v), query(qk), key(qk), key(v)],
                 lse_strides,
+                dlse_strides: [0; 2],
                 batch,
                 num_heads,
                 num_heads_k,
@@ -199,6 +200,7 @@ impl Trial for Layout<'_> {
             qv_strides: self.variant.features.has(Feature::Qv).then(|| query(v)),
             pages: self.pages(),
             new_rows: None,
+            cache_entries: 0,
         })
     }
 

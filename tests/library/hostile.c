@@ -56,7 +56,11 @@ static int32_t draw_size(void) {
     }
 }
 
+/* Whether strides are such as a tensor in memory may have: those that no memory has are refused before anything starts. */
+static bool strides_fit;
+
 static int64_t draw_stride(void) {
+    if (strides_fit) return (int64_t)(draw() % 4096) * 8;
     switch (draw() % 4) {
         case 0: return (int64_t)(draw() % 4096) * 8;
         case 1: return draw_size();
@@ -149,6 +153,7 @@ static void draw_bwd(union bwd* u) {
     p->struct_size = draw_struct_size(sizeof *p);
     p->flags = draw_flags();
     p->q = draw_pointer(), p->k = draw_pointer(), p->v = draw_pointer(), p->o = draw_pointer(), p->dout = draw_pointer();
+    p->dlse = one_in(2) ? draw_pointer() : NULL;
     p->lse = draw_pointer(), p->dq = draw_pointer(), p->dk = draw_pointer(), p->dv = draw_pointer();
     p->cu_seqlens_q = one_in(3) ? draw_pointer() : NULL, p->cu_seqlens_k = one_in(3) ? draw_pointer() : NULL;
     p->batch = draw_size(), p->seqlen_q = draw_size(), p->seqlen_k = draw_size();
@@ -171,6 +176,7 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         kgen_emulator_multiprocessors((int)(draw() % 200));
         union fwd f;
         union bwd b;
+        strides_fit = one_in(2);
         draw_fwd(&f), draw_bwd(&b);
         const kgen_variant* v = variants + draw() % count;
         int code = 0;

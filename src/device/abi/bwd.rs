@@ -10,6 +10,8 @@ pub struct BwdParams {
     pub strides: [Strides; 8],
     /// Batch and head stride of the log-sum-exp.
     pub lse_strides: [i64; 2],
+    /// Batch and head stride of its gradient.
+    pub dlse_strides: [i64; 2],
     /// Sequences.
     pub batch: i32,
     /// Query heads.
@@ -64,6 +66,8 @@ impl BwdParams {
             score: self.features.score.structure(address),
             head_dim_v: self.head_dim_v,
             reserved: 0,
+            dlse: address("dlse"),
+            dlse_strides: self.dlse_strides,
         }
     }
 }
@@ -94,6 +98,8 @@ pub(in crate::device) struct Structure {
     score: score::Structure,
     head_dim_v: i32,
     reserved: i32,
+    dlse: *mut c_void,
+    dlse_strides: [i64; 2],
 }
 
 impl Structure {
@@ -105,6 +111,7 @@ impl Structure {
             self.features.attention_chunk = -1;
             self.score.id = 1;
             (self.head_dim_v, self.reserved) = (-1, -1);
+            self.dlse = self.tensors[0];
         }
         self
     }
@@ -124,8 +131,10 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
     row(offset_of!(Structure, tensors), tensors.map(str::to_owned).to_vec());
     row(offset_of!(Structure, tensor_strides), strides("", &TENSORS, &["batch", "row", "head"]));
     row(offset_of!(Structure, lse_strides), strides("", &["lse"], &["batch", "head"]));
+    row(offset_of!(Structure, dlse_strides), strides("", &["dlse"], &["batch", "head"]));
     row(offset_of!(Structure, lengths), ["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"].map(str::to_owned).to_vec());
     fields.push(("dsinks".to_owned(), offset_of!(Structure, dsinks)));
+    fields.push(("dlse".to_owned(), offset_of!(Structure, dlse)));
     fields.extend(features::layout(offset_of!(Structure, features)));
     fields.extend(score::layout(offset_of!(Structure, score)));
     (fields, size_of::<Structure>())

@@ -50,6 +50,8 @@ pub struct FwdParams {
     pub qv_strides: Option<Strides>,
     /// What is said of pages; `None`: nothing is.
     pub pages: Option<PagedKeys>,
+    /// Entries of K and V that `cache_batch_idx` may name; 0: not said.
+    pub cache_entries: i32,
     /// What is said of new rows of K and V; `None`: nothing is.
     pub new_rows: Option<NewRows>,
 }
@@ -151,6 +153,8 @@ impl FwdParams {
             rotary_dim: new.rotary_dim,
             rotary_rows: new.rotary_rows,
             rotary_interleaved: new.interleaved.into(),
+            cache_entries: self.cache_entries,
+            reserved_3: 0,
         }
     }
 }
@@ -217,6 +221,8 @@ pub(in crate::device) struct Structure {
     rotary_dim: i32,
     rotary_rows: i32,
     rotary_interleaved: i32,
+    cache_entries: i32,
+    reserved_3: i32,
 }
 
 /// A number that is no sensible size, stride, count or address.
@@ -249,6 +255,7 @@ impl Structure {
             (self.new_strides, self.rotary_row_stride) = ([[GARBAGE.into(); 3]; 2], GARBAGE.into());
             (self.seqlens_rotary, self.seqlen_new) = (nowhere, GARBAGE);
             (self.rotary_dim, self.rotary_rows, self.rotary_interleaved) = (GARBAGE, GARBAGE, GARBAGE);
+            (self.cache_entries, self.reserved_3) = (GARBAGE, GARBAGE);
         }
         self
     }
@@ -263,7 +270,7 @@ pub(super) fn layout() -> (Vec<(String, usize)>, usize) {
         num_heads, num_heads_k, seqlen_q, seqlen_k, head_dim, dtype, softmax_scale, num_splits, concurrent_blocks, split_counts,
         workspace, workspace_bytes, head_dim_v, reserved, page_table, page_table_stride, page_size, num_pages, kv_dtype,
         reserved_2, cache_batch_idx, leftpad_k, qv, work_counter, arrivals, arrivals_count, rotary_row_stride, seqlens_rotary,
-        seqlen_new, rotary_dim, rotary_rows, rotary_interleaved);
+        seqlen_new, rotary_dim, rotary_rows, rotary_interleaved, cache_entries, reserved_3);
     let mut row = |offset: usize, bytes: usize, names: Vec<String>| {
         fields.extend(names.into_iter().enumerate().map(|(index, name)| (name, offset + index * bytes)));
     };

@@ -238,9 +238,12 @@ impl Asked {
     }
 
     /// The slope of a sequence's query head; 0 where none is asked for. Powers of two down to 2⁻⁸, as in the paper
-    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 where batch entries have their own.
+    /// (Press et al. 2021, section 3), times 1, 1.5 or 2 where batch entries have their own. Every third head has one
+    /// below 0, so small that what it adds to the furthest keys is no more than scores are: larger ones leave of a
+    /// 16-bit reference nothing to compare with.
     pub fn slope(&self, sequence: usize, head: usize) -> f32 {
-        let of_head = 0.5_f32.powi(head as i32 % 8 + 1);
+        let rises = head % 3 == 1;
+        let of_head = if rises { -(0.5_f32.powi(6 + head as i32 / 3 % 3)) } else { 0.5_f32.powi(head as i32 % 8 + 1) };
         match self.alibi {
             None => 0.0,
             Some(Slopes::ByHead) => of_head,
@@ -333,7 +336,8 @@ mod tests {
         let words = " window64,-1 chunk7 softcap30.5 alibi-by-batch sinks-bf16 page16-shared3-counter-v-descales qv leftpad kv-e5m2 \
              new3-rotary32-interleaved-clipped-starts";
         assert_eq!(all.words(), words);
-        assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 1) < all.slope(0, 0));
+        assert!(all.slope(1, 0) > all.slope(0, 0) && all.slope(0, 2) < all.slope(0, 0));
+        assert!(all.slope(0, 1) < 0.0 && all.slope(1, 1) < all.slope(0, 1), "slopes of both signs");
     }
 
     /// A kernel by its mask and its features.

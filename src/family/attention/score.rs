@@ -117,7 +117,7 @@ impl Score {
     /// products, of the slope and distances within a key tile, however few of its keys there are.
     pub fn error(&self, product: f64) -> f64 {
         let capped = if self.softcap > 0.0 { (self.scale * product).min(self.softcap) * 2.0_f64.powf(-10.9) } else { 0.0 };
-        capped + self.slope * f64::from(WIDEST_KEY_TILE) * 2.0_f64.powi(-24)
+        capped + self.slope.abs() * f64::from(WIDEST_KEY_TILE) * 2.0_f64.powi(-24)
     }
 
     /// What it may change the slope by for product `s`, before a declared score.
@@ -149,7 +149,7 @@ impl Score {
     fn own_bound(&self, product: f64, row: usize, key: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope * self.distance(row, key)
+        capped + self.slope.abs() * self.distance(row, key)
     }
 
     /// The largest magnitude that a score may have whose product is no larger than `product`, over `keys` keys, a
@@ -157,7 +157,7 @@ impl Score {
     pub fn bound(&self, product: f64, keys: usize) -> f64 {
         let scaled = self.scale * product;
         let capped = if self.softcap > 0.0 { scaled.min(self.softcap) } else { scaled };
-        capped + self.slope * (keys as f64).max(self.first_position.abs() as f64)
+        capped + self.slope.abs() * (keys as f64).max(self.first_position.abs() as f64)
     }
 }
 

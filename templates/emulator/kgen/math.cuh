@@ -83,6 +83,9 @@ KGEN_DEVICE int lowest_bit(uint32_t bits) { return __builtin_ctz(bits); }
 
 KGEN_DEVICE float absolute(float x) { return __builtin_fabsf(x); }
 
+// The magnitude of x with the sign of `sign`.
+KGEN_DEVICE float with_sign_of(float x, float sign) { return __builtin_copysignf(x, sign); }
+
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 

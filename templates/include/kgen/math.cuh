@@ -41,6 +41,9 @@ KGEN_DEVICE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits))
 
 KGEN_DEVICE float absolute(float x) { return fabsf(x); }
 
+// The magnitude of x with the sign of `sign` (one LOP3).
+KGEN_DEVICE float with_sign_of(float x, float sign) { return copysignf(x, sign); }
+
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 

@@ -5,9 +5,9 @@ use super::{
     dims::Dims,
     featured_backward,
     gradients::{Gradients, Inputs},
-    place::Side,
+    place::{Placement, Side},
     problem::Problem,
-    tensors::{Tensors, Values, asked, image, lengths, side_and_heads},
+    tensors::{Source, Tensors, Values, asked, image, lengths, side_and_heads},
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
@@ -26,12 +26,19 @@ pub struct BackwardProblem {
     pub total_q: bool,
     /// Asks for the gradient of sinks where there are any.
     pub sink_gradient: bool,
+    /// The log-sum-exp has a gradient too.
+    pub lse_gradient: bool,
 }
 
 impl BackwardProblem {
     /// A problem of which nothing but the gradients is asked.
     pub fn plain(problem: Problem) -> Self {
-        Self { problem, deterministic: false, total_q: false, sink_gradient: true }
+        Self { problem, deterministic: false, total_q: false, sink_gradient: true, lse_gradient: false }
+    }
+
+    /// The same, with a gradient of the log-sum-exp.
+    pub fn with_lse_gradient(self) -> Self {
+        Self { lse_gradient: true, ..self }
     }
 
     /// The same, asking for the same bits from the same inputs.
@@ -54,6 +61,9 @@ impl BackwardProblem {
         }
         if !self.sink_gradient {
             name += " no-dsinks";
+        }
+        if self.lse_gradient {
+            name += " dlse";
         }
         name
     }
@@ -88,16 +98,18 @@ impl Case for BackwardCase {
     fn draw(&self, seed: u64) -> Drawn {
         let Self { asked: BackwardProblem { problem, .. }, number, head_dim, .. } = self;
         let tensors = Tensors::draw(problem, *head_dim, *number, seed);
-        self.with(&tensors, &Tensors::draw_output_gradient(problem, *head_dim, *number, seed))
+        let dout = Tensors::draw_output_gradient(problem, *head_dim, *number, seed);
+        self.with(&tensors, &dout, &mut Source::new(seed.wrapping_add(1)))
     }
 }
 
 impl BackwardCase {
-    /// The case with these inputs.
-    pub(super) fn with(&self, Tensors { q, k, v, .. }: &Tensors, dout: &Values) -> Drawn {
+    /// The case with these inputs; dLSE, where it is asked for, comes from `source`.
+    pub(super) fn with(&self, Tensors { q, k, v, .. }: &Tensors, dout: &Values, source: &mut Source<'_>) -> Drawn {
         let Self { ref asked, number, head_dim, causal } = *self;
         let problem = asked.problem.clone();
-        let inputs = Inputs { q, k, v, dout };
+        let dlse = asked.lse_gradient.then(|| Tensors::draw_lse_gradient_from(&problem, source));
+        let inputs = Inputs { q, k, v, dout, dlse: dlse.as_ref() };
         let gradients = Gradients::compute(&problem, inputs, head_dim, number, causal);
         let call = self.call(inputs, &gradients);
         let judge = move |outputs: &Outputs| compare(&problem, head_dim, number, causal, &gradients, outputs);
@@ -118,20 +130,29 @@ impl BackwardCase {
         let o = image(problem, 3, head_dim, number, |sequence, head, row| {
             Some(&outputs[sequence * problem.heads + head][row * head_dim.v..][..head_dim.v])
         });
+        let lse_of = |sequence, head, row: usize| gradients.query_head(sequence, head).lse[row];
         let tensors = [
             ("q", given(0, inputs.q)),
             ("k", given(1, inputs.k)),
             ("v", given(2, inputs.v)),
             ("o", o),
             ("dout", given(4, inputs.dout)),
-            ("lse", log_sum_exp(problem, gradients)),
+            ("lse", of_rows(problem, &problem.place_lse(), |sequence, head, row| lse_of(sequence, head, row) as f32)),
         ];
+        // Nobody uses what stands beside an LSE of -∞.
+        let dlse = inputs.dlse.map(|dlse| {
+            let number = |sequence, head, row| {
+                if lse_of(sequence, head, row) == f64::NEG_INFINITY { f32::NAN } else { dlse.row(sequence, head, row)[0] }
+            };
+            ("dlse", of_rows(problem, &problem.place_dlse(), number))
+        });
         let poisoned = |tensor| image(problem, tensor, head_dim, number, |_, _, _| None);
         let place = |tensor| {
             let (side, heads) = side_and_heads(problem, tensor);
             problem.place(tensor, side, heads, head_dim.of(tensor))
         };
-        let place_lse = problem.place_lse();
+        let [lse_strides, dlse_strides] =
+            [problem.place_lse(), problem.place_dlse()].map(|place| [place.strides.batch, place.strides.head]);
         let query_rows = problem.rows(Side::Query);
         let sink_gradient = self.asked.has_sink_gradient().then(|| {
             let mut image = Image::poisoned(Element::Bits32, problem.heads, 0);
@@ -140,13 +161,14 @@ impl BackwardCase {
         });
         let outputs = [("dq", poisoned(5)), ("dk", poisoned(6)), ("dv", poisoned(7))];
         Call {
-            inputs: tensors.into_iter().chain(lengths(problem)).chain(asked(problem)).collect(),
+            inputs: tensors.into_iter().chain(dlse).chain(lengths(problem)).chain(asked(problem)).collect(),
             outputs: outputs.into_iter().chain(sink_gradient).collect(),
             scratch: true,
             multiprocessors: problem.multiprocessors,
             params: Params::Bwd(BwdParams {
                 strides: std::array::from_fn(|tensor| place(tensor).strides),
-                lse_strides: [place_lse.strides.batch, place_lse.strides.head],
+                lse_strides,
+                dlse_strides,
                 batch: problem.sequences.len() as i32,
                 num_heads: problem.heads as i32,
                 num_heads_k: problem.heads_k as i32,
@@ -165,15 +187,14 @@ impl BackwardCase {
     }
 }
 
-/// LSE as the forward pass gives it.
-fn log_sum_exp(problem: &Problem, gradients: &Gradients) -> Image {
-    let place = problem.place_lse();
+/// One number for each row of each query head, as LSE is.
+fn of_rows(problem: &Problem, place: &Placement, number: impl Fn(usize, usize, usize) -> f32) -> Image {
     let plan = problem.rows(Side::Query);
     let mut image = Image::poisoned(Element::Bits32, place.span, place.origin);
     for (sequence, rows) in problem.used_rows(Side::Query).enumerate() {
         for (head, row) in itertools::iproduct!(0..problem.heads, 0..rows) {
-            let lse = gradients.query_head(sequence, head).lse[row] as f32;
-            image.put(problem.offset(&place, Side::Query, &plan, sequence, row, head), lse.to_bits());
+            let offset = problem.offset(place, Side::Query, &plan, sequence, row, head);
+            image.put(offset, number(sequence, head, row).to_bits());
         }
     }
     image
@@ -292,7 +313,7 @@ mod tests {
         let (problem, number) = (&case.asked.problem, case.number);
         let tensors = Tensors::draw(problem, DIM, number, 1);
         let dout = Tensors::draw_output_gradient(problem, DIM, number, 1);
-        let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
+        let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout, dlse: None };
         let gradients = Gradients::compute(problem, inputs, DIM, number, causal);
         let mut outputs = Outputs(case.call(inputs, &gradients).outputs);
         for (i, (_, output)) in outputs.0.iter_mut().take(3).enumerate() {
@@ -377,6 +398,20 @@ mod tests {
         let Params::Bwd(BwdParams { strides, .. }) = case(false).draw(1).call.params else { unreachable!("a backward call") };
         let said = complaint(false, |all| output(all, "dv").scribble(3 * strides[7].row, 7));
         assert!(said.expect("it fails").contains("dV: memory that is no part of it was written"));
+    }
+
+    #[test]
+    fn the_gradient_of_lse_has_strides_of_its_own_and_is_nothing_beside_an_lse_of_minus_infinity() {
+        let problem = Problem::new(&[(5, 3), (2, 4)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
+        let asked = BackwardProblem::plain(problem).with_lse_gradient();
+        let drawn = BackwardCase { asked, ..case(true) }.draw(1);
+        let Params::Bwd(BwdParams { dlse_strides, lse_strides, .. }) = drawn.call.params else { unreachable!("a backward call") };
+        assert_ne!(dlse_strides, lse_strides);
+        let dlse = &drawn.call.inputs.iter().find(|(name, _)| *name == "dlse").expect("it is given").1;
+        let number =
+            |batch: i64, head: i64, row| f32::from_bits(dlse.bits(batch * dlse_strides[0] + head * dlse_strides[1] + row));
+        assert!(number(0, 1, 0).is_nan() && number(0, 1, 1).is_nan(), "five queries, three keys");
+        assert!((2..5).all(|row| number(0, 1, row).is_finite()) && number(1, 0, 1).is_finite());
     }
 
     #[test]

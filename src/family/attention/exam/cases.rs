@@ -285,6 +285,13 @@ pub fn backward(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> 
         deterministic(Problem::new(&[(33, 45)], 1, 1).inputs(Inputs::Low, Scale::Usual)),
         plain(Problem::new(&[(33, 70)], 1, 1).inputs(Inputs::Constant, Scale::Zero)),
     ];
+    // LSE has a gradient too: packed, padded, by unaligned rows; rows that see no key, whose gradient is NaN.
+    cases.extend([
+        plain(Problem::new(&[(113, 203)], 2, 1).layout(Layout::Padded)).with_lse_gradient(),
+        deterministic(Problem::new(&[(70, 65); 2], 2, 2).layout(Layout::Unaligned)).with_lse_gradient(),
+        plain(Problem::new(&[(17, 64), (65, 30), (0, 3), (4, 0)], 2, 2).lengths(Lengths::Packed)).with_lse_gradient(),
+        plain(Problem::new(&[(64, 17), (17, 130), (9, 0)], 2, 1).lengths(Lengths::Used)).with_lse_gradient(),
+    ]);
     // The last key of its tile is seen by the last query alone.
     cases.extend([plain(last_key(subject)), deterministic(last_key(subject))]);
     // Four key tiles add to a dQ: in another order of blocks sums by atomics would have other bits.

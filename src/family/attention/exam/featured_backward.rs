@@ -50,7 +50,7 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
     if features.has(Feature::Softcap) {
         cases.extend(both(Problem::new(&[(65, n + 9)], 2, 1).inputs(Inputs::Large, Scale::Quarter).asking(capped(3000))));
         cases.extend(both(Problem::new(&[(33, n + 1)], 2, 2).inputs(Inputs::Normal, Scale::One).asking(capped(50))));
-        cases.push(plain(Problem::new(&[(m + 1, 70)], 2, 1).asking(capped(100))));
+        cases.push(plain(Problem::new(&[(m + 1, 70)], 2, 1).asking(capped(100))).with_lse_gradient());
         cases.extend(both(Problem::new(&[(17, n)], 1, 1).inputs(Inputs::Normal, Scale::Zero).asking(capped(200))));
     }
     if features.has(Feature::Alibi) {
@@ -70,6 +70,9 @@ pub fn cases(subject: &Subject<Point>, level: Level) -> Vec<BackwardProblem> {
         // Scores of both signs beside sinks far above and below them. (Low ones leave gradients below 2^-126, which the
         // GPU's exponentials flush to zero.)
         cases.push(plain(Problem::new(&[(33, 70)], 5, 1).inputs(Inputs::Large, Scale::Quarter).asking(sunk(SinkType::Fp32))));
+        // dLSE of rows that see no key is the sink's.
+        let short = Problem::new(&[(2 * m, 17), (3, 0), (5, n)], 5, 5).lengths(Lengths::Packed).asking(sunk(SinkType::Fp32));
+        cases.extend(both(short).map(BackwardProblem::with_lse_gradient));
         let asked = Problem::new(&[(17, 33)], 2, 1).asking(sunk(SinkType::Fp32));
         cases.push(BackwardProblem { sink_gradient: false, ..plain(asked) });
     }

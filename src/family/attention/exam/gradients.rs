@@ -9,8 +9,8 @@
 //! * three times the error of rounding the largest dS to 16 bits, carried to dQ by K and to dK by Q: where equal
 //!   weights and exact numbers make the terms of a sum cancel, the naive roundings cancel with them, and a kernel's
 //!   need not;
-//! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · max‖dO‖ · max‖v‖ (tensor cores truncate,
-//!   relative to the largest term), and K or Q carry that to dQ or dK;
+//! * what fp32 sums err by: delta cancels dP = dO Vᵀ only to 2⁻²⁰ · (max‖dO‖ · max‖v‖ + max |dLSE|) (tensor cores
+//!   truncate, relative to the largest term), and K or Q carry that to dQ or dK;
 //! * where scores are capped or declared, what the GPU's `tanh` may err by (PTX ISA) and what a declared score's fp32
 //!   steps may (`expression::rounding`), carried through P and dS to every element:
 //!   the kernel is given the exact LSE, so that errors that all scores of a row share do not cancel as they do naively.
@@ -43,6 +43,8 @@ pub struct Inputs<'a> {
     pub v: &'a Values,
     /// dO.
     pub dout: &'a Values,
+    /// dLSE, in rows of one number; `None`: 0.
+    pub dlse: Option<&'a Values>,
 }
 
 /// The right answer to one case, and how far from it a kernel may be.
@@ -130,7 +132,8 @@ impl Gradients {
                 let [q, dout] = [inputs.q, inputs.dout].map(|values| values.head(sequence, head));
                 let [k, v] = [inputs.k, inputs.v].map(|values| values.head(sequence, head / group));
                 let rules = Rules::of(problem, causal, f64::from(scale), sequence, head);
-                differentiate(Rows { q, k, v, dout, dim: head_dim, number, rules })
+                let dlse = inputs.dlse.map(|values| values.head(sequence, head));
+                differentiate(Rows { q, k, v, dout, dlse, dim: head_dim, number, rules })
             })
             .collect();
 
@@ -225,14 +228,22 @@ struct Rows<'a> {
     k: &'a [f32],
     v: &'a [f32],
     dout: &'a [f32],
+    dlse: Option<&'a [f32]>,
     dim: Dims,
     number: Number,
     rules: Rules,
 }
 
+impl Rows<'_> {
+    /// dLSE of a row.
+    fn dlse_of(&self, row: usize) -> f32 {
+        self.dlse.map_or(0.0, |dlse| dlse[row])
+    }
+}
+
 /// One head, query row by query row.
 fn differentiate(rows: Rows<'_>) -> Pass {
-    let Rows { q, k, v, dout, dim: Dims { qk: dim, v: dim_v }, number, rules: Rules { mask, score, sink } } = rows;
+    let Rows { q, k, v, dout, dlse, dim: Dims { qk: dim, v: dim_v }, number, rules: Rules { mask, score, sink } } = rows;
     let (queries, keys) = (q.len() / dim, k.len() / dim);
     let wide = |tensor: &[f32]| tensor.iter().copied().map(f64::from).collect::<Vec<_>>();
     let (q64, k64, v64, dout64) = (wide(q), wide(k), wide(v), wide(dout));
@@ -255,7 +266,12 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         if is_capped { [vec![0.0_f64; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]] } else { Default::default() };
     for row in 0..queries {
         let seen = mask.keys(row);
+        let lse_gradient = rows.dlse_of(row);
         if seen.is_empty() {
+            // Its LSE is the sink.
+            if sink.is_some() {
+                sink_gradient.see_row(1.0, -f64::from(lse_gradient), 1.0, [-lse_gradient; 2], lse_gradient.abs().into());
+            }
             continue;
         }
         let (elements, elements_v) = (seen.start * dim..seen.end * dim, seen.start * dim_v..seen.end * dim_v);
@@ -275,13 +291,14 @@ fn differentiate(rows: Rows<'_>) -> Pass {
             *ds = dot(dout_row, v_row);
             delta += p * *ds;
         }
+        delta -= f64::from(lse_gradient);
         for (&p, v_row) in p[seen.clone()].iter().zip(v64[elements_v].chunks_exact(dim_v)) {
             add(&mut query.o[range_v.clone()], p, v_row);
         }
         let o = &query.o[range_v.clone()];
         let deltas = naive_score_gradients(rows, row, seen.clone(), o, &p16, &slope16, &mut ds16);
         if let Some(sink) = sink {
-            let terms = o.iter().zip(dout_row).map(|(o, d)| (o * d).abs()).sum();
+            let terms = o.iter().zip(dout_row).map(|(o, d)| (o * d).abs()).sum::<f64>() + f64::from(lse_gradient.abs());
             sink_gradient.see_row((sink - query.lse[row]).exp(), delta, sink_p16, deltas, terms);
         }
         for j in seen {
@@ -319,7 +336,8 @@ fn differentiate(rows: Rows<'_>) -> Pass {
         *value = number.through(*value);
     }
     let largest = |tensor: &[f64]| tensor.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
-    let of_ds = 2.0_f64.powi(-20) * steepest * longest_row(&dout64, dim_v) * longest_row(&v64, dim_v);
+    let largest_dlse = f64::from(dlse.unwrap_or_default().iter().fold(0.0_f32, |largest, value| largest.max(value.abs())));
+    let of_ds = 2.0_f64.powi(-20) * steepest * (longest_row(&dout64, dim_v) * longest_row(&v64, dim_v) + largest_dlse);
     let of_rounding = 3.0 * number.unit_roundoff() * largest_ds;
     let sum_error = [(of_ds + of_rounding) * largest(&k64), (of_ds * largest(&weight) + of_rounding) * largest(&q64)];
     let tanh_error = tanh_errors.map(|errors| largest(&errors));
@@ -357,8 +375,9 @@ fn naive_score_gradients(
     for j in seen.clone() {
         ds[j] = number.through(dot32(dout, &v[j * dim..(j + 1) * dim]));
     }
-    let delta: f32 = seen.clone().map(|j| p[j] * ds[j]).sum();
-    let other_delta: f32 = o.iter().zip(dout).map(|(&o, &dout)| number.through(o as f32) * dout).sum();
+    let dlse = rows.dlse_of(row);
+    let delta = seen.clone().map(|j| p[j] * ds[j]).sum::<f32>() - dlse;
+    let other_delta = o.iter().zip(dout).map(|(&o, &dout)| number.through(o as f32) * dout).sum::<f32>() - dlse;
     for j in seen {
         other[j] = number.through(slope[j] * p[j] * (ds[j] - other_delta));
         ds[j] = number.through(slope[j] * p[j] * (ds[j] - delta));
@@ -391,13 +410,19 @@ mod tests {
         [q, k, v, dout].map(|values| values.head(0, 0).to_vec())
     }
 
-    fn pass([q, k, v, dout]: &[Vec<f32>; 4], rules: Rules) -> Pass {
-        differentiate(Rows { q, k, v, dout, dim: DIM.into(), number: Number::Fp16, rules })
+    /// dLSE of the five queries, where it is asked for.
+    const DLSE: [f32; 5] = [1.5, -0.75, 2.0, -3.0, 0.5];
+
+    fn pass([q, k, v, dout]: &[Vec<f32>; 4], dlse: Option<&[f32]>, rules: Rules) -> Pass {
+        differentiate(Rows { q, k, v, dout, dlse, dim: DIM.into(), number: Number::Fp16, rules })
     }
 
-    /// The loss Σ O dO, as the forward pass gives it.
-    fn loss(tensors: &[Vec<f32>; 4], rules: Rules) -> f64 {
-        pass(tensors, rules).query.o.iter().zip(&tensors[3]).map(|(o, &d)| o * f64::from(d)).sum()
+    /// The loss Σ O dO + Σ LSE dLSE, as the forward pass gives it.
+    fn loss(tensors: &[Vec<f32>; 4], dlse: Option<&[f32]>, rules: Rules) -> f64 {
+        let QueryHead { o, lse, .. } = pass(tensors, dlse, rules).query;
+        let of_lse = lse.iter().zip(dlse.unwrap_or_default()).filter(|(lse, _)| lse.is_finite());
+        let of_o = o.iter().zip(&tensors[3]).map(|(o, &d)| o * f64::from(d));
+        of_o.sum::<f64>() + of_lse.map(|(lse, &d)| lse * f64::from(d)).sum::<f64>()
     }
 
     /// Full, causal, each feature alone, and all together.
@@ -423,14 +448,14 @@ mod tests {
     #[test]
     fn gradients_are_what_finite_differences_say() {
         let all = tensors();
-        for rules in rules() {
-            let pass = pass(&all, rules);
+        for (rules, dlse) in itertools::iproduct!(rules(), [None, Some(&DLSE[..])]) {
+            let pass = pass(&all, dlse, rules);
             for (which, gradient) in [&pass.query.dq, &pass.key.dk, &pass.key.dv].into_iter().enumerate() {
                 for at in (0..gradient.len()).step_by(7) {
                     let moved = |by: f32| {
                         let mut all = all.clone();
                         all[which][at] += by;
-                        (loss(&all, rules), f64::from(all[which][at]))
+                        (loss(&all, dlse, rules), f64::from(all[which][at]))
                     };
                     let ((up, above), (down, below)) = (moved(1.0 / 1024.0), moved(-1.0 / 1024.0));
                     let slope = (up - down) / (above - below);
@@ -444,14 +469,31 @@ mod tests {
     #[test]
     fn the_sinks_gradient_is_what_finite_differences_say() {
         let all = tensors();
-        for rules in rules() {
+        for (rules, dlse) in itertools::iproduct!(rules(), [None, Some(&DLSE[..])]) {
             let Some(sink) = rules.sink else { continue };
-            let moved = |by: f64| loss(&all, Rules { sink: Some(sink + by), ..rules });
+            let moved = |by: f64| loss(&all, dlse, Rules { sink: Some(sink + by), ..rules });
             let slope = (moved(1e-4) - moved(-1e-4)) / 2e-4;
-            let SinkGradient { exact, naive, terms, .. } = pass(&all, rules).sink;
+            let SinkGradient { exact, naive, terms, .. } = pass(&all, dlse, rules).sink;
             assert!((slope - exact).abs() < 1e-6 && exact.abs() > 1e-2, "{rules:?}: {slope} {exact}");
             assert!(naive.iter().all(|&naive| (f64::from(naive) - exact).abs() < 0.02 * terms), "{rules:?}: {naive:?} {exact}");
         }
+    }
+
+    /// LSE of such a row is the sink, or -∞.
+    #[test]
+    fn the_gradient_of_lse_goes_to_the_sink_where_a_row_sees_no_key_and_else_nowhere() {
+        let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
+        let (kv, dout, dlse) = (&tensor[..DIM], &tensor[..], [2.0, -0.5, 0.0]);
+        let plain = Rules::plain(true, 3, 1, 1.0);
+        let rows = |rules, dlse| {
+            let rows = Rows { q: &tensor, k: kv, v: kv, dout, dlse, dim: DIM.into(), number: Number::Bf16, rules };
+            differentiate(rows)
+        };
+        let (without, with) = (rows(plain, None), rows(plain, Some(&dlse)));
+        assert_eq!((with.query.dq, with.key.dk, with.key.dv), (without.query.dq, without.key.dk, without.key.dv));
+        let sunk = Rules { sink: Some(0.75), ..plain };
+        let gained = rows(sunk, Some(&dlse)).sink.exact - rows(sunk, None).sink.exact;
+        assert!((gained - 1.5).abs() < 1e-12, "{gained}");
     }
 
     #[test]
@@ -459,7 +501,7 @@ mod tests {
         let problem = Problem::new(&[(3, 4)], 4, 2);
         let tensors = Tensors::draw(&problem, DIM, Number::Bf16, 1);
         let dout = Tensors::draw_output_gradient(&problem, DIM, Number::Bf16, 1);
-        let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
+        let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout, dlse: None };
         let all = Gradients::compute(&problem, inputs, DIM, Number::Bf16, false);
         let scale = problem.softmax_scale(DIM);
         let one = |head: usize| {
@@ -469,6 +511,7 @@ mod tests {
                 k,
                 v,
                 dout: dout.head(0, head),
+                dlse: None,
                 dim: DIM.into(),
                 number: Number::Bf16,
                 rules: Rules::plain(false, 3, 4, scale.into()),
@@ -485,8 +528,16 @@ mod tests {
     fn a_row_that_sees_no_key_has_no_gradient_and_one_key_alone_gives_none_to_q_and_k() {
         let tensor: Vec<f32> = (0..3 * DIM as u16).map(|i| f32::from(i % 5)).collect();
         let (kv, dout) = (&tensor[..DIM], &tensor[..]);
-        let rows =
-            Rows { q: &tensor, k: kv, v: kv, dout, dim: DIM.into(), number: Number::Bf16, rules: Rules::plain(true, 3, 1, 1.0) };
+        let rows = Rows {
+            q: &tensor,
+            k: kv,
+            v: kv,
+            dout,
+            dlse: None,
+            dim: DIM.into(),
+            number: Number::Bf16,
+            rules: Rules::plain(true, 3, 1, 1.0),
+        };
         let pass = differentiate(rows);
         assert!(pass.query.dq.iter().chain(&pass.key.dk).all(|&value| value == 0.0));
         let last: Vec<f64> = dout[2 * DIM..].iter().map(|&d| f64::from(d)).collect();
@@ -499,7 +550,7 @@ mod tests {
         let tolerance = |number| {
             let tensors = Tensors::draw(&problem, 64, number, 1);
             let dout = Tensors::draw_output_gradient(&problem, 64, number, 1);
-            let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout };
+            let inputs = Inputs { q: &tensors.q, k: &tensors.k, v: &tensors.v, dout: &dout, dlse: None };
             Gradients::compute(&problem, inputs, 64, number, false).tolerance
         };
         for (fp16, bf16) in tolerance(Number::Fp16).into_iter().zip(tolerance(Number::Bf16)) {

@@ -203,6 +203,21 @@ impl Problem {
             Layout::Padded | Layout::Unaligned => 5,
             _ => 0,
         };
+        self.place_rows_of_numbers(&plan, gap)
+    }
+
+    /// The place of its gradient: as that of the log-sum-exp, but where layouts have gaps, with others.
+    pub fn place_dlse(&self) -> Placement {
+        let plan = self.rows(Side::Query);
+        let gap = match self.layout {
+            Layout::Padded | Layout::Unaligned => 3,
+            _ => 0,
+        };
+        self.place_rows_of_numbers(&plan, gap)
+    }
+
+    /// One number for each row of each query head: rows contiguous, `gap` numbers behind each head and batch entry.
+    fn place_rows_of_numbers(&self, plan: &RowPlan, gap: usize) -> Placement {
         let head = plan.rows + gap;
         let batch = self.heads * head + gap;
         let span = batch * plan.entries;

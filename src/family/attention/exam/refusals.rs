@@ -9,7 +9,7 @@ use super::{
     combine,
     descale::Descales,
     forward,
-    problem::{Layout, Problem},
+    problem::{Layout, Lengths, Problem},
     scheduler, split,
 };
 use crate::{
@@ -20,9 +20,9 @@ use crate::{
     },
     device::{
         AttentionFeatures, BwdParams, Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE,
-        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, NewRows, PagedKeys, Params,
+        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, NewRows, PagedKeys, Params, Strides,
     },
-    family::attention::{Append, Asked, Kind, KvFormat, Point, Starts},
+    family::attention::{Append, Asked, Cache, Kind, KvFormat, Point, Starts},
     grid::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
@@ -153,7 +153,77 @@ const SPECIALISED: &[Change] = &[
     ("no k", |c| drop_tensor(c, "k"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no v", |c| drop_tensor(c, "v"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
     ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "must not be NULL")),
+    (
+        "a stride beyond all memory",
+        |c| strides(c)[0].row = 1 << 60,
+        Refused(ERROR_INVALID_VALUE, "q_row_stride 1152921504606846976 leads"),
+    ),
+    (
+        "a negative stride beyond all memory",
+        |c| strides(c)[1].row = i64::MIN,
+        Refused(ERROR_INVALID_VALUE, "k_row_stride -9223372036854775808 leads"),
+    ),
 ];
+
+/// Lengths that the host has not seen, larger than there is memory for.
+const BEYOND: &[Change] = &[
+    ("a key more used than there is", |c| give(c, "seqused_k", &[41]), Same),
+    ("as many keys used as a number holds", |c| give(c, "seqused_k", &[i32::MAX]), Same),
+    ("a query more used than there is", |c| give(c, "seqused_q", &[18]), Same),
+    ("as many queries used as a number holds", |c| give(c, "seqused_q", &[i32::MAX]), Same),
+];
+
+/// Where the second sequence of a cache, which has no keys, is said to have some in an entry that is not there, or
+/// behind those that it has.
+const ELSEWHERE: &[Change] = &[
+    (
+        "an entry that the cache does not have",
+        |c| {
+            let entries = fwd(c).cache_entries;
+            give_second(c, "cache_batch_idx", entries);
+            give_second(c, "seqused_k", 7);
+        },
+        Same,
+    ),
+    (
+        "a negative entry of a cache whose entries nobody counts",
+        |c| {
+            fwd(c).cache_entries = 0;
+            give_second(c, "cache_batch_idx", -1);
+            give_second(c, "seqused_k", 7);
+        },
+        Same,
+    ),
+    ("keys that begin behind the last one", |c| give_second(c, "leftpad_k", i32::MAX), Same),
+    (
+        "entries without an index",
+        |c| drop_tensor(c, "cache_batch_idx"),
+        Refused(ERROR_INVALID_VALUE, "must be the entries that cache_batch_idx may name"),
+    ),
+    ("fewer entries than none", |c| fwd(c).cache_entries = -1, Refused(ERROR_INVALID_VALUE, "cache_entries -1 must be")),
+];
+
+/// Strides of Q, K, V, O and so on.
+fn strides(call: &mut Call) -> &mut [Strides] {
+    match &mut call.params {
+        Params::Fwd(params) => &mut params.strides,
+        Params::Bwd(params) => &mut params.strides,
+        Params::Fields(_) | Params::Headed { .. } => unreachable!("a call of attention"),
+    }
+}
+
+/// Gives the call these numbers by batch entry.
+fn give(call: &mut Call, name: &'static str, values: &[i32]) {
+    call.inputs.retain(|(given, _)| *given != name);
+    call.inputs.push((name, Image::of_integers(values)));
+}
+
+/// Changes the second batch entry's number.
+fn give_second(call: &mut Call, name: &'static str, value: i32) {
+    let (_, image) = call.inputs.iter().find(|(given, _)| *given == name).expect("the call has it");
+    let first = image.bits(0).cast_signed();
+    give(call, name, &[first, value]);
+}
 
 /// A caller that knows one head dim only.
 const OF_EQUAL_HEAD_DIMS: &[Change] = &[("no head dim of V", |c| *numbers(c).head_dim_v = 0, Same)];
@@ -381,6 +451,7 @@ fn push(call: &mut Call, name: &'static str) {
 
 /// What the kernels of one launch do.
 const FORWARD: &[Change] = &[
+    ("a negative total_k", |c| fwd(c).total_rows[1] = -1, Refused(ERROR_INVALID_VALUE, "total_k -1 must not be negative")),
     (
         "a block more than a grid has",
         |c| blocks(c, 1 << 30, 2, 1),
@@ -587,6 +658,8 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let short = if variant.kind == Kind::Bwd { SHORT_BWD } else { SHORT_FWD };
     let asks =
         if variant.kind == Kind::FwdSplit { changed_without_workspace(&base, &[EVERYWHERE, SPLITTING]) } else { Vec::new() };
+    let beyond = if variant.kind.has_shape() && !variant.features.has(Feature::Append) { &[BEYOND][..] } else { &[] };
+    let elsewhere = cached(subject).map_or_else(Vec::new, |base| changed(&base, &[ELSEWHERE]));
     let features = if variant.kind.has_shape() { changed(&base, &not_built_for(variant)) } else { Vec::new() };
     let lists: Vec<Vec<Change>> =
         lists.iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
@@ -594,10 +667,33 @@ pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
     let head_dims: Vec<Vec<Change>> =
         of_head_dims(variant).iter().map(|list| list.iter().copied().filter(|change| holds(variant, change)).collect()).collect();
     let head_dims = changed(&base, &head_dims.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    [changed(&base, &[STRUCTURE, short, FEATURES]), changed(&base, &lists), features, head_dims, asks]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        changed(&base, &[STRUCTURE, short, FEATURES]),
+        changed(&base, &lists),
+        changed(&base, beyond),
+        elsewhere,
+        features,
+        head_dims,
+        asks,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A case of a cache whose second sequence has no keys, for kernels that read one.
+fn cached(subject: &Subject<Point>) -> Option<Rc<dyn Case>> {
+    let variant = subject.variant;
+    if !variant.features.has(Feature::Cache) || variant.features.has(Feature::Append) {
+        return None;
+    }
+    let asked = Asked { cache: Some(Cache::IndexedAndPadded), ..Asked::default() };
+    let problem = Problem::new(&[(3, 40), (3, 0)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used).asking(asked);
+    match variant.kind {
+        Kind::Fwd | Kind::FwdShort => Some(Rc::new(forward::case(subject, problem))),
+        Kind::FwdSplit => Some(Rc::new(split::case(variant, (problem, 2, None)))),
+        Kind::Bwd | Kind::FwdCombine | Kind::PrepareScheduler => None,
+    }
 }
 
 /// What callers that know one head dim only are told.

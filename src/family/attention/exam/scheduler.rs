@@ -157,6 +157,7 @@ impl Case for ScheduleCase {
             scratch: false,
             multiprocessors: blocks.is_none().then_some(MULTIPROCESSORS),
             params: Params::Fwd(FwdParams {
+                cache_entries: 0,
                 strides: [Strides::default(); 4],
                 lse_strides: [0; 2],
                 descale_strides: [[0; 2]; 3],

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     check::{Number, fill_normal},
     device::{Call, Element, FwdParams, Image, PagedKeys, Params, SCORE_TABLES},
-    family::attention::SinkType,
+    family::attention::{Cache, SinkType},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -180,6 +180,13 @@ impl Tensors {
         fill(problem, Tensor::OutputGradient, head_dim.into(), number, source)
     }
 
+    /// Draws dLSE for the backward pass of the same case: rows of one number.
+    pub fn draw_lse_gradient_from(problem: &Problem, source: &mut Source<'_>) -> Values {
+        let mut values = Values::zeros(problem, Side::Query, problem.heads, 1);
+        values.data.chunks_exact_mut(1).for_each(|number| source.fill_normal(number));
+        values
+    }
+
     /// Lays the tensors out as `problem` wants them, with poisoned outputs.
     pub fn call(&self, problem: &Problem, head_dim: impl Into<Dims>, number: Number, causal: bool) -> Call {
         let head_dim = head_dim.into();
@@ -204,6 +211,7 @@ impl Tensors {
         let total_rows =
             [Side::Query, Side::Key].map(|side| if problem.is_packed(side) { problem.rows(side).rows as i32 } else { 0 });
         let page_factors = PageFactors::of(problem);
+        let indexed = problem.asked.cache.is_some_and(Cache::is_indexed);
         let table = problem.page_table();
         let page_table = table.as_ref().map(|table| ("page_table", table.image()));
         let counter = problem.asked.pages.filter(|pages| pages.counter).map(|_| ("work_counter", Image::of_integers(&[0, 0])));
@@ -251,6 +259,7 @@ impl Tensors {
                     descale_strides: page_factors.as_ref().map(PageFactors::strides).unwrap_or_default(),
                 }),
                 new_rows: None,
+                cache_entries: problem.cache_table().filter(|_| indexed).map_or(0, |table| table.count as i32),
             }),
         };
         if let Some(appended) = &self.appended {

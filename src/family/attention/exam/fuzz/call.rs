@@ -233,9 +233,10 @@ fn draw(case: &FuzzCase, scope: &Scope, pool: &Pool) -> Drawn {
             let asked = BackwardProblem {
                 deterministic: case.deterministic,
                 total_q: case.totals,
+                lse_gradient: case.dlse,
                 ..BackwardProblem::plain(problem.clone())
             };
-            let mut drawn = BackwardCase { asked, number, head_dim, causal: case.causal }.with(&tensors, &dout);
+            let mut drawn = BackwardCase { asked, number, head_dim, causal: case.causal }.with(&tensors, &dout, source);
             drawn.call.scratch = false;
             drawn
         }

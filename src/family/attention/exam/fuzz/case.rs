@@ -138,6 +138,8 @@ pub struct FuzzCase {
     pub totals: bool,
     /// Asks for the same bits from the same inputs. Backward only.
     pub deterministic: bool,
+    /// LSE has a gradient. Backward only.
+    pub dlse: bool,
     /// Runs the call again, on the emulator in this order of threads, and compares the bits.
     pub again: Option<Order>,
     /// Seed of the inputs and of the emulator's order of threads.
@@ -215,6 +217,7 @@ impl FuzzCase {
             ),
             (*entry == Entry::Bwd && *dtype == Dtype::Fp8, "`bwd` has no fp8".to_owned()),
             (*entry == Entry::Fwd && *deterministic, "`deterministic` belongs to `bwd`".to_owned()),
+            (*entry == Entry::Fwd && self.dlse, "`dlse` belongs to `bwd`".to_owned()),
         ];
         let head_dim = self.head_dim.checked().err().map(|error| error.to_string());
         let appended = problem.what_new_rows_need(self.head_dim.qk as usize);
@@ -234,6 +237,7 @@ impl fmt::Display for FuzzCase {
             (self.merging != Merging::Free, self.merging.word()),
             (self.totals, "totals"),
             (self.deterministic, "deterministic"),
+            (self.dlse, "dlse"),
         ];
         for (_, word) in flags.iter().filter(|(set, _)| *set) {
             write!(f, " {word}")?;
@@ -301,6 +305,7 @@ impl FromStr for FuzzCase {
             merging: words.optional(Merging::ALL, |merging| merging.word().to_owned()).unwrap_or(Merging::Free),
             totals: words.flag("totals"),
             deterministic: words.flag("deterministic"),
+            dlse: words.flag("dlse"),
             again: words.order()?,
             seed: words.number("seed")?.unwrap_or(0),
             capability: words.number("sm")?,
@@ -601,6 +606,7 @@ mod tests {
             ("splits1000", "1000 splits"),
             ("descale", "fp8"),
             ("deterministic", "`bwd`"),
+            ("dlse", "`bwd`"),
             ("unaligned-dq-row", "`fwd` has not"),
             ("seed99999999999999999999", "`seed99999999999999999999`"),
         ] {

@@ -186,6 +186,7 @@ impl Drawer {
             merging: if entry == Entry::Fwd { merging } else { Merging::Free },
             totals: rng.random(),
             deterministic: entry == Entry::Bwd && once_in(rng, 3),
+            dlse: entry == Entry::Bwd && once_in(rng, 3),
             again: again(rng, on_gpu),
             seed: rng.random_range(0..1_000_000),
             capability: (!on_gpu).then_some(capability),
@@ -622,7 +623,7 @@ mod tests {
                 cases.iter().flat_map(|case| case.to_string().split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
             for word in "cu_seqlens seqused cu_seqlens_q+seqused_k cu_seqlens+seqused bshd bhsd padded unaligned reversed unaligned-q-start \
                          unaligned-dv-batch normal one-hot constant widest large rising low falling scale0 scale1/4 scale1 scale83/1000 no-lse \
-                         descale descale-by-head no-workspace short-workspace splits7 totals deterministic twice"
+                         descale descale-by-head no-workspace short-workspace splits7 totals deterministic dlse twice"
                 .split_whitespace()
             {
                 assert!(words.contains(word), "{device:?} {word}");

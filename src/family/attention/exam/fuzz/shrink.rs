@@ -148,6 +148,7 @@ fn plainer(case: &FuzzCase, offer: &mut impl FnMut(&dyn Fn(&mut FuzzCase))) {
     }
     offer(&|c| c.totals = false);
     offer(&|c| c.deterministic = false);
+    offer(&|c| c.dlse = false);
     for again in [None, Some(Order::Shuffled), Some(Order::Priorities { depth: 0 })] {
         offer(&|c| c.again = again);
         if again == case.again {
