@@ -370,6 +370,36 @@ fn a_broken_kernel_is_named_with_its_case_and_the_exit_code_is_1() {
         .stderr(contains("2 of 2 variants did not pass the check"));
 }
 
+#[test]
+fn of_kernels_that_are_one_program_one_is_run_and_each_has_failures_of_its_own() {
+    let folder = folder();
+    let verdicts = |more: &[&str]| -> Vec<serde_json::Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kgen"));
+        command.env_remove("KGEN_VARIANTS").env_remove("KGEN_TEMPLATES").env("XDG_CACHE_HOME", folder.path());
+        command.args(["check", "--device", "emulator", "--head-dim", "16", "--dtype", "bf16", "--kind", "fwd", "--full"]);
+        command.args(["--target", "sm120,sm121", "--case", CASE, "--format", "json"]).args(more);
+        let output = command.timeout(Duration::from_secs(120)).assert().get_output().clone();
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let names = ["flash_fwd_hdim16_bf16_sm120", "flash_fwd_hdim16_bf16_sm121"];
+    let passed = verdicts(&["--fresh"]);
+    assert_eq!([&passed[0]["name"], &passed[1]["name"]], names);
+    assert_eq!((&passed[0]["status"], &passed[1]["status"]), (&"pass".into(), &"pass".into()));
+    assert_eq!((passed[0].get("same_as"), &passed[1]["same_as"]), (None, &names[0].into()));
+    assert_eq!(passed[0]["worst"], passed[1]["worst"]);
+
+    let templates = folder.path().join("templates");
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), &templates);
+    let kernel = templates.join("attention/parts/softmax/mma_step.tera");
+    let text = std::fs::read_to_string(&kernel).expect("the template is there");
+    let broken = text.replace("exp2_fast(fused_multiply_add", "2.0f * exp2_fast(fused_multiply_add");
+    assert_ne!(text, broken, "the template no longer holds what this test breaks");
+    std::fs::write(&kernel, broken).expect("the copy is writable");
+    for verdict in verdicts(&["--templates", templates.to_str().expect("a readable path")]) {
+        assert_eq!((&verdict["status"], verdict.get("same_as")), (&"fail".into(), None), "{verdict}");
+    }
+}
+
 /// The tensors that a kernel with TMA alone cannot read, and a launcher that names another one than it is.
 #[test]
 fn what_tma_cannot_take_must_be_refused_by_its_name_and_number() {

@@ -72,6 +72,25 @@ fn the_standard_set_is_all_there() {
     assert_eq!(list.len(), 74);
 }
 
+/// The first build of a newcomer shows what other libraries do not have; it must stay a matter of minutes on two cores.
+#[test]
+fn the_first_build_holds_standard_74_and_the_kernels_that_others_do_not_have() {
+    let names = |set: &str| -> HashSet<String> {
+        json(&["--set", set]).iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let start = names("start");
+    assert!(start.is_superset(&names("standard-74")));
+    for novel in [
+        "flash_fwd_hdim224_fp8_causal_sm121",
+        "flash_fwd_hdim224_bf16_causal_sm80",
+        "flash_fwd_hdim224_fp8_sm90",
+        "flash_fwd_hdim128_bf16_causal_sm121",
+    ] {
+        assert!(start.contains(novel), "{novel}");
+    }
+    assert!((74..=100).contains(&start.len()), "{} kernels take too long for a first build", start.len());
+}
+
 #[test]
 fn a_head_dim_outside_the_grid_is_made_for_the_selected_families() {
     let made = json(&["--head-dim", "72", "--dtype", "fp16", "--target", "sm80", "--kind", "fwd"]);

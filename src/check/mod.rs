@@ -9,6 +9,7 @@ mod exam;
 mod level;
 mod numbers;
 mod run;
+mod same_program;
 mod schedules;
 mod tiling;
 mod vector;

@@ -2,7 +2,7 @@
 //! worker that hangs is killed at its time limit; one that dies leaves a verdict too; the others carry on.
 
 use super::{
-    Level, Status, Subject, Tiling, Verdict,
+    Level, Status, Subject, Tiling, Verdict, same_program,
     verdict_cache::VerdictCache,
     worker::{Event, PROTOCOL, Request},
 };
@@ -115,20 +115,36 @@ pub trait Observer: Sync {
 impl Observer for () {}
 
 /// Checks every request; gives the verdicts in the same order. Nothing here fails as a whole: what goes wrong with a
-/// variant is its verdict.
+/// variant is its verdict. Of kernels that are one program on the emulator one is run; if it does not pass, each is.
 pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Observer) -> Vec<Verdict> {
     let useful = |asked| jobs::useful(asked, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };
     let turns: Vec<Mutex<()>> = (0..options.gpu_jobs).map(|_| Mutex::new(())).collect();
-    let one = |(index, request): (usize, &CheckRequest)| {
-        let verdict = check_one(request, options, observer, &turns[index % turns.len()]);
-        observer.done(&verdict);
-        verdict
+    let groups = same_program::groups(requests, options.level, options.filter.as_deref());
+    let check = |group: &Vec<usize>| {
+        let mut verdicts: Vec<(usize, Verdict)> = Vec::with_capacity(group.len());
+        for &index in group {
+            let verdict = match verdicts.first() {
+                Some((_, first)) if first.passed() => twin_of(first, &requests[index]),
+                _ => check_one(&requests[index], options, observer, &turns[index % turns.len()]),
+            };
+            observer.done(&verdict);
+            verdicts.push((index, verdict));
+        }
+        verdicts
     };
-    match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(options.gpu_jobs)).build() {
-        Ok(pool) => pool.install(|| requests.par_iter().enumerate().with_max_len(1).map(one).collect()),
-        Err(_) => requests.iter().enumerate().map(one).collect(),
-    }
+    let mut verdicts: Vec<(usize, Verdict)> =
+        match rayon::ThreadPoolBuilder::new().num_threads(options.jobs.max(options.gpu_jobs)).build() {
+            Ok(pool) => pool.install(|| groups.par_iter().with_max_len(1).flat_map_iter(check).collect()),
+            Err(_) => groups.iter().flat_map(check).collect(),
+        };
+    verdicts.sort_unstable_by_key(|(index, _)| *index);
+    verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+}
+
+/// The verdict on a kernel that is the same program as one that passed.
+fn twin_of(passed: &Verdict, request: &CheckRequest) -> Verdict {
+    Verdict { name: request.variant.name(), seconds: 0.0, same_as: Some(passed.name.clone()), ..passed.clone() }
 }
 
 /// One variant: from the cache, or compiled and run.
@@ -163,6 +179,7 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         seconds: 0.0,
         message,
         cached: false,
+        same_as: None,
     };
     if observer.interrupted() {
         return without_result(Status::Error, "interrupted".to_owned());

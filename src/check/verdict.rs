@@ -77,6 +77,9 @@ pub struct Verdict {
     /// Taken from an earlier run of the same kernel and cases.
     #[serde(default)]
     pub cached: bool,
+    /// On the emulator, another kernel that passed and is the same program but for its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
 }
 
 impl Verdict {

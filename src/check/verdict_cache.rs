@@ -182,6 +182,7 @@ mod tests {
             seconds: 0.1,
             message: String::new(),
             cached: false,
+            same_as: None,
         };
         cache.keep("key", &verdict);
         assert_eq!(cache.find("key"), Some(Verdict { cached: true, ..verdict }));

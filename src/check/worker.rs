@@ -114,6 +114,7 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
         seconds: 0.0,
         message: String::new(),
         cached: false,
+        same_as: None,
     };
     let fail = |verdict: &mut Verdict, status, message| (verdict.status, verdict.message) = (status, message);
     match open(request) {

@@ -127,7 +127,14 @@ fn describe(made: &Made, verdicts: &[Verdict], seconds: f64) -> String {
     match count {
         0 => writeln!(text, "smoke: nothing compiled, so nothing was checked"),
         _ => {
-            writeln!(text, "smoke: {passed} of {count} passed on {devices} in {seconds:.1} s, {cached} of them known from before")
+            let twins = match verdicts.iter().filter(|v| v.same_as.is_some()).count() {
+                0 => String::new(),
+                twins => format!(", {twins} the same program as another"),
+            };
+            writeln!(
+                text,
+                "smoke: {passed} of {count} passed on {devices} in {seconds:.1} s, {cached} of them known from before{twins}"
+            )
         }
     }
     .ok();

@@ -276,9 +276,13 @@ fn describe(verdicts: &[Verdict]) -> String {
     let cached = verdicts.iter().filter(|verdict| verdict.cached).count();
     if let Some(first) = verdicts.first() {
         let before = if cached > 0 { format!(" ({cached} of them before, unchanged since)") } else { String::new() };
+        let twins = match verdicts.iter().filter(|verdict| verdict.same_as.is_some()).count() {
+            0 => String::new(),
+            twins => format!("; {twins} are the same program as another"),
+        };
         let _ = writeln!(
             text,
-            "\n{passed} of {} passed{before}: {} cases, seed {}, {}",
+            "\n{passed} of {} passed{before}: {} cases, seed {}, {}{twins}",
             ui::count(verdicts.len(), "variant"),
             first.level.word(),
             first.seed,

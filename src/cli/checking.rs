@@ -152,7 +152,9 @@ impl Observer for Watch<'_> {
     }
 
     fn done(&self, verdict: &Verdict) {
-        let line = if verdict.passed() {
+        let line = if let Some(other) = &verdict.same_as {
+            (!verdict.cached).then(|| format!("passed: the same program as {other}"))
+        } else if verdict.passed() {
             let cases = || ui::count(verdict.cases_run, "case");
             (!verdict.cached).then(|| format!("{} passed, {:.1} s", cases(), verdict.seconds))
         } else {

@@ -74,6 +74,7 @@ mod tests {
             seconds: 1.5,
             message: message.to_owned(),
             cached: false,
+            same_as: None,
         };
         let verdicts = [
             verdict("good", Status::Pass, ""),

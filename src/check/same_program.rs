@@ -1,0 +1,183 @@
+//! Kernels that are one program on the emulator: the same text but for their name and comments, the same tiling and the
+//! same cases. Forward and backward kernels of `mma.sync` are so for several targets, and differ on a GPU only in what
+//! ptxas makes of them. A check of one of them says all that the emulator can say of the others.
+
+use super::{CheckRequest, Kernel, Level, Subject, selected_cases};
+use crate::{device::DeviceKind, grid::Target, plan::Limits};
+use std::collections::HashMap;
+
+/// The numbers of the requests in groups. What passes for the first of a group passes for the others; each request is
+/// in one group, in order.
+pub(super) fn groups(requests: &[CheckRequest], level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
+    let mut programs: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, request) in requests.iter().enumerate() {
+        match &request.kernel {
+            Kernel::Source(text) => programs.entry(program(text, &request.variant.name())).or_default().push(index),
+            Kernel::Library { .. } => groups.push(vec![index]),
+        }
+    }
+    for alike in programs.into_values() {
+        if alike.len() == 1 {
+            groups.push(alike);
+        } else {
+            groups.extend(divide(requests, alike, level, filter));
+        }
+    }
+    groups.sort_unstable();
+    groups
+}
+
+/// Divides requests of one text by their cases, and by the devices that one of them can stand for.
+fn divide(requests: &[CheckRequest], mut alike: Vec<usize>, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
+    let examined = |request: &CheckRequest| {
+        let subject = Subject { variant: request.variant, tiling: request.tiling, device: DeviceKind::Emulator };
+        format!("{:?} {:?}", request.tiling, selected_cases(&subject, level, filter))
+    };
+    // Who stands for others comes first.
+    alike.sort_by_key(|&index| {
+        let target = requests[index].compiled_for;
+        (Limits::of(target).shared_memory_per_block, target, index)
+    });
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for index in alike {
+        let (cases, target) = (examined(&requests[index]), requests[index].compiled_for);
+        match groups.iter_mut().find(|(known, group)| *known == cases && stands_for(requests[group[0]].compiled_for, target)) {
+            Some((_, group)) => group.push(index),
+            None => groups.push((cases, vec![index])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Whether a program that runs on the emulated device `one` runs in the same way on `other`: it has no instruction that
+/// the other lacks, and no more shared memory. TMA, clusters and warpgroups began with Hopper, and the emulator has
+/// nothing older that some devices lack.
+fn stands_for(one: Target, other: Target) -> bool {
+    let same_instructions =
+        one < Target::Sm90 && one <= other || one.compute_capability() / 10 == other.compute_capability() / 10;
+    same_instructions && Limits::of(one).shared_memory_per_block <= Limits::of(other).shared_memory_per_block
+}
+
+/// The text without comments, blank lines and the kernel's own name, which stands in its functions and messages.
+fn program(text: &str, name: &str) -> String {
+    let mut program = String::with_capacity(text.len());
+    for line in text.lines() {
+        let line = without_comment(line).trim_end();
+        if !line.is_empty() {
+            program.push_str(line);
+            program.push('\n');
+        }
+    }
+    program.replace(name, "\u{0}")
+}
+
+/// A line up to its `//`, which in a string is none. The templates have no other comments, and one that had would only
+/// not be taken for the same program.
+fn without_comment(line: &str) -> &str {
+    let (mut in_string, mut escaped, mut slash) = (false, false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        if byte == b'/' && slash && !in_string {
+            return &line[..at - 1];
+        }
+        slash = byte == b'/';
+        if byte == b'"' && !escaped {
+            in_string = !in_string;
+        }
+        escaped = byte == b'\\' && !escaped;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::Tiling,
+        grid::Grid,
+        plan::Plan,
+        render::{Renderer, Templates},
+    };
+
+    fn requests(filter: impl Fn(&str) -> bool) -> Vec<CheckRequest> {
+        let (grid, renderer) = (Grid::builtin(), Renderer::new(&Templates::embedded()).expect("the templates parse"));
+        let variants = grid.variants().iter().filter(|variant| filter(&variant.name()));
+        let request = |variant: &crate::grid::Variant| {
+            let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("the grid holds what has a plan");
+            CheckRequest {
+                variant: *variant,
+                tiling: Tiling::of(&plan),
+                compiled_for: plan.compiled_for(),
+                kernel: Kernel::Source(renderer.kernel(&plan).expect("it renders").text),
+            }
+        };
+        variants.map(request).collect()
+    }
+
+    fn names(requests: &[CheckRequest]) -> Vec<Vec<String>> {
+        let name = |&index: &usize| requests[index].variant.name();
+        groups(requests, Level::Smoke, None).iter().map(|group| group.iter().map(name).collect()).collect()
+    }
+
+    #[test]
+    fn a_kernel_that_differs_only_in_its_name_and_comments_is_checked_by_its_least_capable_twin() {
+        let made = requests(|name| name.starts_with("flash_bwd_hdim64_bf16_causal_"));
+        assert_eq!(
+            names(&made),
+            [
+                vec![
+                    "flash_bwd_hdim64_bf16_causal_sm80",
+                    "flash_bwd_hdim64_bf16_causal_sm90",
+                    "flash_bwd_hdim64_bf16_causal_sm100"
+                ],
+                vec!["flash_bwd_hdim64_bf16_causal_sm120"],
+            ]
+        );
+    }
+
+    #[test]
+    fn most_of_the_grid_that_is_one_program_is_checked_once_and_nothing_is_lost() {
+        let made = requests(|_| true);
+        let groups = groups(&made, Level::Smoke, None);
+        let mut all: Vec<usize> = groups.iter().flatten().copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..made.len()).collect::<Vec<_>>());
+        assert!(groups.len() * 10 < made.len() * 7, "{} groups of {}", groups.len(), made.len());
+    }
+
+    #[test]
+    fn one_changed_character_tiling_or_device_makes_another_program() {
+        let made = requests(|name| name.starts_with("flash_bwd_hdim64_bf16_causal_") && !name.ends_with("sm120"));
+        assert_eq!(groups(&made, Level::Smoke, None).len(), 1);
+        let changed = |change: &dyn Fn(&mut CheckRequest)| {
+            let mut made = made.clone();
+            change(&mut made[1]);
+            groups(&made, Level::Smoke, None).len()
+        };
+        let edited = |from: &'static str, to: &'static str| {
+            changed(&|request: &mut CheckRequest| {
+                let Kernel::Source(text) = &mut request.kernel else { panic!("it is a source") };
+                assert!(text.contains(from), "{from}");
+                *text = text.replacen(from, to, 1);
+            })
+        };
+        assert_eq!(edited("block_sync();", ""), 2);
+        assert_eq!(edited("block_sync();", "block_sync();  // remark"), 1);
+        assert_eq!(changed(&|request| request.tiling.n += 8), 2);
+        assert_eq!(changed(&|request| request.compiled_for = Target::Sm120), 2, "99 KB may be too little");
+    }
+
+    #[test]
+    fn a_device_stands_for_those_that_have_all_it_has() {
+        assert!(stands_for(Target::Sm80, Target::Sm90) && stands_for(Target::Sm89, Target::Sm120));
+        assert!(stands_for(Target::Sm120, Target::Sm121) && stands_for(Target::Sm89, Target::Sm80));
+        assert!(!stands_for(Target::Sm80, Target::Sm120), "less shared memory");
+        assert!(!stands_for(Target::Sm90, Target::Sm100), "no wgmma");
+    }
+
+    #[test]
+    fn two_slashes_in_a_string_are_no_comment() {
+        assert_eq!(without_comment(r#"a("x // \" // y"); // z"#), r#"a("x // \" // y"); "#);
+        assert_eq!(without_comment("a / b"), "a / b");
+    }
+}
