@@ -253,8 +253,9 @@ fn an_installed_vllm() {
             ("libkgen_vllm.so", &["kgen_fwd", "kgen_fwd_metadata", "kgen_last_error"]),
         ] {
             fs::create_dir_all(bench.path(build)).expect("made");
-            let text: String = functions.iter().map(|function| format!("int {function}(void) {{ return {number}; }}")).collect();
-            fs::write(bench.path("source.c"), text).expect("written");
+            let text: Vec<String> =
+                functions.iter().map(|function| format!("int {function}(void) {{ return {number}; }}")).collect();
+            fs::write(bench.path("source.c"), text.concat()).expect("written");
             let mut compiler = Command::new("cc");
             compiler.args(["-shared", "-fPIC"]).arg(bench.path("source.c")).arg("-o").arg(bench.path(build).join(name));
             assert!(compiler.status().expect("there is a compiler").success());
