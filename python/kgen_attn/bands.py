@@ -1,8 +1,9 @@
 """The band of keys that a mask function of transformers lets queries see: read off the function, and verified.
 
-Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may be
-anything. One that depends on positions alone is evaluated once, at a long row and at sampled pairs, and remembered by
-its code and numbers. One that holds tensors, such as which tokens are an image's, is evaluated at all pairs of each call.
+Kernels compute bands: a query sees the keys from `left` positions before it to `right` after it. A mask function may
+be anything. One that depends on positions alone is evaluated once, at a long row and at sampled pairs, and remembered
+by its code and numbers. One that holds tensors, such as which tokens are an image's, is evaluated at all pairs of each
+call.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def _of_tensors(function: Callable, guess: Band, call: Call) -> Band:
 
 
 _SEVERAL = (
-    "position_ids do not rise one by one, and no attention_mask is given: several sequences in a row. kgen takes them in a "
-    "batch of one; given {}"
+    "position_ids do not rise one by one, and no attention_mask is given: several sequences in a row. kgen takes them "
+    "in a batch of one; given {}"
 )
 
 
@@ -119,8 +120,8 @@ def _known_while_compiling(function: Callable, guess: Band, call: Call) -> Band:
 
 
 _LOOK_FIRST = (
-    "the model defines a mask function of its own, which kgen cannot look at in a compiled model: call the model once without "
-    "compiling, or use attn_implementation='sdpa'"
+    "the model defines a mask function of its own, which kgen cannot look at in a compiled model: call the model once "
+    "without compiling, or use attn_implementation='sdpa'"
 )
 
 
@@ -246,7 +247,8 @@ def _sampled(band: Band, numbers: list[int]) -> torch.Tensor:
 
 def _verified_in_full(parts: list[Callable], guess: Band, call: Call) -> Band:
     """The band of functions that hold tensors, for the positions and the padding of this call alone."""
-    device = next((t.device for t in (call.q_offset, call.kv_offset, call.padding, *_tensors(parts)) if isinstance(t, torch.Tensor)), "cpu")
+    given = (call.q_offset, call.kv_offset, call.padding, *_tensors(parts))
+    device = next((t.device for t in given if isinstance(t, torch.Tensor)), "cpu")
     batch = torch.arange(call.batch, device=device)
     q, k = (torch.arange(n, device=device) + at for n, at in ((call.rows, call.q_offset), (call.keys, call.kv_offset)))
     there_q, there_k = _there(call.padding, q), _there(call.padding, k)
@@ -305,7 +307,8 @@ def _compare(parts: list[Callable], seen: torch.Tensor, band: torch.Tensor, q: t
 
 
 def _no_band(parts: list[Callable], b: int, q: int, k: int, sees: bool) -> NotImplementedError:
-    told = f"the model's mask is `{' & '.join(_name(part) for part in parts)}`: no band of keys, which is what kgen computes"
+    names = " & ".join(map(_name, parts))
+    told = f"the model's mask is `{names}`: no band of keys, which is what kgen computes"
     pair = f"(query {q} {'sees' if sees else 'does not see'} key {k} in sequence {b})"
     return NotImplementedError(f"{told} {pair}; use attn_implementation='sdpa'")
 

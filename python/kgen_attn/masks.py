@@ -70,8 +70,8 @@ def mask(
 
     Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
     fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
-    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or it is refused with its
-    name. `cache_position` stands for `q_length` and `q_offset` in older versions.
+    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or it is refused with
+    its name. `cache_position` stands for `q_length` and `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device
@@ -80,13 +80,15 @@ def mask(
     seen = kv_length if encoder else q_offset + q_length - kv_offset
     band = None
     if mask_function is not None:
-        call = bands.Call(config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, others.get("use_vmap", False))
+        by_element = others.get("use_vmap", False)
+        call = bands.Call(config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, by_element)
         band = _band(mask_function, encoder, window, call)
     if band is None:
         return _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
     window = max(band) if max(band) >= 0 else None
     if encoder and window is not None and q_length != kv_length:
-        raise NotImplementedError(f"a window between {q_length} queries and {kv_length} keys of an encoder; kgen takes as many of both")
+        told = f"a window between {q_length} queries and {kv_length} keys of an encoder"
+        raise NotImplementedError(f"{told}; kgen takes as many of both")
     told = _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
     if told is None:
         told = torch.empty((batch_size, 1, kv_length, NOTHING), dtype=torch.int32, device=device)
@@ -104,6 +106,7 @@ def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call)
     else:
         guess = Band(window - 1, 0)
     band = bands.band_of(mask_function, guess, call)
+    # What an encoder's layers say of a window differs by a key from model to model.
     return None if band == guess and (window is None or not encoder) else band
 
 
