@@ -172,6 +172,10 @@ def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
         held = [cell.cell_contents for cell in value.__closure__ or ()]
         held += value.__defaults__ or ()
         held += (value.__kwdefaults__ or {}).values()
+        if value.__module__ != _MASKS:
+            # Other functions are not looked into: what they read is unknown, as an object's contents are.
+            read = (value.__globals__.get(name) for name in value.__code__.co_names)
+            held += [part for part in read if not isinstance(part, (types.ModuleType, type))]
     elif kind is tuple or kind is list:
         key, held = [kind, len(value)], value
     else:
@@ -187,8 +191,10 @@ def _identity(value: object, numbers: list[int]) -> Optional[tuple]:
 _CONSTANTS = (int, float, bool, str, type(None))
 
 
-def _seen(parts: list[Callable], batch: torch.Tensor, q: torch.Tensor, k: torch.Tensor, by_element: bool) -> torch.Tensor:
-    """Whether query `q[i]` sees key `k[j]` in the sequence `batch[b]`: (b, i, j), as transformers' own masks have it."""
+def _seen(
+    parts: list[Callable], batch: torch.Tensor, q: torch.Tensor, k: torch.Tensor, by_element: bool
+) -> torch.Tensor:
+    """Whether query `q[i]` sees key `k[j]` in the sequence `batch[b]`, (b, i, j): as transformers' masks have it."""
     head = torch.zeros((), dtype=torch.long, device=q.device)
     seen = torch.ones((len(batch), len(q), len(k)), dtype=torch.bool, device=q.device)
     for part in parts:

@@ -16,7 +16,7 @@ _LOAD = 1
 
 
 def is_cut_off(path: pathlib.Path) -> bool:
-    """Whether the ELF file at `path` ends before what its program headers say is in it, as kgen's own `is_cut_off` tells.
+    """Whether the ELF file at `path` ends before what its program headers say is in it, or before these headers.
 
     False for what is no little-endian ELF file of 64 bits: a loader says so itself.
     """

@@ -143,9 +143,31 @@ def test_bands_are_read_off_functions_and_remembered(device):
     assert find(masking.causal_mask_function) == (-1, 0)
     assert find(masking.bidirectional_mask_function) == (-1, -1)
     assert find(masking.sliding_window_causal_mask_function(6)) == (5, 0)
+    assert find(masking.sliding_window_bidirectional_mask_function(6)) == (6, 6)
     known = dict(bands._known)
     assert find(masking.sliding_window_causal_mask_function(6)) == (5, 0) and bands._known == known
     assert find(masking.sliding_window_causal_mask_function(7)) == (6, 0) and bands._known != known
+
+
+DOCUMENTS = torch.zeros(64, dtype=torch.long)
+
+
+def test_functions_that_read_what_may_change_are_looked_at_in_each_call(device):
+    """A tensor may also be a global, or behind a function or an object."""
+    def by_global(b, h, q, k):
+        return (k <= q) & (DOCUMENTS.to(q.device)[q] == DOCUMENTS.to(q.device)[k])
+
+    class Holder:
+        def __call__(self, b, h, q, k):
+            return by_global(b, h, q, k)
+
+    holder, DOCUMENTS[:] = Holder(), 0
+    for function in (by_global, holder, lambda *at: holder(*at)):
+        DOCUMENTS[:] = 0
+        assert asked(function, device, 14) is None
+        DOCUMENTS[7:] = 1
+        with pytest.raises(NotImplementedError, match="query 7 does not see key 0 in sequence 0"):
+            asked(function, device, 14)
 
 
 def test_a_mask_that_shows_more_than_its_layers_guess_is_taken(draw, device):
