@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections import defaultdict
 
@@ -28,7 +29,11 @@ def main() -> int:
         if form == "json":
             print(json.dumps({"error": {"exit_code": _MISSING, "kind": "environment", "message": str(error)}}, indent=2))
         return _MISSING
-    print(json.dumps(document(loaded), indent=2) if form == "json" else text(loaded))
+    try:
+        print(json.dumps(document(loaded), indent=2) if form == "json" else text(loaded), flush=True)
+    except BrokenPipeError:
+        # A reader such as `head` has seen enough. What Python would write at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import masks
+from . import bands, masks
 from .interface import flash_attn_func, flash_attn_varlen_func
 
 #: What a model may hand to an attention implementation that changes its result and that kgen does not have.
@@ -32,8 +32,7 @@ def register(name: str = "kgen") -> None:
     Causal and full attention, grouped heads, sliding windows, softcap and sinks, padding masks (left or right), batches
     packed by `cu_seq_lens_q` or by position ids that start again, and KV caches, growing and of fixed size. Attention
     dropout is refused: set it to 0 in the model's configuration. So are chunked attention and biases. A mask that a
-    model defines in another way, such as a prefix that sees itself, does not reach an attention implementation of this
-    kind.
+    model defines in another way is refused with its name unless it is a band of keys (`bands.py`).
 
     Models compile without graph breaks. Position ids cannot be looked at there: those of a batch of one that start
     again fail an assertion on the device. `cu_seq_lens_q` packs in compiled models too.
@@ -76,20 +75,29 @@ def attention(
         is_causal = getattr(module, "is_causal", True)
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
     told = attention_mask is not None and attention_mask.dim() == 4 and attention_mask.dtype == torch.int32
-    kind = attention_mask.shape[3] if told else None
+    kind, band = (attention_mask.shape[3], attention_mask.shape[1] - 1) if told else (None, 0)
+    if band:
+        attention_mask = attention_mask[:, :1]
     if kind == masks.NOTHING:
         k, v = (t[:, : attention_mask.shape[2]] for t in (k, v))
         attention_mask = None
     options = {"dropout_p": dropout, "softmax_scale": scaling, "causal": bool(is_causal), "softcap": softcap or 0.0}
     options["s_aux"] = s_aux
-    if sliding_window is not None and k.shape[1] > sliding_window:
+    if band:
+        options["causal"], options["window_size"] = False, bands.numbered(band)
+    elif sliding_window is not None and k.shape[1] > sliding_window:
         # Of a causal mask the right side says nothing; an encoder's window is as wide on both sides.
         options["window_size"] = (sliding_window - 1, sliding_window - 1)
     if kind == masks.RANGE:
         return _in_ranges(q, k, v, attention_mask.flatten(1), options), None
     positions = others.get("position_ids")
-    if positions is not None and (positions.shape != q.shape[:2] or q.shape[0] != 1 or q.shape[1] == 1):
-        positions = None  # rows of a larger batch are one sequence each; one row is decoding
+    if positions is not None and (q.shape[1] == 1 or positions.shape not in ((1, q.shape[1]), q.shape[:2])):
+        positions = None  # one row is decoding
+    if positions is not None and q.shape[0] > 1:
+        # Rows of a larger batch are one sequence each. Of eager calls `masks.py` has looked at that.
+        if attention_mask is None and is_causal and not masks.may_look(positions):
+            _fail_if_several(positions)
+        positions = None
     if kind == masks.PLACES:
         return _by_places(q, k, v, attention_mask[:, 0], positions, options), None
     if attention_mask is not None and kind is None:
@@ -123,20 +131,18 @@ def _packed_behind_a_cache(rows: int, keys: int) -> NotImplementedError:
     return NotImplementedError(f"{told}: packing goes without a cache")
 
 
-def _restarts(positions: torch.Tensor) -> torch.Tensor:
-    """Whether a sequence starts at each row but the first, by position ids of one axis: they do not rise there."""
-    return positions[1:] <= positions[:-1]
-
-
 def _packing_of_positions(positions: torch.Tensor) -> Optional[Packing]:
     """The packing that position ids (1, rows) show; None for one sequence."""
     if masks.may_look(positions):
         return _remembered(positions, "_kgen_packing", lambda positions: _packing_of_rows(positions[0]))
-    # As in `_restarts`, but by differences: the compiler of Triton takes minutes to compare two ranges of numbers, which
-    # is what positions are in most graphs.
-    steps = positions[0, 1:] - positions[0, :-1]
-    masks.fail_unless(steps.amin() > 0, _SEVERAL)
+    _fail_if_several(positions)
     return None
+
+
+def _fail_if_several(positions: torch.Tensor) -> None:
+    """An error on the device if a sequence starts behind the first row. By minima: the compiler of Triton takes minutes to
+    compare two ranges of numbers, which is what positions are in most graphs."""
+    masks.fail_unless((positions[:, 1:].amin(1) > positions[:, 0]).all(), _SEVERAL)
 
 
 _SEVERAL = (
@@ -146,7 +152,8 @@ _SEVERAL = (
 
 
 def _packing_of_rows(positions: torch.Tensor) -> Optional[Packing]:
-    (starts,) = torch.nonzero(_restarts(positions), as_tuple=True)
+    """The packing of rows at these positions: a sequence starts at the least position, as transformers has it."""
+    (starts,) = torch.nonzero(positions[1:] == positions.min(), as_tuple=True)
     if starts.numel() == 0:
         return None
     rows = positions.shape[0]
@@ -227,8 +234,10 @@ def _by_places(q, k, v, places: torch.Tensor, positions: Optional[torch.Tensor],
     of_k, of_q = places[:, :seen], places[:, seen:]
     there = of_q[..., 2].bool()
     if positions is not None:
-        both = there[0, 1:] & there[0, :-1]
-        masks.fail_unless(~(_restarts(positions[0]) & both).any(), _SEVERAL)
+        is_first = of_q[0, :, 1] == 0
+        first = torch.where(there[0] & is_first, positions[0], 0).sum()
+        others = torch.where(there[0] & ~is_first, positions[0], torch.iinfo(positions.dtype).max).amin()
+        masks.fail_unless(others > first, _SEVERAL)
     packed = [_taken(tensor, of[..., 0]) for tensor, of in ((q, of_q), (k[:, :seen], of_k), (v[:, :seen], of_k))]
     used_q, used_k = (of[:, -1, 1] + 1 for of in (of_q, of_k))  # the last row's place tells how many are valid
     out = flash_attn_func(*packed, seqused_q=used_q, seqused_k=used_k, **options)

@@ -9,6 +9,7 @@ import pathlib
 from dataclasses import dataclass
 
 from . import abi
+from .elf import is_cut_off
 from .errors import LibraryError
 
 #: Names a library to use instead of the one in the package.
@@ -56,6 +57,8 @@ class Library:
         # The loader would look for a name without a slash where the system keeps its libraries.
         self.path = path = path.absolute()
         try:
+            if is_cut_off(path):
+                raise LibraryError(f"cannot load `{path}`: it is cut off, shorter than its ELF header says; make it again")
             self.lib = ctypes.CDLL(str(path))
         except OSError as error:
             raise LibraryError(f"cannot load `{path}`: {error}") from error

@@ -11,6 +11,9 @@ no mask of a model is int32. The size of its last axis says what it holds:
                                      row to put there, valid ones first; its place among these; whether it is valid.
 
 The last three tell lengths in device memory, so that they cost no synchronisation and change in a graph's replay.
+
+The size of the second axis is 1, or more if the mask's band is none that its layers would guess (`bands.py`): 1 and the
+band's number.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from typing import Optional, Union
 import torch
 import torch.nn.functional as F
 
+from . import bands
+from .bands import Band
 from .ops import is_eager
 
 NOTHING, COUNT, RANGE, PLACES = range(4)
@@ -57,19 +62,66 @@ def mask(
     attention_mask: Optional[torch.Tensor] = None,
     cache_position: Optional[torch.Tensor] = None,
     device: Union[torch.device, str, None] = None,
+    mask_function=None,
+    config=None,
     **others,
 ) -> Optional[torch.Tensor]:
     """A mask as transformers asks for it, by the names that it has for the arguments.
 
     Queries are at positions `q_offset` and on, keys at `kv_offset` and on. `q_offset` is a tensor where the cache is of
     fixed size (`StaticCache`), which a compiled graph may enlarge its contents of. `attention_mask`, (batch, positions)
-    of bool, is False for padding. `cache_position` stands for `q_length` and `q_offset` in older versions.
+    of bool, is False for padding. `mask_function` says which keys a query sees besides: a band, or it is refused with
+    its name. `cache_position` stands for `q_length` and `q_offset` in older versions.
     """
     if cache_position is not None:
         q_length, device = cache_position.shape[0], cache_position.device
         q_offset = 0 if q_length == kv_length else cache_position[0]
     encoder, window = "allow_is_bidirectional_skip" in others, others.get("local_size")
     seen = kv_length if encoder else q_offset + q_length - kv_offset
+    band = None
+    if mask_function is not None:
+        by_element = others.get("use_vmap", False)
+        call = bands.Call(config, batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, by_element)
+        band = _band(mask_function, encoder, window, call)
+    if band is None:
+        return _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
+    window = max(band) if max(band) >= 0 else None
+    if encoder and window is not None and q_length != kv_length:
+        told = f"a window between {q_length} queries and {kv_length} keys of an encoder"
+        raise NotImplementedError(f"{told}; kgen takes as many of both")
+    told = _told(attention_mask, encoder, window, batch_size, kv_length, q_length, kv_offset, seen, device)
+    if told is None:
+        told = torch.empty((batch_size, 1, kv_length, NOTHING), dtype=torch.int32, device=device)
+    elif told.dim() == 2:
+        told = places(told, told[:, -q_length:])
+    return told.expand(-1, 1 + bands.number_of(band), -1, -1)
+
+
+def _band(mask_function, encoder: bool, window: Optional[int], call: bands.Call) -> Optional[Band]:
+    """The band of the mask, unless its layers guess it: by `is_causal`, and, of a causal mask, by `sliding_window`."""
+    if encoder:
+        guess = Band(-1, -1) if window is None else Band(window, window)
+    elif window is None or window == getattr(call.config, "attention_chunk_size", None):
+        guess = Band(-1, 0)  # chunked attention within the first chunk
+    else:
+        guess = Band(window - 1, 0)
+    band = bands.band_of(mask_function, guess, call)
+    # What an encoder's layers say of a window differs by a key from model to model.
+    return None if band == guess and (window is None or not encoder) else band
+
+
+def _told(
+    attention_mask: Optional[torch.Tensor],
+    encoder: bool,
+    window: Optional[int],
+    batch_size: int,
+    kv_length: int,
+    q_length: int,
+    kv_offset: Union[int, torch.Tensor],
+    seen: Union[int, torch.Tensor],
+    device: Union[torch.device, str, None],
+) -> Optional[torch.Tensor]:
+    """Which rows are valid, of `seen` keys."""
     if attention_mask is None:
         return _once(_first(batch_size, seen, kv_length, q_length, device))
     if isinstance(seen, torch.Tensor) or (q_length == 1 and seen < kv_length):
@@ -78,10 +130,11 @@ def mask(
     if may_look(there) and bool(there.all()):
         return _first(batch_size, seen, kv_length, q_length, there.device)
     _refuse_holes(there, window)
-    if encoder:  # the keys may be those of another sequence
+    if encoder and window is None:  # the keys may be those of another sequence
         return _once(places(there, there.new_ones((len(there), q_length))))
     # What `generate` makes before it calls a model comes here again as `attention_mask`: not if it has four axes.
-    again = not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
+    again = not encoder and not isinstance(kv_offset, torch.Tensor) and kv_offset == 0
+    # An encoder's window counts from a query that is among the keys.
     return there if again and may_look(there) else _once(places(there, there[:, -q_length:]))
 
 

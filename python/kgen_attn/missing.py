@@ -18,6 +18,8 @@ from .library import Library
 #: 1: kernels that the library lacks are generated, compiled and kept when they are first asked for.
 VARIABLE = "KGEN_JIT"
 
+_OFF, _ON = ("", "0", "no", "off", "false"), ("1", "yes", "on", "true")
+
 _DTYPE_WORDS = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
 
 
@@ -63,8 +65,11 @@ def error(request: Request, message: str, library: Library) -> MissingKernel:
 
 def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
     """The library that `KGEN_JIT` has made for the request; raises `wanted` where that is not asked for."""
-    if os.environ.get(VARIABLE, "0") in ("", "0"):
+    word = os.environ.get(VARIABLE, "")
+    if word.lower() in _OFF:
         raise wanted
+    if word.lower() not in _ON:
+        raise MissingKernel(f"{wanted}\n{VARIABLE} is `{word}`, which is neither 1 nor 0: nothing was made", wanted.code, wanted.command)
     try:
         return _made(request, library)
     except LibraryError as failed:
@@ -73,26 +78,45 @@ def made(request: Request, wanted: MissingKernel, library: Library) -> Library:
 
 @functools.lru_cache(maxsize=None)
 def _made(request: Request, library: Library) -> Library:
-    kgen = os.environ.get("KGEN") or shutil.which("kgen")
-    if kgen is None:
-        raise LibraryError("`kgen` is not in PATH; install it, or name it with `KGEN`")
+    kgen = _program()
     line = command(request, library, "")
     # kgen's own cache knows what has been compiled: the folder is only where this request's library lies.
     key = hashlib.sha256(repr((line, _version(kgen))).encode()).hexdigest()[:24]
     folder = cache() / key
     path = folder / "wheel" / "lib" / "libkgen.so"
-    if not path.is_file():
-        line = [kgen, *command(request, library, str(folder))[1:], "--quiet"]
+    if path.is_file():
+        try:
+            return Library(path)
+        except LibraryError:
+            pass  # cut off by a full disk or a crash, or otherwise no library: made again
+    line = [kgen, *command(request, library, str(folder))[1:], "--quiet"]
+    try:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise LibraryError(f"`{shlex.join(line)}` ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    except OSError as error:
+        raise LibraryError(f"`{kgen}` cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise LibraryError(f"`{shlex.join(line)}` ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
     return Library(path)
+
+
+def _program() -> str:
+    """The kgen that is run."""
+    named = os.environ.get("KGEN")
+    found = shutil.which(named or "kgen")
+    if found is None and named:
+        raise LibraryError(f"`{named}`, which `KGEN` names, cannot be run: it is no file that may be executed")
+    if found is None:
+        raise LibraryError("`kgen` is not in PATH; install it, or name it with `KGEN`")
+    return found
 
 
 def cache() -> pathlib.Path:
     """Where libraries of single kernels are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "kgen" / "python"
+    try:
+        return (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "kgen" / "python"
+    except RuntimeError as error:
+        raise LibraryError("no folder to keep it in: the user has no home; name one with `XDG_CACHE_HOME`") from error
 
 
 @functools.lru_cache(maxsize=None)

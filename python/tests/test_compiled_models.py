@@ -121,6 +121,24 @@ def test_position_ids_that_start_again_fail_in_a_compiled_model(device, on_the_h
         model(input_ids=tokens, position_ids=positions, **given)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_position_ids_that_repeat_are_one_sequence_in_a_compiled_model(device, masked):
+    kgen = models("llama", device)[0]
+    tokens, positions = torch.randint(64, (1, 6), device=device), torch.tensor([[0, 1, 2, 2, 2, 3]], device=device)
+    given = {"attention_mask": torch.ones_like(tokens)} if masked else {}
+    with torch.no_grad():
+        found = compiled(kgen)(input_ids=tokens, position_ids=positions, **given)
+        assert torch.allclose(found, kgen(tokens, position_ids=positions, use_cache=False).logits, atol=1e-2)
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_packed_rows_of_a_larger_batch_fail_in_a_compiled_model(device, on_the_host, expanded):
+    kgen = models("llama", device)[0]
+    positions = packed(device, [5, 8])[1].expand(2 if expanded else 1, -1)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="position_ids start again"):
+        compiled(kgen)(input_ids=torch.randint(64, (2, 13), device=device), position_ids=positions)
+
+
 def nodes_of(model, **given):
     """The nodes of the one graph of a call."""
     graphs = []
@@ -167,7 +185,7 @@ def test_assertions_are_not_left_out_by_inductor(device, on_the_host):
 
 @pytest.mark.parametrize("first", [0, 2])
 @pytest.mark.parametrize("lengths", [[5, 8], [1, 1, 7], [3, 1]], ids=str)
-def test_packed_sequences_are_found_wherever_positions_do_not_rise(device, lengths, first):
+def test_packed_sequences_are_found_where_positions_are_least(device, lengths, first):
     kgen = models("llama", device)[0]
     tokens, positions = packed(device, lengths, first)
     with torch.no_grad():

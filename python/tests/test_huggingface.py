@@ -25,15 +25,21 @@ CONFIGURATIONS = {
 
 def models(name, device):
     """The same model three times: kgen in bf16, eager in bf16, eager in fp32."""
-    exact = transformers.AutoModelForCausalLM.from_config(CONFIGURATIONS[name](), attn_implementation="eager").eval()
+    make = lambda **words: transformers.AutoModelForCausalLM.from_config(CONFIGURATIONS[name](), **words)
+    return [model.to(device) for model in models_of(make)]
+
+
+def models_of(make, implementation="kgen"):
+    """What `make` makes, three times: kgen in bf16, eager in bf16, eager in fp32."""
+    exact = make(attn_implementation="eager").eval()
     with torch.no_grad():  # larger than by default, so that attention matters
         for parameter in exact.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(0, 0.2)
     low, kgen = copy.deepcopy(exact).bfloat16(), copy.deepcopy(exact).bfloat16()
-    kgen.set_attn_implementation("kgen")
+    kgen.set_attn_implementation(implementation)
     exact.load_state_dict({key: value.float() for key, value in low.state_dict().items()})
-    return [model.to(device) for model in (kgen, low, exact)]
+    return kgen, low, exact
 
 
 def assert_as_good(found, low, exact, what):
@@ -80,6 +86,21 @@ def test_packed_sequences_do_not_see_each_other(device):
         packed = kgen(torch.cat([first, second], dim=1), position_ids=positions).logits
         alone = torch.cat([kgen(first).logits, kgen(second).logits], dim=1)
     assert torch.allclose(packed, alone, atol=1e-2)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded):
+    """Sequences begin at the least position, as transformers' own packing has it."""
+    kgen, low, exact = models("llama", device)
+    tokens, positions = torch.randint(64, (1, 9), device=device), torch.tensor([[0, 1, 2, 2, 2, 3, 3, 3, 4]], device=device)
+    given, end = {}, 9
+    if padded:
+        given["attention_mask"], end = (torch.arange(9, device=device) < 7).long()[None], 7
+    whole = torch.ones(1, 9, dtype=torch.long, device=device)  # transformers cuts without one
+    with torch.no_grad():
+        found = kgen(tokens, position_ids=positions, use_cache=False, **given).logits
+        others = [model(tokens, position_ids=positions, attention_mask=whole, use_cache=False).logits for model in (low, exact)]
+    assert_as_good(*(logits[:, :end] for logits in (found, *others)), "logits")
 
 
 def test_training(device):

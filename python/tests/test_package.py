@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 
-from kgen_attn import abi
+import pytest
+
+from kgen_attn import abi, elf
 from kgen_attn.library import library
 
 
@@ -27,6 +29,27 @@ def test_contents_are_printed_for_people_and_programs():
     first = document["kernels"][0]
     assert first["name"] == library().kernels[0].name and first["features"] == list(library().kernels[0].features)
     assert document["emulated"] == (library().emulator is not None)
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_a_reader_that_ends_early_is_no_error(form):
+    line = [sys.executable, "-m", "kgen_attn", "--format", form]
+    program = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program.stdout.close()
+    assert program.stderr.read() == b"" and program.wait() == 0
+
+
+def test_a_library_that_is_cut_off_is_refused_and_kills_nobody(tmp_path):
+    whole = library().path.read_bytes()
+    assert not elf.is_cut_off(library().path)
+    path = tmp_path / "libkgen.so"
+    for length in (len(whole) // 2, 4096, 100, 60, 20):
+        path.write_bytes(whole[:length])
+        assert elf.is_cut_off(path)
+        done = run(None, KGEN_LIBRARY=str(path))
+        assert done.returncode == 3 and "it is cut off" in done.stderr, f"{length} bytes: {done.returncode} {done.stderr}"
+    path.write_bytes(b"")
+    assert not elf.is_cut_off(path) and run(None, KGEN_LIBRARY=str(path)).returncode == 3
 
 
 def test_contents_need_no_torch():

@@ -1,0 +1,37 @@
+"""Whether a shared library is whole. A loader maps one that is cut off, and the process dies of SIGBUS."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import struct
+
+#: Of a 64-bit ELF header: the offset of the program headers, their size and their number.
+_HEADER = struct.Struct("<32xQ14xHH")
+_HEADER_BYTES = 64
+
+#: Of a program header: its type, offset in the file and bytes in the file.
+_SEGMENT = struct.Struct("<I4xQ16xQ")
+_LOAD = 1
+
+
+def is_cut_off(path: pathlib.Path) -> bool:
+    """Whether the ELF file at `path` ends before what its program headers say is in it, or before these headers.
+
+    False for what is no little-endian ELF file of 64 bits: a loader says so itself.
+    """
+    with open(path, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        header = file.read(_HEADER_BYTES)
+        if len(header) < _HEADER_BYTES or not header.startswith(b"\x7fELF\x02\x01"):
+            return header.startswith(b"\x7fELF") and len(header) < _HEADER_BYTES
+        offset, size, count = _HEADER.unpack_from(header)
+        if offset + size * count > length:
+            return True
+        file.seek(offset)
+        table = file.read(size * count)
+    for at in range(0, size * count, size):
+        kind, begin, there = _SEGMENT.unpack_from(table, at)
+        if kind == _LOAD and begin + there > length:
+            return True
+    return False
