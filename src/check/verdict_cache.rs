@@ -139,7 +139,7 @@ mod tests {
         again.args(["--exact", "--nocapture", "check::verdict_cache::tests::keys_are_the_same_in_every_process_on_both_devices"]);
         let output = again.env(PRINT, "1").output().expect("it starts");
         let said = String::from_utf8(output.stdout).expect("text");
-        let others: String = said.lines().filter(|line| line.starts_with("key ")).map(|line| format!("{line}\n")).collect();
+        let others: String = said.lines().filter(|line| line.starts_with("key ")).flat_map(|line| [line, "\n"]).collect();
         assert!(!others.is_empty(), "{said}");
         assert_eq!(keys, others);
     }
