@@ -134,6 +134,7 @@ static void draw_fwd(union fwd* u) {
     p->k_batch_stride = draw_stride(), p->k_row_stride = draw_stride(), p->k_head_stride = draw_stride();
     p->v_batch_stride = draw_stride(), p->v_row_stride = draw_stride(), p->v_head_stride = draw_stride();
     p->o_batch_stride = draw_stride(), p->o_row_stride = draw_stride(), p->o_head_stride = draw_stride();
+    p->lse_batch_stride = draw_stride(), p->lse_head_stride = draw_stride();
     p->batch = draw_size(), p->seqlen_q = draw_size(), p->seqlen_k = draw_size();
     p->num_heads_k = draw_size(), p->num_heads = one_in(2) ? p->num_heads_k : draw_size();
     p->head_dim = s.head_dim, p->dtype = s.dtype;
