@@ -83,8 +83,12 @@ static float draw_scale(void) {
     return one_in(3) ? any : scales[draw() % 6];
 }
 
-/* Fills a structure with noise first, so that members which are not named below are hostile too. */
+/* Fills a structure first: every other one with noise, so that members which are not named below are hostile too. */
 static void noise(void* structure, size_t bytes) {
+    if (one_in(2)) {
+        memset(structure, 0, bytes);
+        return;
+    }
     for (size_t i = 0; i < bytes; ++i) ((unsigned char*)structure)[i] = one_in(2) ? 0 : (unsigned char)draw();
 }
 
