@@ -83,8 +83,12 @@ static float draw_scale(void) {
     return one_in(3) ? any : scales[draw() % 6];
 }
 
-/* Fills a structure with noise first, so that members which are not named below are hostile too. */
+/* Fills a structure first: every other one with noise, so that members which are not named below are hostile too. */
 static void noise(void* structure, size_t bytes) {
+    if (one_in(2)) {
+        memset(structure, 0, bytes);
+        return;
+    }
     for (size_t i = 0; i < bytes; ++i) ((unsigned char*)structure)[i] = one_in(2) ? 0 : (unsigned char)draw();
 }
 
@@ -134,6 +138,7 @@ static void draw_fwd(union fwd* u) {
     p->k_batch_stride = draw_stride(), p->k_row_stride = draw_stride(), p->k_head_stride = draw_stride();
     p->v_batch_stride = draw_stride(), p->v_row_stride = draw_stride(), p->v_head_stride = draw_stride();
     p->o_batch_stride = draw_stride(), p->o_row_stride = draw_stride(), p->o_head_stride = draw_stride();
+    p->lse_batch_stride = draw_stride(), p->lse_head_stride = draw_stride();
     p->batch = draw_size(), p->seqlen_q = draw_size(), p->seqlen_k = draw_size();
     p->num_heads_k = draw_size(), p->num_heads = one_in(2) ? p->num_heads_k : draw_size();
     p->head_dim = s.head_dim, p->dtype = s.dtype;
