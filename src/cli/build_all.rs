@@ -123,14 +123,14 @@ fn describe(made: &Made, verdicts: &[Verdict], seconds: f64) -> String {
     devices.sort_unstable();
     devices.dedup();
     let (count, devices) = (verdicts.len(), devices.join(" and "));
+    let twins = match verdicts.iter().filter(|v| v.same_as.is_some()).count() {
+        0 => String::new(),
+        twins => format!(", {twins} the same program as another"),
+    };
     // Writing into a string cannot fail.
     match count {
         0 => writeln!(text, "smoke: nothing compiled, so nothing was checked"),
         _ => {
-            let twins = match verdicts.iter().filter(|v| v.same_as.is_some()).count() {
-                0 => String::new(),
-                twins => format!(", {twins} the same program as another"),
-            };
             writeln!(
                 text,
                 "smoke: {passed} of {count} passed on {devices} in {seconds:.1} s, {cached} of them known from before{twins}"
