@@ -70,27 +70,27 @@ def refuse_gradients(tensors: dict[str, TensorOrNone]) -> None:
 
 def softcap(value: object) -> float:
     """A cap of scores; 0, which any number below stands for: none."""
-    value = number(value, "softcap")
+    if type(value) is not float:
+        value = number(value, "softcap")
     return 0.0 if value < 0.0 else value
 
 
 def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, names: tuple[str, str, str] = ("q", "k", "v")) -> None:
-    """Raises for what is no tensor, has another number of axes, or has a head dim of 0."""
-    if type(q) is type(k) is type(v) is torch.Tensor and q.dim() == axes_q and k.dim() == v.dim() == axes_k:
-        if q.shape[-1] > 0 and v.shape[-1] > 0:
-            return
+    """Raises for what is no tensor, or has another number of axes."""
+    if type(q) is type(k) is type(v) is torch.Tensor and q.dim() == axes_q and k.dim() == axes_k and v.dim() == axes_k:
+        return
     for name, tensor, axes in zip(names, (q, k, v), (axes_q, axes_k, axes_k)):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
         if tensor.dim() != axes:
             shape = "(total rows, heads, head dim)" if axes == 3 else "(batch, rows, heads, head dim)"
             raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is {shape}")
-        if tensor.shape[-1] == 0:
-            raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}: its head dim is 0")
 
 
 def check_axes(name: str, tensor: object, axes: int) -> None:
     """Raises for what is no tensor, or has another number of axes."""
+    if type(tensor) is torch.Tensor and tensor.dim() == axes:
+        return
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
     if tensor.dim() != axes:
@@ -106,18 +106,18 @@ def descale(value: object, name: str, batch: int, key_heads: int, device: torch.
 
 def refuse_dropout(dropout_p: float) -> None:
     """Raises `NotImplementedError` for a dropout."""
+    if type(dropout_p) is float and dropout_p == 0.0:
+        return
     if number(dropout_p, "dropout_p") != 0.0:
         raise NotImplementedError(f"`dropout_p` is {dropout_p}: kgen has no dropout; pass 0.0")
 
 
-#: The default of the functions, known by identity.
-_NO_WINDOW = (-1, -1)
-
-
 def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
     """The left and right side of a window, with -1 for one without limit. Raises for any other number below 0."""
-    if window_size is _NO_WINDOW:
-        return _NO_WINDOW
+    if type(window_size) is tuple and len(window_size) == 2:
+        left, right = window_size
+        if type(left) is int and type(right) is int and left >= -1 and right >= -1:
+            return window_size
     try:
         left, right = window_size
     except (TypeError, ValueError):
@@ -148,7 +148,9 @@ def windows(
 
 
 def is_padded(head_dim: int) -> bool:
-    """Whether no kernel can have the head dim, so that tensors are padded."""
+    """Whether no kernel can have the head dim, so that tensors are padded. Raises `ValueError` for 0."""
+    if head_dim == 0:
+        raise ValueError("`q`, `k` or `v` has head dim 0: there is nothing to attend with")
     return head_dim % 8 != 0 or head_dim < _LEAST_HEAD_DIM
 
 

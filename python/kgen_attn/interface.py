@@ -99,8 +99,8 @@ def flash_attn_func(
     q, k, v = arguments.cast(q, k, v)
     causal, left, right = arguments.windows(causal, window_size, q.shape[1], k.shape[1])
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
-    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     optional = NONE
@@ -192,8 +192,8 @@ def flash_attn_varlen_func(
     )
     causal, left, right = arguments.windows(causal, window_size, max_seqlen_q, max_seqlen_k)
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
-    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     if q_descale is not None or k_descale is not None or v_descale is not None:

@@ -102,15 +102,17 @@ def flash_attn_with_kvcache(
         arguments.check_axes("cache_batch_idx", cache_batch_idx, 1)
         host_values.check_numbers("cache_batch_idx", cache_batch_idx, block_table.shape[0])
         block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
-    inputs = (q, k_cache, v_cache, k, v, s_aux)
     wanted = None
     if k is not None and torch.is_grad_enabled():
-        wanted = next((t for t in inputs if t is not None and t.requires_grad), None)
-    if wanted is not None:
-        q, k_cache, v_cache, k, v, s_aux = (t if t is None else t.detach() for t in inputs)
-    (q,) = arguments.cast(q)  # the cache is written where it lies
-    if k is not None:
-        k, v = arguments.cast(k, v)
+        inputs = (q, k_cache, v_cache, k, v, s_aux)
+        for tensor in inputs:
+            if tensor is not None and tensor.requires_grad:
+                wanted = tensor
+        if wanted is not None:
+            q, k_cache, v_cache, k, v, s_aux = (t if t is None else t.detach() for t in inputs)
+    if arguments.any_autocast():  # the cache is written where it lies
+        (q,) = arguments.cast(q)
+        k, v = (None, None) if k is None else arguments.cast(k, v)
     rows = block_table.shape[1] * k_cache.shape[1] if paged else k_cache.shape[1]
     head_dim, head_dim_v = q.shape[-1], v_cache.shape[-1]
     if cu_seqlens_q is None:

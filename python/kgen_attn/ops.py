@@ -209,6 +209,9 @@ def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tens
 
 
 def _refuse_gradients(optional: tuple) -> None:
+    _, _, _, _, _, _, _, slopes, _, q_descale, k_descale, v_descale, qv = optional
+    if slopes is None and q_descale is None and k_descale is None and v_descale is None and qv is None:
+        return
     for at in _WITHOUT_GRADIENT:
         tensor = optional[at]
         if getattr(tensor, "requires_grad", False):
@@ -238,7 +241,7 @@ _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", lambda
 
 def is_transformed() -> bool:
     """Whether tensors may have tangents, or be those of a transform of `torch.func`."""
-    return forward_ad._current_level >= 0 or _functorch_active()
+    return _functorch_active() or forward_ad._current_level >= 0
 
 
 def _refuse_transforms(tensors: dict) -> None:
@@ -290,7 +293,8 @@ def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, n
     """O and LSE with the parameters of `fwd_kvcache`; no gradients."""
     if torch.is_grad_enabled():
         _refuse_gradients(optional)
-        refuse_gradients({"rotary_cos": new[3], "rotary_sin": new[4]})
+        if new[3] is not None:
+            refuse_gradients({"rotary_cos": new[3], "rotary_sin": new[4]})
     if not is_eager(q):
         return torch.ops.kgen_attn.fwd_kvcache(q, k_cache, v_cache, *optional, *numbers, *new)
     if is_transformed():
