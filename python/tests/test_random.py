@@ -266,6 +266,53 @@ def draw(random, device):
     return Call(function, leaves, views, options, masks, sequences, packed, refused, slopes, dtype, autocast)
 
 
+def written(random, device):
+    """New keys into a dense cache, slots or pages, with rotary embedding or without, and attention to them."""
+    (heads, key_heads), batch, new = heads_of(random), random.choice([1, 2, 3]), random.choice([1, 2, 5])
+    causal, kind = random.random() < 0.7, random.choice(["dense", "slots", "paged"])
+    bf16 = lambda *shape: torch.randn(*shape).bfloat16().to(device)
+    entries, rows = (3 * batch + 1, 16) if kind == "paged" else (batch + 1, 48)
+    caches = [bf16(entries, rows, key_heads, 32) for _ in range(2)]
+    order, used = random.sample(range(entries), batch), [random.randint(0, 48 - new) for _ in range(batch)]
+    table = torch.tensor(random.sample(range(entries), 3 * batch)).reshape(batch, 3) if kind == "paged" else None
+    options = {"causal": causal, "return_softmax_lse": True, "cache_seqlens": integers(used, device)}
+    if kind == "slots":
+        options["cache_batch_idx"] = integers(order, device)
+    if kind == "paged":
+        options["block_table"] = table.to(torch.int32).to(device)
+    if kind == "dense":
+        order = list(range(batch))
+    gather = lambda cache, b: (cache[table[b]].flatten(0, 1) if kind == "paged" else cache[order[b]]).cpu().clone()
+    before = [[gather(cache, b) for b in range(batch)] for cache in caches]
+    q, k, v = bf16(batch, new, heads, 32), bf16(batch, new, key_heads, 32), bf16(batch, new, key_heads, 32)
+    angles, interleaved, rotary = torch.rand(64, 8) * 6, random.random() < 0.5, random.random() < 0.5
+    cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
+    if rotary:
+        options |= {"rotary_cos": cos.to(device), "rotary_sin": sin.to(device), "rotary_interleaved": interleaved}
+    q.requires_grad_(random.random() < 0.3)
+    with stream(random):
+        out, lse = kgen_attn.flash_attn_with_kvcache(q, *caches, k, v, **options)
+    for b in range(batch):
+        at = torch.arange(used[b], used[b] + new)
+        query, key = q[b].detach().cpu(), k[b].cpu()
+        if rotary:
+            query = rotated(query, cos, sin, at if causal else at[:1].expand(new), interleaved)
+            key = rotated(key, cos, sin, at, interleaved)
+        keys, values = before[0][b], before[1][b]
+        keys[at], values[at] = key, v[b].cpu()
+        close(gather(caches[0], b), keys, keys, "K of the cache", torch.finfo(torch.bfloat16).eps * largest(keys))
+        assert torch.equal(gather(caches[1], b), values), "V of the cache"
+        seen = slice(0, used[b] + new)
+        (exact, exact_lse), (low, low_lse) = (
+            attention(query, keys[seen], values[seen], causal=causal, dtype=dtype) for dtype in (torch.float64, torch.bfloat16)
+        )
+        # A rotated value may be rounded to either side.
+        close(out[b], exact, low, "O", 4 * torch.finfo(torch.bfloat16).eps * largest(exact))
+        close(lse[b], exact_lse, low_lse, "LSE", 1e-2 if rotary else 1e-5)
+    if q.requires_grad:
+        raises(lambda: out.float().sum().backward(), "no gradients of `flash_attn_with_kvcache` with new keys", (NotImplementedError,))
+
+
 NAMED = (TypeError, ValueError, NotImplementedError, kgen_attn.KgenError)
 
 
@@ -505,9 +552,11 @@ def one(seed, number, device):
     """A call by its number; raises what is wrong with it."""
     source = random.Random(f"{seed}:{number}")
     torch.manual_seed(source.randrange(1 << 31))
+    if source.random() < 0.08:
+        return written(source, device)
     call = draw(source, device)
     chance = source.random()
-    (ordinary if chance < 0.82 else transformed if chance < 0.9 else wrong)(call, source)
+    return (ordinary if chance < 0.82 else transformed if chance < 0.9 else wrong)(call, source)
 
 
 def test_random_calls(device):
