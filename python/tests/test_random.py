@@ -128,7 +128,7 @@ def masks_of(random, heads, sequences, device, call_options):
         masks["softcap"] = random.choice([0.5, 2.0, 20.0])
         call_options["softcap"] = scalar(random, masks["softcap"])
     if random.random() < 0.1:
-        slopes = torch.rand(*random.choice([(heads,), (sequences, heads)]))
+        slopes = torch.randn(*random.choice([(heads,), (sequences, heads)]))  # of both signs
         call_options["alibi_slopes"] = slopes.to(device)
     if random.random() < 0.15:
         leaf = torch.randn(heads)
