@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import abi
+from . import abi, host_values
 from .errors import MissingKernel
 from .forward import check_lengths, check_rank, enter_descale, forward
 from .launch import (
@@ -20,7 +20,9 @@ from .launch import (
     TensorOrNone,
     check_beside,
     check_device,
+    check_host,
     check_integers,
+    enter_sizes,
     enter_strides,
     known,
     rows_contiguous,
@@ -36,6 +38,13 @@ _AT = tuple(
         *("cache_batch_idx", "page_table", "seqlens_rotary", "k_descale", "v_descale", "cu_seqlens_new", "cu_seqlens_q"),
         "seqlens_after",
     )
+)
+
+#: The names of the same.
+_NAMES = (
+    *("k", "v", "k_cache", "v_cache", "q", "q_out", "cache_seqlens", "rotary_cos", "rotary_sin"),
+    *("cache_batch_idx", "block_table", "rotary_seqlens", "k_descale", "v_descale", "cu_seqlens_k_new", "cu_seqlens_q"),
+    "seqlens_after",
 )
 
 _plans: dict[tuple, Plan] = {}
@@ -108,11 +117,29 @@ def _prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, opti
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
+    if plan.library.emulator is not None:
+        _check_values(tensors)
     buffer = bytearray(plan.params)
     for offset, tensor in zip(_AT, tensors):
         if tensor is not None:
             POINTER.pack_into(buffer, offset, tensor.data_ptr())
     return Append(plan, buffer, (k, v, q, *tensors[6:-1]), (k_cache, v_cache, q_out, after), q_out, after)
+
+
+def _check_values(tensors: tuple[TensorOrNone, ...]) -> None:
+    """Raises `ValueError` for lengths and indices beyond the caches, and for tensors without memory."""
+    named = dict(zip(_NAMES, tensors))
+    check_host(named)
+    cache, table, entries, used = (named[name] for name in ("k_cache", "block_table", "cache_batch_idx", "cache_seqlens"))
+    rows = cache.shape[1] * (1 if table is None else table.shape[1])
+    host_values.check_lengths("cache_seqlens", used, rows, "the cache of a sequence")
+    if entries is not None:
+        host_values.check_numbers("cache_batch_idx", entries, cache.shape[0])
+    if table is not None:
+        host_values.check_pages(table, used.tolist(), cache.shape[1], cache.shape[0])
+    for name, packed, of in (("cu_seqlens_k_new", named["k"], "k"), ("cu_seqlens_q", named["q"], "q")):
+        if named[name] is not None:
+            host_values.check_starts(name, named[name], packed.shape[0], of, None, "")
 
 
 def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved: bool) -> Plan:
@@ -126,12 +153,15 @@ def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved
     integers = {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx, "block_table": page_table}
     starts = {"cu_seqlens_k_new": cu_seqlens_new, "cu_seqlens_q": cu_seqlens_q}
     descales = {"k_descale": k_descale, "v_descale": v_descale}
-    check_integers({**integers, **starts})
-    check_beside(k, {**named, **integers, **starts, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, **descales})
+    check_beside(k, {**named, **integers, **starts, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, "rotary_seqlens": seqlens_rotary, **descales})
+    check_integers({**integers, **starts, "rotary_seqlens": seqlens_rotary})
     packed = {"k": cu_seqlens_new is not None, "v": cu_seqlens_new is not None, "q": cu_seqlens_q is not None}
     for name, tensor in named.items():
         if tensor is not None:
             check_rank(tensor, name, packed.get(name, False))
+    for name, tensor in {"k_cache": k_cache, "v_cache": v_cache, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}.items():
+        if tensor is not None and tensor.dim() > 0 and tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            raise ValueError(f"`{name}` has stride {tensor.stride(-1)} along its last axis; it must be 1")
     dtypes = {tensor.dtype for tensor in (k, v, q, rotary_cos, rotary_sin) if tensor is not None}
     if len(dtypes) != 1 or k.dtype not in HALVES or k_cache.dtype != v_cache.dtype or k_cache.dtype not in DTYPES:
         raise TypeError(
@@ -143,33 +173,31 @@ def _plan(tensors: tuple[TensorOrNone, ...], causal_positions: bool, interleaved
         raise ValueError(f"{shapes}: K and V have the same rows and heads, and the heads and head dims of their caches")
     p = _P(struct_size=ctypes.sizeof(_P))
     p.flags = (abi.FLAG_CAUSAL if causal_positions else 0) | (abi.FLAG_ROTARY_INTERLEAVED if interleaved else 0)
-    p.num_heads_k, p.head_dim = k.shape[-2:]
-    p.head_dim_v = v.shape[-1]
+    sizes = {"num_heads_k": k.shape[-2], "head_dim": k.shape[-1], "head_dim_v": v.shape[-1]}
     if packed["k"]:
-        p.batch, p.total_new = cu_seqlens_new.shape[0] - 1, k.shape[0]
+        sizes["batch"], sizes["total_new"] = cu_seqlens_new.shape[0] - 1, k.shape[0]
     else:
-        p.batch, p.seqlen_new = k.shape[:2]
-    check_lengths(p.batch, {**integers, "seqlens_rotary": seqlens_rotary}, 0)
-    check_lengths(p.batch, starts, 1)
+        sizes["batch"], sizes["seqlen_new"] = k.shape[:2]
+    check_lengths(sizes["batch"], {**integers, "rotary_seqlens": seqlens_rotary}, 0)
+    check_lengths(sizes["batch"], starts, 1)
     for name, tensor in named.items():
         if tensor is not None:
             axes = ("page" if name.endswith("cache") else "batch", "row", "head")[1 if packed.get(name) else 0 :]
             enter_strides(p, name, tensor.stride()[:-1], axes)
-    p.num_pages, p.page_size = k_cache.shape[:2]
+    sizes["num_pages"], sizes["page_size"] = k_cache.shape[:2]
     if page_table is not None:
-        p.page_table_stride, p.pages_per_sequence = page_table.stride(0), page_table.shape[1]
+        p.page_table_stride, sizes["pages_per_sequence"] = page_table.stride(0), page_table.shape[1]
     if q is not None:
-        p.num_heads = q.shape[-2]
-        if packed["q"]:
-            p.total_q = q.shape[0]
-        else:
-            p.seqlen_q = q.shape[1]
+        sizes["num_heads"] = q.shape[-2]
+        sizes["total_q" if packed["q"] else "seqlen_q"] = q.shape[0 if packed["q"] else 1]
         enter_strides(p, "q_out", q_out.stride()[:-1], ("batch", "row", "head")[1 if packed["q"] else 0 :])
     if rotary_cos is not None:
         if rotary_cos.dim() != 2 or rotary_cos.shape != rotary_sin.shape or rotary_cos.stride() != rotary_sin.stride():
             given = f"{tuple(rotary_cos.shape)} and {tuple(rotary_sin.shape)}"
             raise ValueError(f"`rotary_cos` and `rotary_sin` are both (rows, rotary dim / 2), stored alike; given {given}")
-        p.rotary_rows, p.rotary_dim, p.rotary_row_stride = rotary_cos.shape[0], 2 * rotary_cos.shape[1], rotary_cos.stride(0)
+        sizes["rotary_rows"], sizes["rotary_dim"] = rotary_cos.shape[0], 2 * rotary_cos.shape[1]
+        p.rotary_row_stride = rotary_cos.stride(0)
+    enter_sizes(p, sizes, {})
     p.dtype, p.cache_dtype = DTYPES[k.dtype], DTYPES[k_cache.dtype]
     for name, descale in descales.items():
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))

@@ -1,8 +1,9 @@
-"""What FlashAttention's arguments mean to kgen: masks, lengths, head dims, autocast."""
+"""What FlashAttention's arguments mean to kgen: types, masks, lengths, head dims, autocast."""
 
 from __future__ import annotations
 
-from typing import Optional
+import operator
+from typing import Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +11,122 @@ import torch.nn.functional as F
 #: Head dims are multiples of 8 from here on.
 _LEAST_HEAD_DIM = 16
 
+TensorOrNone = Optional[torch.Tensor]
+
+
+def number(value: object, name: str) -> float:
+    """The value of a number or of a tensor that holds one.
+
+    A tensor is read now, which waits for its device: what it holds later changes nothing. Raises `TypeError` for
+    anything else, and `NotImplementedError` for a tensor that wants a gradient.
+    """
+    if type(value) is float:
+        return value
+    if isinstance(value, torch.Tensor):
+        value = _item(value, name)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` is {_shown(value)}; it must be a number") from None
+
+
+def integer(value: object, name: str) -> int:
+    """As `number`, for integers: 2.0 is none."""
+    if type(value) is int:
+        return value
+    if isinstance(value, torch.Tensor):
+        value = _item(value, name)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` is {_shown(value)}; it must be an integer") from None
+
+
+def flag(value: object, name: str) -> bool:
+    """As `number`, for truth values."""
+    if type(value) is bool:
+        return value
+    return bool(_item(value, name) if isinstance(value, torch.Tensor) else value)
+
+
+def _item(tensor: torch.Tensor, name: str) -> Union[int, float, bool]:
+    if tensor.numel() != 1:
+        raise TypeError(f"`{name}` is a tensor of shape {tuple(tensor.shape)}; it must be a number, or a tensor that holds one")
+    refuse_gradients({name: tensor})
+    return tensor.item()
+
+
+def _shown(value: object) -> str:
+    kind = type(value).__name__
+    return f"{value!r}, of type {kind}" if isinstance(value, (int, float, str)) else f"of type {kind}"
+
+
+def refuse_gradients(tensors: dict[str, TensorOrNone]) -> None:
+    """Raises `NotImplementedError` for the first tensor that would wait for a gradient in vain."""
+    for name, tensor in tensors.items():
+        if getattr(tensor, "requires_grad", False) and torch.is_grad_enabled():
+            raise NotImplementedError(f"`{name}` requires grad, and kgen has no gradient for it: pass `{name}.detach()`")
+
+
+def softcap(value: object) -> float:
+    """A cap of scores; 0, which any number below stands for: none."""
+    if type(value) is not float:
+        value = number(value, "softcap")
+    return 0.0 if value < 0.0 else value
+
+
+def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, names: tuple[str, str, str] = ("q", "k", "v")) -> None:
+    """Raises for what is no tensor, or has another number of axes."""
+    if type(q) is type(k) is type(v) is torch.Tensor and q.dim() == axes_q and k.dim() == axes_k and v.dim() == axes_k:
+        return
+    for name, tensor, axes in zip(names, (q, k, v), (axes_q, axes_k, axes_k)):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
+        if tensor.dim() != axes:
+            shape = "(total rows, heads, head dim)" if axes == 3 else "(batch, rows, heads, head dim)"
+            raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is {shape}")
+
+
+def check_axes(name: str, tensor: object, axes: int) -> None:
+    """Raises for what is no tensor, or has another number of axes."""
+    if type(tensor) is torch.Tensor and tensor.dim() == axes:
+        return
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
+    if tensor.dim() != axes:
+        raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; it must have {axes} {'axis' if axes == 1 else 'axes'}")
+
+
+def descale(value: object, name: str, batch: int, key_heads: int, device: torch.device) -> TensorOrNone:
+    """A factor of FP8 tensors as a tensor: a number is that of every batch entry and key head."""
+    if value is None or (isinstance(value, torch.Tensor) and value.dim() > 0):
+        return value
+    return torch.full((1, 1), number(value, name), dtype=torch.float32, device=device).expand(batch, key_heads)
+
 
 def refuse_dropout(dropout_p: float) -> None:
     """Raises `NotImplementedError` for a dropout."""
-    if dropout_p != 0.0:
+    if type(dropout_p) is float and dropout_p == 0.0:
+        return
+    if number(dropout_p, "dropout_p") != 0.0:
         raise NotImplementedError(f"`dropout_p` is {dropout_p}: kgen has no dropout; pass 0.0")
+
+
+def sides(window_size: tuple[Optional[int], Optional[int]]) -> tuple[int, int]:
+    """The left and right side of a window, with -1 for one without limit. Raises for any other number below 0."""
+    if type(window_size) is tuple and len(window_size) == 2:
+        left, right = window_size
+        if type(left) is int and type(right) is int and left >= -1 and right >= -1:
+            return window_size
+    try:
+        left, right = window_size
+    except (TypeError, ValueError):
+        raise TypeError(f"`window_size` is {window_size!r}; it must be (left, right), -1 for a side without limit") from None
+    left = -1 if left is None else integer(left, "window_size[0]")
+    right = -1 if right is None else integer(right, "window_size[1]")
+    if left < -1 or right < -1:
+        raise ValueError(f"`window_size` is ({left}, {right}); a side is a number of keys, or -1 for no limit")
+    return left, right
 
 
 def windows(
@@ -25,20 +137,20 @@ def windows(
     A side that hides nothing in sequences of these lengths is left out, and a window that is the causal mask becomes
     it: so more kernels serve the call.
     """
-    left, right = window_size
-    left = -1 if left is None or left < 0 else int(left)
-    right = -1 if right is None or right < 0 else int(right)
+    causal, (left, right) = flag(causal, "causal"), sides(window_size)
     if causal or right == 0:
         causal, right = True, -1
     if left >= 0 and left >= seqlen_k - 1:  # positions are below seqlen_k
         left = -1
     if right >= 0 and right >= seqlen_q - 1:  # the first row is at seqlen_k - seqlen_q
         right = -1
-    return bool(causal), left, right
+    return causal, left, right
 
 
 def is_padded(head_dim: int) -> bool:
-    """Whether no kernel can have the head dim, so that tensors are padded."""
+    """Whether no kernel can have the head dim, so that tensors are padded. Raises `ValueError` for 0."""
+    if head_dim == 0:
+        raise ValueError("`q`, `k` or `v` has head dim 0: there is nothing to attend with")
     return head_dim % 8 != 0 or head_dim < _LEAST_HEAD_DIM
 
 
@@ -67,4 +179,6 @@ any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 def sinks(s_aux: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
     """Sinks in a type that kernels read."""
+    if s_aux is not None and not isinstance(s_aux, torch.Tensor):
+        raise TypeError(f"`s_aux` is {_shown(s_aux)}; it must be a torch.Tensor")
     return s_aux.float() if s_aux is not None and s_aux.dtype == torch.float16 else s_aux

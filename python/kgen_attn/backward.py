@@ -10,7 +10,7 @@ import torch
 from . import abi
 from .errors import MissingKernel
 from .forward import check_dtypes, enter_features, request_of
-from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_strides, known, rows_contiguous
+from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, rows_contiguous
 
 _TENSORS = struct.Struct("=9Q")
 _TENSORS_AT = abi.BwdParams.q.offset
@@ -23,6 +23,7 @@ _OPTIONAL_AT = (
     abi.BwdParams.seqused_k.offset,
     _FEATURES_AT + abi.AttentionFeatures.alibi_slopes.offset,
     _FEATURES_AT + abi.AttentionFeatures.sinks.offset,
+    abi.BwdParams.dlse.offset,
 )
 
 _plans: dict[tuple, Plan] = {}
@@ -41,6 +42,7 @@ def backward(
     seqused_k: TensorOrNone,
     alibi_slopes: TensorOrNone,
     sinks: TensorOrNone,
+    dlse: TensorOrNone,
     max_seqlen_q: int,
     max_seqlen_k: int,
     softmax_scale: float,
@@ -53,10 +55,12 @@ def backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """dQ, dK and dV, contiguous, and the gradient of the sinks, (heads,) fp32 or, without sinks, empty.
 
-    The parameters are those of `forward`, which gave `out` and `lse`. Rows that no sequence uses have gradient 0.
+    The parameters are those of `forward`, which gave `out` and `lse`; `dlse` is the gradient of the latter, or None for
+    0. Rows that no sequence uses have gradient 0.
     """
     q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout))
-    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks
+    dlse = dlse if dlse is None else rows_contiguous(dlse)
+    optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse
     # fmt: off
     numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,
                deterministic)
@@ -96,7 +100,7 @@ def _launch(plan: Plan, tensors, optional, dsinks: TensorOrNone) -> None:
 
 def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
     """Writes the structure, without pointers. `forward` has checked what is given."""
-    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks = optional
+    cu_seqlens_q, cu_seqlens_k, _, _, alibi_slopes, sinks, dlse = optional
     max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap, deterministic = numbers
     check_dtypes(q, k, v)
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype:
@@ -109,18 +113,27 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
         | (abi.FLAG_WINDOW if window_left >= 0 or window_right >= 0 else 0)
         | (abi.FLAG_DETERMINISTIC if deterministic else 0)
     )
-    p.head_dim, p.head_dim_v, p.num_heads, p.num_heads_k = q.shape[-1], v.shape[-1], q.shape[-2], k.shape[-2]
+    sizes = {"head_dim": q.shape[-1], "head_dim_v": v.shape[-1], "num_heads": q.shape[-2], "num_heads_k": k.shape[-2]}
     gradients = {"dq": q, "dk": k, "dv": v}  # contiguous, of these shapes
     for name, tensor in {"q": q, "k": k, "v": v, "o": out, "dout": dout, **gradients}.items():
         strides = tensor.stride() if name not in gradients else torch.empty(tensor.shape, device="meta").stride()
         enter_strides(p, name, strides[:-1], ("batch", "row", "head")[3 - (tensor.dim() - 1) :])
     if cu_seqlens_q is None:
-        p.batch, p.seqlen_q = q.shape[:2]
+        sizes["batch"], sizes["seqlen_q"] = q.shape[:2]
         p.lse_batch_stride, p.lse_head_stride = lse.stride()[:2]
     else:
-        p.batch, p.seqlen_q, p.total_q = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
+        sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
         p.lse_head_stride = lse.stride(0)
-    p.seqlen_k = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
+    sizes["seqlen_k"] = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
+    for size, tensor in (("seqlen_q", q), ("seqlen_k", k)):
+        if tensor.shape[0] == 0:  # an empty tensor has no address
+            sizes[size] = min(0, sizes[size])
+    enter_sizes(p, sizes, {})
+    if dlse is not None:
+        if dlse.dtype != torch.float32 or dlse.shape != lse.shape:
+            given = f"{dlse.dtype} of shape {tuple(dlse.shape)}"
+            raise ValueError(f"the gradient of the log-sum-exp is {given}; it must be torch.float32 of shape {tuple(lse.shape)}")
+        enter_strides(p, "dlse", dlse.stride()[:-1], ("batch", "head")[3 - dlse.dim() :])
     p.dtype, p.softmax_scale = DTYPES[q.dtype], softmax_scale
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
     named = (cu_seqlens_q, cu_seqlens_k, None, None, None, None, None, alibi_slopes, sinks)

@@ -74,7 +74,8 @@ def flash_attn_varlen_func(
     sm_margin: int = 0,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`kgen_attn.flash_attn_varlen_func`; with `return_attn_probs` (O, LSE)."""
+    """`kgen_attn.flash_attn_varlen_func`; with `return_attn_probs` (O, LSE). Rows that belong to no sequence are not
+    written."""
     _refuse(qv=qv, sm_margin=sm_margin)
     # fmt: off
     found = interface.flash_attn_varlen_func(
@@ -102,6 +103,8 @@ def flash_attn_qkvpacked_func(
 ) -> Result:
     """`flash_attn_func` of `qkv`, (batch, seqlen, 3, heads, head_dim), or (batch, seqlen, heads + 2 key heads, head_dim)
     with `num_heads_q` heads; it is read where it lies."""
+    if not isinstance(qkv, torch.Tensor):
+        raise TypeError(f"`qkv` is of type {type(qkv).__name__}; it must be a torch.Tensor")
     if qkv.dim() == 5 and qkv.shape[2] == 3:
         q, k, v = qkv.unbind(dim=2)
     elif qkv.dim() == 4 and num_heads_q is not None and qkv.shape[2] > num_heads_q and (qkv.shape[2] - num_heads_q) % 2 == 0:
@@ -148,7 +151,8 @@ def flash_attn_with_kvcache(
     sm_margin: int = 0,
     return_softmax_lse: bool = False,
 ) -> Result:
-    """`kgen_attn.flash_attn_with_kvcache`, whose `block_table` is `page_table` here."""
+    """`kgen_attn.flash_attn_with_kvcache`, whose `block_table` is `page_table` here. Rows that belong to no sequence of
+    `cu_seqlens_q` are not written."""
     _refuse(sm_margin=sm_margin, scheduler_metadata=scheduler_metadata)
     # fmt: off
     return kvcache.flash_attn_with_kvcache(
@@ -168,5 +172,5 @@ def _refuse(**given) -> None:
     """Raises `NotImplementedError` for what kgen has not, with its name."""
     for name, value in given.items():
         if value is not None and not (isinstance(value, int) and value == 0):
-            shown = value if isinstance(value, int) else f"a tensor of shape {tuple(value.shape)}"
+            shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
             raise NotImplementedError(f"`{name}` is {shown}; kgen_attn has no `{name}`")

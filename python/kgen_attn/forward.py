@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional
 
 import torch
 
-from . import abi
+from . import abi, host_values
 from .errors import MissingKernel
 from .launch import (
     DTYPES,
@@ -20,8 +20,10 @@ from .launch import (
     TensorOrNone,
     check_beside,
     check_device,
+    check_host,
     check_integers,
     contiguous,
+    enter_sizes,
     enter_strides,
     known,
     rows_contiguous,
@@ -55,10 +57,42 @@ _QV_AT = len(_OPTIONAL_AT) - 1
 #: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * len(_OPTIONAL_AT)
 
+#: FlashAttention's names of Q, K, V and these.
+NAMES = (
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k", "block_table", "cache_batch_idx"),
+    *("cache_leftpad", "alibi_slopes", "s_aux", "q_descale", "k_descale", "v_descale", "qv"),
+)
+
+#: What is asked of a number that a structure holds.
+_SAID = {
+    "batch": "the number of sequences",
+    "num_heads": "the number of heads of `q`",
+    "num_heads_k": "the number of heads of `k`",
+    "seqlen_q": "`max_seqlen_q`, the rows of a sequence of `q`,",
+    "seqlen_k": "`max_seqlen_k`, the rows of a sequence of `k`,",
+    "total_q": "the number of rows of `q`",
+    "total_k": "the number of rows of `k`",
+    "head_dim": "the head dim of `q`",
+    "head_dim_v": "the head dim of `v`",
+    "num_pages": "the number of pages",
+    "page_size": "the page size",
+}
+
+#: Head dims of kernels are no more; Q and K of DeepSeek's latents are the exception, and those of `qv`.
+_MOST_HEAD_DIM = 256
+_LATENT = (576, 512)
+
+
 class ForwardPlan(Plan):
     """A plan with what O and LSE are: shapes and strides, both contiguous."""
 
-    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device")
+    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows")
+
+    def check_values(self, read) -> None:
+        """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
+        named = dict(zip(NAMES, read))
+        check_host(named)
+        _check_values(named, *self.rows)
 
 
 _plans: dict[tuple, ForwardPlan] = {}
@@ -152,7 +186,7 @@ def _launch(plan, q, k, v, out, lse, optional, append) -> None:
     if append is None:
         plan.launch(buffer, q, (q, k, v, *optional), (out, lse, workspace))
     else:
-        plan.launch(buffer, q, (q, *optional, *append.read), (out, lse, workspace, *append.written), append.buffer)
+        plan.launch(buffer, q, (q, k, v, *optional, *append.read), (out, lse, workspace, *append.written), append.buffer)
 
 
 def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
@@ -174,9 +208,9 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": leftpad_k,
     }
-    check_integers(integers)
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
     check_beside(q, {"k": k, "v": v, **integers, "alibi_slopes": alibi_slopes, "s_aux": sinks, **descales, "qv": qv})
+    check_integers(integers)
     check_rank(q, "q", cu_seqlens_q is not None)
     check_rank(k, "k", cu_seqlens_k is not None)
     check_rank(v, "v", cu_seqlens_k is not None)
@@ -186,21 +220,24 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
 
     p = abi.FwdParams(struct_size=ctypes.sizeof(abi.FwdParams))
     p.flags = (abi.FLAG_CAUSAL if causal else 0) | (abi.FLAG_WINDOW if window_left >= 0 or window_right >= 0 else 0)
-    p.head_dim, p.head_dim_v, p.num_heads, p.num_heads_k = q.shape[-1], v.shape[-1], q.shape[-2], k.shape[-2]
+    check_head_dims(q.shape[-1], v.shape[-1], qv is not None)
+    sizes = {"head_dim": q.shape[-1], "head_dim_v": v.shape[-1], "num_heads": q.shape[-2], "num_heads_k": k.shape[-2]}
     enter_strides(p, "q", q.stride()[:-1], ("batch", "row", "head")[3 - (q.dim() - 1) :])
     for name, tensor in (("k", k), ("v", v)):
         enter_strides(p, name, tensor.stride()[:-1], ("batch", "row", "head")[3 - (tensor.dim() - 1) :])
     out_shape = (*q.shape[:-1], v.shape[-1])
     if cu_seqlens_q is None:
-        p.batch, p.seqlen_q = q.shape[:2]
+        sizes["batch"], sizes["seqlen_q"] = q.shape[:2]
         lse_shape = (q.shape[0], q.shape[2], q.shape[1])
         p.lse_batch_stride, p.lse_head_stride = q.shape[2] * q.shape[1], q.shape[1]
         p.o_batch_stride = q.shape[1] * q.shape[2] * v.shape[-1]
     else:
-        p.batch, p.seqlen_q, p.total_q = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
+        sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
+        if q.shape[0] == 0:  # an empty tensor has no address
+            sizes["seqlen_q"] = min(0, max_seqlen_q)
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
-    p.o_row_stride, p.o_head_stride = p.num_heads * v.shape[-1], v.shape[-1]
+    p.o_row_stride, p.o_head_stride = q.shape[-2] * v.shape[-1], v.shape[-1]
     if out is not None:
         check_out(out, q, out_shape)
         p.o_batch_stride = 0
@@ -208,14 +245,16 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     if page_table is not None:
         if cu_seqlens_k is not None or page_table.dim() != 2:
             raise ValueError("`block_table` is (batch, pages of a sequence) and goes with lengths of the keys, not with `cu_seqlens_k`")
-        p.page_table_stride, p.num_pages, p.page_size = page_table.stride(0), k.shape[0], k.shape[1]
-        p.seqlen_k = max_seqlen_k if max_seqlen_k > 0 else page_table.shape[1] * k.shape[1]
+        p.page_table_stride, sizes["num_pages"], sizes["page_size"] = page_table.stride(0), k.shape[0], k.shape[1]
+        sizes["seqlen_k"] = max_seqlen_k if max_seqlen_k > 0 else page_table.shape[1] * k.shape[1]
     elif cu_seqlens_k is not None:
-        p.seqlen_k, p.total_k = max_seqlen_k, k.shape[0]
+        sizes["seqlen_k"], sizes["total_k"] = max_seqlen_k if k.shape[0] > 0 else min(0, max_seqlen_k), k.shape[0]
     else:
-        p.seqlen_k = k.shape[1]
-        if cache_batch_idx is None and k.shape[0] < p.batch:
-            raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {p.batch}")
+        sizes["seqlen_k"] = k.shape[1]
+        if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
+            raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
+    enter_sizes(p, sizes, _SAID)
+    check_numbers(numbers)
     check_lengths(p.batch, {**integers, "cu_seqlens_q": None, "cu_seqlens_k": None}, 0)
     check_lengths(p.batch, {"cu_seqlens_k": cu_seqlens_k}, 1)
     if qv is not None:
@@ -226,7 +265,8 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     p.dtype = DTYPES[q.dtype]
     if k.dtype != q.dtype:
         p.kv_dtype = DTYPES[k.dtype]
-    p.softmax_scale, p.num_splits = softmax_scale, num_splits
+    p.softmax_scale = softmax_scale
+    enter_sizes(p, {"num_splits": num_splits}, {})
     for name, descale in descales.items():
         enter_descale(p, name, descale, (p.batch, p.num_heads_k))
     enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks)
@@ -234,6 +274,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
     plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
     plan.out_dtype, plan.device = out_dtype(q), q.device
+    plan.rows = p.seqlen_q, p.seqlen_k, q.shape[0] if cu_seqlens_q is not None else q.shape[1]
     plan.out_is_like_q = q.is_contiguous() and out_shape == q.shape and plan.out_dtype == q.dtype
     return plan
 
@@ -241,9 +282,53 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
 def check_dtypes(q, k, v) -> None:
     """Raises `TypeError` for types that no kernel has."""
     if q.dtype not in HALVES and q.dtype != torch.float8_e4m3fn:
-        raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn")
+        cast = "; cast `q`, `k` and `v` by `.to(torch.bfloat16)`, or call under `torch.autocast`" if q.dtype == torch.float32 else ""
+        raise TypeError(f"`q` is {q.dtype}; kernels take torch.float16, torch.bfloat16 and torch.float8_e4m3fn{cast}")
     if k.dtype != v.dtype or (k.dtype != q.dtype and (k.dtype not in EIGHTS or q.dtype not in HALVES)):
-        raise TypeError(f"`q`, `k` and `v` are {q.dtype}, {k.dtype} and {v.dtype}; all have one type, or `k` and `v` are FP8")
+        raise TypeError(f"`q`, `k` and `v` are {q.dtype}, {k.dtype} and {v.dtype}; cast them to one type, or have FP8 in `k` and `v`")
+
+
+def check_head_dims(head_dim: int, head_dim_v: int, has_qv: bool) -> None:
+    """Raises `NotImplementedError` for head dims that no kernel can have."""
+    most = 2 * _MOST_HEAD_DIM if has_qv else _MOST_HEAD_DIM
+    if (head_dim, head_dim_v) != _LATENT and (head_dim > _MOST_HEAD_DIM or head_dim_v > most):
+        given = f"`q` and `k` have head dim {head_dim}, `v` {head_dim_v}"
+        raise NotImplementedError(f"{given}: kernels can have {_MOST_HEAD_DIM} and less, which multiples of 8 from 16 on are made for")
+
+
+def check_numbers(numbers: tuple) -> None:
+    """Raises `ValueError` for numbers that mean nothing, or that are infinite or 0 as 32-bit floats."""
+    _, _, softmax_scale, _, window_left, window_right, attention_chunk, softcap = numbers[:8]
+    if not 0.0 <= softmax_scale <= _MOST_FLOAT:
+        raise ValueError(f"`softmax_scale` is {softmax_scale}; it must be 0 or more, and finite in 32 bits")
+    if softcap != 0.0 and not _LEAST_FLOAT <= softcap <= _MOST_FLOAT:
+        raise ValueError(f"`softcap` is {softcap}; it must be 0, for none, or above, and finite in 32 bits")
+    if attention_chunk < 0 or window_left < -1 or window_right < -1:
+        given = f"`attention_chunk` is {attention_chunk}, `window_size` ({window_left}, {window_right})"
+        raise ValueError(f"{given}: a chunk has 0 keys, for none, or more, and a side of a window -1, for no limit, or more")
+
+
+_LEAST_FLOAT, _MOST_FLOAT = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+
+
+def _check_values(named: dict[str, TensorOrNone], longest_q: int, longest_k: int, rows_q: int) -> None:
+    k, table, starts_q, starts_k = named["k"], named["block_table"], named["cu_seqlens_q"], named["cu_seqlens_k"]
+    used_q, used_k, entries = named["seqused_q"], named["seqused_k"], named["cache_batch_idx"]
+    if starts_q is not None:
+        longest = longest_q if used_q is None else None
+        host_values.check_starts("cu_seqlens_q", starts_q, rows_q, "q", longest, "max_seqlen_q")
+    if starts_k is not None:
+        longest = longest_k if used_k is None else None
+        host_values.check_starts("cu_seqlens_k", starts_k, k.shape[0], "k", longest, "max_seqlen_k")
+    if used_q is not None:
+        host_values.check_lengths("seqused_q", used_q, longest_q, "the longest sequence of `q`")
+    if used_k is not None:
+        host_values.check_lengths("seqused_k` or `cache_seqlens", used_k, longest_k, "the longest sequence of `k`")
+    if entries is not None:
+        host_values.check_numbers("cache_batch_idx", entries, k.shape[0])
+    if table is not None:
+        used = [longest_k] * table.shape[0] if used_k is None else used_k.tolist()
+        host_values.check_pages(table, used, k.shape[1], k.shape[0])
 
 
 def out_dtype(q: torch.Tensor) -> torch.dtype:
@@ -286,8 +371,10 @@ def enter_descale(p: ctypes.Structure, name: str, descale: TensorOrNone, shape: 
 def enter_features(p, window_left, window_right, attention_chunk, softcap, alibi_slopes, sinks) -> None:
     """Enters masks and scores, without pointers."""
     f = p.features
-    f.window_left, f.window_right = (window_left, window_right) if p.flags & abi.FLAG_WINDOW else (0, 0)
-    f.attention_chunk, f.softcap = attention_chunk, softcap
+    windows = (window_left, window_right) if p.flags & abi.FLAG_WINDOW else (0, 0)
+    named = {field: "a side of `window_size`" for field in ("window_left", "window_right")}
+    enter_sizes(f, {**dict(zip(named, windows)), "attention_chunk": attention_chunk}, named)
+    f.softcap = softcap
     if alibi_slopes is not None:
         shapes = ((p.num_heads,), (p.batch, p.num_heads))
         if alibi_slopes.dtype != torch.float32 or tuple(alibi_slopes.shape) not in shapes or alibi_slopes.stride(-1) != 1:

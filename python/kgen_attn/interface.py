@@ -13,6 +13,10 @@ from .launch import MOST_PLANS
 #: Plans of `flash_attn_func` by what the caller gave: what a call like one before needs no second look at.
 _direct: dict[tuple, ForwardPlan] = {}
 
+#: What a plan may be known by besides the layout.
+_NUMBERS = (float, int, bool, type(None))
+
+Descale = Optional[Union[torch.Tensor, float]]
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 Window = tuple[Optional[int], Optional[int]]
 
@@ -35,9 +39,9 @@ def flash_attn_func(
     attention_chunk: int = 0,
     num_splits: int = 0,
     s_aux: Optional[torch.Tensor] = None,
-    q_descale: Optional[torch.Tensor] = None,
-    k_descale: Optional[torch.Tensor] = None,
-    v_descale: Optional[torch.Tensor] = None,
+    q_descale: Descale = None,
+    k_descale: Descale = None,
+    v_descale: Descale = None,
 ) -> Result:
     """softmax(softmax_scale · Q Kᵀ + mask) V.
 
@@ -64,47 +68,64 @@ def flash_attn_func(
         attention_chunk: a row sees keys of its own chunk of so many positions alone; 0: no chunks.
         num_splits: parts that the keys are divided into; 0: kgen chooses, 1: not divided.
         s_aux: (heads,), attention sinks: a logit that joins the denominator of each row. Has a gradient.
-        q_descale, k_descale, v_descale: (batch, key heads) float32, factors of FP8 tensors.
+        q_descale, k_descale, v_descale: (batch, key heads) float32, or a number for all: factors of FP8 tensors.
 
-    Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v` and `s_aux`.
+    Head dims that are not multiples of 8 are padded with zeros. Gradients flow to `q`, `k`, `v` and `s_aux`, from the
+    result and from the log-sum-exp; anything else that requires grad is refused. Derivatives are of first order and of
+    reverse mode: the second one, forward mode and `torch.func`'s transforms raise `NotImplementedError`.
+
+    Numbers may be tensors that hold one. They are read in the call, which waits for their device.
 
     Raises `MissingKernel` where the library has no kernel for the call, `KgenError` where it refuses one, and
     `TypeError`, `ValueError` or `NotImplementedError` with the argument's name.
     """
     plain = alibi_slopes is None and s_aux is None and q_descale is None and k_descale is None and v_descale is None
     plain = plain and seqused_q is None and seqused_k is None
-    layout = None
-    if plain and ops.is_direct(q, k, v):
-        layout = layout_of(q, k, v)
-        asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
-        plan = _direct.get(asked)
-        if plan is not None:
-            out, lse = run(plan, q, k, v, NONE, return_attn_probs)
-            return (out, lse, ops.nothing(out)) if return_attn_probs else out
+    layout = plan = None
+    try:
+        if plain and ops.is_direct(q, k, v):
+            layout = layout_of(q, k, v)
+            asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
+            plan = _direct.get(asked)
+    except (AttributeError, TypeError):  # an argument of a wrong type, which is named below
+        layout = None
+    if plan is not None:
+        out, lse = run(plan, q, k, v, NONE, return_attn_probs)
+        return (out, lse, ops.nothing(out)) if return_attn_probs else out
     arguments.refuse_dropout(dropout_p)
+    arguments.check_tensors(q, k, v, 4, 4)
+    if k.shape[0] != q.shape[0]:
+        raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {q.shape[0]}")
     q, k, v = arguments.cast(q, k, v)
     causal, left, right = arguments.windows(causal, window_size, q.shape[1], k.shape[1])
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
-    if softmax_scale is None:
-        softmax_scale = head_dim**-0.5
     padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
     optional = NONE
     if not plain:
+        q_descale, k_descale, v_descale = descales(q_descale, k_descale, v_descale, q.shape[0], k)
         # fmt: off
         optional = (None, None, seqused_q, seqused_k, None, None, None, alibi_slopes, arguments.sinks(s_aux),
                     q_descale, k_descale, v_descale, None)
         # fmt: on
-    numbers = (0, 0, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
+    numbers = (0, 0, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
+    deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
-    if layout is not None and not padded and rows_are_contiguous(layout):
+    if layout is not None and not padded and rows_are_contiguous(layout) and _lasts(asked):
         if len(_direct) >= MOST_PLANS:
             _direct.clear()
         _direct[asked] = planned(layout, q, k, v, NONE, numbers)
     if padded:
         out = out[..., :head_dim_v]
     return (out, lse, ops.nothing(out)) if return_attn_probs else out
+
+
+def _lasts(asked: tuple) -> bool:
+    """Whether what was asked for can be told by its values later: a tensor in place of a number has others then."""
+    return all(type(value) in _NUMBERS for value in (*asked[1:4], *asked[4], *asked[5:]))
 
 
 def flash_attn_varlen_func(
@@ -130,9 +151,9 @@ def flash_attn_varlen_func(
     attention_chunk: int = 0,
     num_splits: int = 0,
     s_aux: Optional[torch.Tensor] = None,
-    q_descale: Optional[torch.Tensor] = None,
-    k_descale: Optional[torch.Tensor] = None,
-    v_descale: Optional[torch.Tensor] = None,
+    q_descale: Descale = None,
+    k_descale: Descale = None,
+    v_descale: Descale = None,
 ) -> Result:
     """`flash_attn_func` for sequences packed along the row axis.
 
@@ -143,14 +164,19 @@ def flash_attn_varlen_func(
         cu_seqlens_q, cu_seqlens_k: (batch + 1,) int32, starting at 0.
         block_table: (batch, pages of a sequence) int32. Lengths of the keys are then `seqused_k`, or the differences of
             `cu_seqlens_k`.
-        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used; rows of the result beyond are not
-            written.
+        seqused_q, seqused_k: (batch,) int32, rows of each sequence that are used.
         returns: (total_q, heads, head_dim_v); with `return_attn_probs` also the log-sum-exp, (heads, total_q) float32.
+            Rows that belong to no sequence, before cu_seqlens_q[0], after cu_seqlens_q[-1] or beyond `seqused_q`, are
+            not written: they hold what memory held, and have no gradient.
 
     `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
     `flash_attn_func`.
     """
     arguments.refuse_dropout(dropout_p)
+    arguments.check_tensors(q, k, v, 3, 3 if block_table is None else 4)
+    arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
+    if cu_seqlens_k is not None:
+        arguments.check_axes("cu_seqlens_k", cu_seqlens_k, 1)
     if block_table is not None and seqused_k is None:
         if cu_seqlens_k is None:
             raise ValueError("`block_table` needs the lengths of the keys: `seqused_k` or `cu_seqlens_k`")
@@ -160,21 +186,32 @@ def flash_attn_varlen_func(
     elif cu_seqlens_k is None:
         raise ValueError("`cu_seqlens_k` is None; without it `k` and `v` are paged, which `block_table` says")
     q, k, v = arguments.cast(q, k, v)
-    max_seqlen_q, max_seqlen_k = int(max_seqlen_q), int(max_seqlen_k)
+    max_seqlen_q, max_seqlen_k = (
+        arguments.integer(max_seqlen_q, "max_seqlen_q"),
+        arguments.integer(max_seqlen_k, "max_seqlen_k"),
+    )
     causal, left, right = arguments.windows(causal, window_size, max_seqlen_q, max_seqlen_k)
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
-    if softmax_scale is None:
-        softmax_scale = head_dim**-0.5
     padded = arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
+    scale = head_dim**-0.5 if softmax_scale is None else arguments.number(softmax_scale, "softmax_scale")
     if padded:
         q, k, v = arguments.padded(q), arguments.padded(k), arguments.padded(v)
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        q_descale, k_descale, v_descale = descales(q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1, k)
+    chunk, splits = arguments.integer(attention_chunk, "attention_chunk"), arguments.integer(num_splits, "num_splits")
     # fmt: off
     optional = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, arguments.sinks(s_aux),
                 q_descale, k_descale, v_descale, None)
-    numbers = (max_seqlen_q, max_seqlen_k, float(softmax_scale), causal, left, right, attention_chunk,
-               max(0.0, float(softcap)), num_splits)
+    numbers = (max_seqlen_q, max_seqlen_k, scale, causal, left, right, chunk, arguments.softcap(softcap), splits)
     # fmt: on
+    deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
     if padded:
         out = out[..., :head_dim_v]
     return (out, lse, ops.nothing(out)) if return_attn_probs else out
+
+
+def descales(q_descale: Descale, k_descale: Descale, v_descale: Descale, batch: int, k: torch.Tensor) -> tuple:
+    """The three factors as tensors or None."""
+    named = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    return tuple(arguments.descale(value, name, batch, k.shape[-2], k.device) for name, value in named.items())

@@ -6,8 +6,8 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, ops
-from .interface import Window
+from . import arguments, host_values, ops
+from .interface import Descale, Window, descales
 
 
 def flash_attn_with_kvcache(
@@ -34,21 +34,21 @@ def flash_attn_with_kvcache(
     rotary_seqlens: Optional[torch.Tensor] = None,
     attention_chunk: int = 0,
     s_aux: Optional[torch.Tensor] = None,
-    q_descale: Optional[torch.Tensor] = None,
-    k_descale: Optional[torch.Tensor] = None,
-    v_descale: Optional[torch.Tensor] = None,
+    q_descale: Descale = None,
+    k_descale: Descale = None,
+    v_descale: Descale = None,
     qv: Optional[torch.Tensor] = None,
     cu_seqlens_q: Optional[torch.Tensor] = None,
     max_seqlen_q: Optional[int] = None,
     cu_seqlens_k_new: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Attention to a KV cache, after new keys and values have been written into it, if any are given. No gradients.
+    """Attention to a KV cache, after new keys and values have been written into it, if any are given.
 
     Shapes:
         q: (batch, seqlen_q, heads, head_dim).
         k_cache, v_cache: (entries, rows, key heads, head_dim), or (pages, page size, key heads, head_dim) with
             `block_table`. Of the type of `q`, or FP8 with factors `k_descale` and `v_descale`, (batch, key heads)
-            float32. Changed in place by `k` and `v`.
+            float32, or a number for all. Changed in place by `k` and `v`.
         k, v: (batch, seqlen_new, key heads, head_dim): written from row `cache_seqlens` of each sequence on. What the
             cache has no room for is not written.
         rotary_cos, rotary_sin: (positions, rotary_dim / 2), of the type of `q`. New keys are rotated by their position,
@@ -61,7 +61,8 @@ def flash_attn_with_kvcache(
             (total_q, heads, head_dim).
         cu_seqlens_k_new: (batch + 1,) int32: `k` and `v` are then packed, (total_new, key heads, head_dim).
         returns: O, of the shape of `q`, and with `return_softmax_lse` the log-sum-exp of each row, (batch, heads,
-            seqlen_q) float32, or (heads, total_q).
+            seqlen_q) float32, or (heads, total_q). Rows that belong to no sequence of `cu_seqlens_q` are not written:
+            they hold what memory held.
 
     Caches whose head dim is not a multiple of 8 are copied in each call to be padded.
 
@@ -69,59 +70,100 @@ def flash_attn_with_kvcache(
     `rotary_dim`. `rotary_seqlens`, (batch,) int32: first positions other than `cache_seqlens`. `q_descale`, (batch, key
     heads) float32, goes with `q` in FP8. `qv`, (batch, seqlen_q, heads, head_dim_v), is a second part of the queries,
     which is multiplied with V: scores are those of Q Kᵀ + QV Vᵀ, and the default scale is 1 / sqrt(head_dim +
-    head_dim_v). So DeepSeek's absorbed queries attend to its latent. The other arguments, masks and errors are those of `flash_attn_func`.
+    head_dim_v). So DeepSeek's absorbed queries attend to its latent. The other arguments, masks and errors are those
+    of `flash_attn_func`.
+
+    Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
+    there are none: the backward pass raises `NotImplementedError`.
     """
+    paged = block_table is not None
+    arguments.check_tensors(q, k_cache, v_cache, 4 if cu_seqlens_q is None else 3, 4, ("q", "k_cache", "v_cache"))
     if (k is None) != (v is None):
         raise ValueError("`k` and `v` come together")
+    if k is not None:
+        arguments.check_tensors(q, k, v, q.dim(), 4 if cu_seqlens_k_new is None else 3)
     if (rotary_cos is None) != (rotary_sin is None):
         raise ValueError("`rotary_cos` and `rotary_sin` come together")
     if rotary_cos is None:  # FlashAttention takes first positions that nothing is rotated by
         rotary_seqlens = None
     if rotary_cos is not None and k is None:
         raise ValueError("`rotary_cos` goes with new keys, `k` and `v`")
-    if cache_leftpad is not None and block_table is not None:
+    if cache_leftpad is not None and paged:
         raise NotImplementedError("`cache_leftpad` with `block_table`: pages have no rows before the first key")
     if cu_seqlens_k_new is not None and k is None:
         raise ValueError("`cu_seqlens_k_new` goes with new keys, `k` and `v`")
     if cu_seqlens_q is not None and max_seqlen_q is None:
         raise ValueError("`cu_seqlens_q` needs `max_seqlen_q`")
-    if cache_batch_idx is not None and block_table is not None:  # the kernels read the rows of a table in order
+    if paged:
+        arguments.check_axes("block_table", block_table, 2)
+    if cu_seqlens_q is not None:
+        arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
+    if cache_batch_idx is not None and paged:  # the kernels read the rows of a table in order
+        arguments.check_axes("cache_batch_idx", cache_batch_idx, 1)
+        host_values.check_numbers("cache_batch_idx", cache_batch_idx, block_table.shape[0])
         block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (q, k_cache, v_cache, k, v)):
-        q, k_cache, v_cache = q.detach(), k_cache.detach(), v_cache.detach()
-        k, v = (None, None) if k is None else (k.detach(), v.detach())
-    rows = k_cache.shape[1] if block_table is None else block_table.shape[1] * k_cache.shape[1]
-    head_dim = q.shape[-1]
-    batch, seqlen_q = q.shape[:2] if cu_seqlens_q is None else (cu_seqlens_q.shape[0] - 1, max_seqlen_q)
+    wanted = None
+    if k is not None and torch.is_grad_enabled():
+        inputs = (q, k_cache, v_cache, k, v, s_aux)
+        for tensor in inputs:
+            if tensor is not None and tensor.requires_grad:
+                wanted = tensor
+        if wanted is not None:
+            q, k_cache, v_cache, k, v, s_aux = (t if t is None else t.detach() for t in inputs)
+    if arguments.any_autocast():  # the cache is written where it lies
+        (q,) = arguments.cast(q)
+        k, v = (None, None) if k is None else arguments.cast(k, v)
+    rows = block_table.shape[1] * k_cache.shape[1] if paged else k_cache.shape[1]
+    head_dim, head_dim_v = q.shape[-1], v_cache.shape[-1]
+    if cu_seqlens_q is None:
+        batch, seqlen_q = q.shape[:2]
+    else:
+        batch, seqlen_q = cu_seqlens_q.shape[0] - 1, arguments.integer(max_seqlen_q, "max_seqlen_q")
+    if cache_batch_idx is None and not paged and k_cache.shape[0] > batch:  # the first entries, as in FlashAttention
+        k_cache, v_cache = k_cache[:batch], v_cache[:batch]
     if cache_seqlens is None and k is not None:
         raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
-    if isinstance(cache_seqlens, int):
-        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
-    caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim)
+    if cache_seqlens is not None and (not isinstance(cache_seqlens, torch.Tensor) or cache_seqlens.dim() == 0):
+        used = arguments.integer(cache_seqlens, "cache_seqlens")
+        if not 0 <= used <= rows:
+            raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
+        cache_seqlens = torch.full((batch,), used, dtype=torch.int32, device=q.device)
+    elif cache_seqlens is not None:
+        arguments.check_axes("cache_seqlens", cache_seqlens, 1)
+    caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded and qv is not None:
-        raise NotImplementedError(f"`qv` with head dim {head_dim}: it must be a multiple of 8, and at least 16")
+        given = f"head dims {head_dim} and {head_dim_v}"
+        raise NotImplementedError(f"`qv` with {given}: they must be multiples of 8, and at least 16")
     if padded:  # copies of the caches, as in FlashAttention
         q, k_cache, v_cache = arguments.padded(q), arguments.padded(k_cache), arguments.padded(v_cache)
         k, v = (None, None) if k is None else (arguments.padded(k), arguments.padded(v))
     # Of the mask as it was asked for: a window that hides nothing still says that positions rise.
-    rising = causal or any(side is not None and side >= 0 for side in window_size)
+    causal = arguments.flag(causal, "causal")
+    rising = causal or max(arguments.sides(window_size)) >= 0
     causal, left, right = arguments.windows(causal, window_size, seqlen_q, rows)
     if softmax_scale is None:
         softmax_scale = (head_dim + (0 if qv is None else qv.shape[-1])) ** -0.5
-    if block_table is not None and cache_seqlens is None:
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        q_descale, k_descale, v_descale = descales(q_descale, k_descale, v_descale, batch, k_cache)
+    if paged and cache_seqlens is None:
         raise ValueError("`block_table` needs `cache_seqlens`, the rows of each sequence")
     # fmt: off
     optional = (cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad, alibi_slopes,
                 arguments.sinks(s_aux), q_descale, k_descale, v_descale, qv)
-    numbers = (0 if cu_seqlens_q is None else max_seqlen_q, rows, float(softmax_scale), causal, left, right, attention_chunk, max(0.0, float(softcap)), num_splits)
+    numbers = (0 if cu_seqlens_q is None else seqlen_q, rows, arguments.number(softmax_scale, "softmax_scale"), causal, left,
+               right, arguments.integer(attention_chunk, "attention_chunk"), arguments.softcap(softcap),
+               arguments.integer(num_splits, "num_splits"))
     # fmt: on
     if k is None:
         out, lse = ops.attend(q, k_cache, v_cache, optional, numbers, False, return_softmax_lse)
     else:
-        new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rising, rotary_interleaved)
+        interleaved = arguments.flag(rotary_interleaved, "rotary_interleaved")
+        new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rising, interleaved)
         out, lse = ops.attend_with_new_rows(q, k_cache, v_cache, optional, numbers, new, return_softmax_lse)
         if padded:
             for cache, wide in zip(caches, (k_cache, v_cache)):
-                cache.copy_(wide[..., :head_dim])
-    out = out[..., :head_dim] if padded else out
+                cache.copy_(wide[..., : cache.shape[-1]])
+        if wanted is not None:
+            out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
+    out = out[..., :head_dim_v] if padded else out
     return (out, lse) if return_softmax_lse else out

@@ -95,6 +95,8 @@ class Plan:
         else:
             launch, structures = chosen.fwd_kvcache, (bytes(append), bytes(buffer))
         if chosen.emulator is not None:
+            if append is None:  # else lengths are known once it has run
+                self.check_values(read)
             with _emulator_lock:
                 chosen.emulator.declare(*_extents(read, written))
                 code = launch(*structures, None)
@@ -109,6 +111,9 @@ class Plan:
                     code = launch(*structures, _raw_stream(index))
         if code != abi.SUCCESS:
             raise self._failed(code)
+
+    def check_values(self, read: Sequence[TensorOrNone]) -> None:
+        """Raises for values that the host can read: called with CPU tensors alone."""
 
     def missing_kernel(self, error: MissingKernel) -> None:
         """Serves later calls with a library made for this request, where `KGEN_JIT` asks for that; else raises."""
@@ -141,8 +146,11 @@ def _extents(read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> t
 
 
 def known(tensor: TensorOrNone) -> object:
-    """What a plan depends on in a tensor that may be absent."""
-    return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+    """What a plan depends on in a tensor that may be absent. What is no tensor gets no plan: `check_beside` refuses it."""
+    try:
+        return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+    except (AttributeError, TypeError):
+        return type(tensor)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -164,6 +172,26 @@ def enter_strides(params: ctypes.Structure, name: str, strides: Sequence[int], a
         setattr(params, f"{name}_{axis}_stride", stride)
 
 
+def enter_sizes(params: ctypes.Structure, sizes: dict[str, int], names: dict[str, str]) -> None:
+    """Enters 32-bit numbers. Raises `ValueError` for those that a field cannot hold, by the argument that `names` gives
+    for the field."""
+    for field, size in sizes.items():
+        if not -_LIMIT <= size < _LIMIT:
+            raise ValueError(f"{names.get(field, f'`{field}`')} is {size}; kgen takes numbers below 2^31")
+        setattr(params, field, size)
+
+
+_LIMIT = 1 << 31
+
+
+def check_host(tensors: dict[str, TensorOrNone]) -> None:
+    """Raises `ValueError` for tensors without memory: on a GPU their device tells them apart, among CPU tensors nothing
+    that a plan is known by."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.is_meta:
+            raise ValueError(f"`{name}` is on `meta`, and has no values; move all tensors to one device")
+
+
 def check_device(tensor: torch.Tensor, name: str) -> None:
     """Raises `ValueError` where the library cannot read the tensor's memory."""
     loaded = library()
@@ -178,8 +206,10 @@ def check_device(tensor: torch.Tensor, name: str) -> None:
 
 
 def check_beside(first: torch.Tensor, tensors: dict[str, TensorOrNone]) -> None:
-    """Raises `ValueError` where one of the tensors is on another device than `first`."""
+    """Raises where one of the tensors is none, or on another device than `first`."""
     for name, tensor in tensors.items():
+        if tensor is not None and not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"`{name}` is of type {type(tensor).__name__}; it must be a torch.Tensor")
         if tensor is not None and tensor.device != first.device:
             raise ValueError(f"`{name}` is on `{tensor.device}`, `q` on `{first.device}`")
 

@@ -8,11 +8,12 @@ the call itself.
 from __future__ import annotations
 
 import torch
+from torch.autograd import forward_ad
 
 from .append_kv import fwd_kvcache
-from .arguments import any_autocast
+from .arguments import any_autocast, refuse_gradients
 from .backward import backward
-from .forward import forward
+from .forward import NAMES, forward
 
 _LIBRARY = torch.library.Library("kgen_attn", "DEF")
 
@@ -22,8 +23,11 @@ _OPTIONAL, _PARAMETERS, _SINKS_AT = 13, 26, 11
 #: Of `fwd_kvcache`: where what is said of new rows begins, counted after V.
 _NEW_AT = _OPTIONAL + 9
 
-#: FlashAttention's names of the tensors that the backward pass does not know, in the order of `forward`'s `optional`.
-_WITHOUT_GRADIENT = ("block_table", "cache_batch_idx", "cache_leftpad", "q_descale", "k_descale", "v_descale", "qv")
+#: Of `NAMES`, counted after V: those that the backward pass does not know, and those that may require grad in vain.
+_WITHOUT_BACKWARD = (4, 5, 6, 9, 10, 11, 12)
+_WITHOUT_GRADIENT = (7, 9, 10, 11, 12)
+
+_REVERSE_ALONE = "kgen has gradients of reverse mode alone, by `backward()` and `torch.autograd.grad`"
 
 _TENSORS = (
     "Tensor q, Tensor k, Tensor v, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? seqused_q, Tensor? seqused_k, "
@@ -38,7 +42,7 @@ _SCHEMAS = {
     "forward": f"({_TENSORS}, {_NUMBERS}, SymInt num_splits, bool deterministic) -> (Tensor, Tensor)",
     "backward": (
         "(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, "
-        f"Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, {_NUMBERS}, bool deterministic) "
+        f"Tensor? seqused_q, Tensor? seqused_k, Tensor? alibi_slopes, Tensor? sinks, Tensor? dlse, {_NUMBERS}, bool deterministic) "
         "-> (Tensor, Tensor, Tensor, Tensor)"
     ),
     # `seqused_k` counts the rows before the new ones.
@@ -48,10 +52,17 @@ _SCHEMAS = {
         "bool interleaved) -> (Tensor, Tensor)"
     ),
     "materialize": "(Tensor computed) -> Tensor",
+    # Raises when it runs, not when it is traced.
+    "no_gradient": "(Tensor dout, Tensor input) -> Tensor",
 }
 
 
 def _forward(q, k, v, *others):
+    _refuse_forward_mode()
+    return _attend(q, k, v, *others)
+
+
+def _attend(q, k, v, *others):
     # Whether the gradient is deterministic, which comes last, is no matter of the forward pass.
     return forward(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:-1])
 
@@ -62,12 +73,18 @@ def _forward_fake(q, k, v, cu_seqlens_q, *_):
     return out, q.new_empty(shape, dtype=torch.float32)
 
 
+def _backward(*inputs):
+    _refuse_forward_mode()
+    return backward(*inputs)
+
+
 def _backward_fake(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, *_):
     dsinks = q.new_empty((0,) if sinks is None else sinks.shape, dtype=torch.float32)
     return *(t.new_empty(t.shape) for t in (q, k, v)), dsinks
 
 
 def _fwd_kvcache(q, k, v, *others):
+    _refuse_forward_mode()
     return fwd_kvcache(q, k, v, others[:_OPTIONAL], others[_OPTIONAL:_NEW_AT], others[_NEW_AT:])
 
 
@@ -80,8 +97,37 @@ def _materialize_fake(computed):
     return computed.new_empty(computed.shape)
 
 
-_KERNELS = {"forward": _forward, "backward": backward, "fwd_kvcache": _fwd_kvcache, "materialize": _materialize}
-_FAKES = {"forward": _forward_fake, "backward": _backward_fake, "fwd_kvcache": _forward_fake, "materialize": _materialize_fake}
+def _no_gradient(dout, input):
+    raise NotImplementedError(
+        "no gradients of `flash_attn_with_kvcache` with new keys, `k` and `v`, which are written into the cache; call it under "
+        "`torch.no_grad()`, or write them yourself and call `flash_attn_func`"
+    )
+
+
+def _no_gradient_fake(dout, input):
+    return input.new_empty(input.shape)
+
+
+def _refuse_forward_mode() -> None:
+    # What lies in a tangent, or in a level of torch.func.jvp, cannot be seen below torch's dispatcher.
+    if forward_ad._current_level >= 0:
+        raise NotImplementedError(f"no tangents through `torch.ops.kgen_attn`: {_REVERSE_ALONE}")
+
+
+_KERNELS = {
+    "forward": _forward,
+    "backward": _backward,
+    "fwd_kvcache": _fwd_kvcache,
+    "materialize": _materialize,
+    "no_gradient": _no_gradient,
+}
+_FAKES = {
+    "forward": _forward_fake,
+    "backward": _backward_fake,
+    "fwd_kvcache": _forward_fake,
+    "materialize": _materialize_fake,
+    "no_gradient": _no_gradient_fake,
+}
 
 for _name, _schema in _SCHEMAS.items():
     _LIBRARY.define(_name + _schema)
@@ -93,30 +139,40 @@ for _name, _schema in _SCHEMAS.items():
 def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]
     optional, numbers = inputs[3 : 3 + _OPTIONAL], inputs[3 + _OPTIONAL :]
-    out, lse = output
-    ctx.mark_non_differentiable(lse)
     ctx.set_materialize_grads(False)
-    ctx.refused = [name for name, tensor in zip(_WITHOUT_GRADIENT, optional[4:7] + optional[9:]) if tensor is not None]
-    ctx.save_for_backward(q, k, v, out, lse, *optional[:4], *optional[7:9])
+    in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
+    ctx.refused = [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
+    ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9])
     ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
 
 
-def _gradient(ctx, dout, _dlse):
+def _gradient(ctx, dout, dlse):
     if ctx.refused:
         raise NotImplementedError(f"no gradients with `{'`, `'.join(ctx.refused)}`")
     gradients = [None] * _PARAMETERS
-    if dout is None:
+    if dout is None and dlse is None:
         return tuple(gradients)
     tensors = ctx.saved_tensors
-    run = backward if is_eager(dout) and is_eager(tensors[0]) else torch.ops.kgen_attn.backward
-    *gradients[:3], dsinks = run(dout, *tensors, *ctx.numbers)
+    if dout is None:
+        dout = torch.zeros_like(tensors[3])
+    eager = is_eager(dout) and is_eager(tensors[0])
+    if eager and (is_transformed() or any(t is not None and _is_batched(t) for t in (dout, dlse))):
+        _refuse_transforms({"the gradient of the result": dout, "the gradient of the log-sum-exp": dlse})
+    # Under `create_graph` by the operator, whose own gradient refuses.
+    run = backward if eager and not torch.is_grad_enabled() else torch.ops.kgen_attn.backward
+    *gradients[:3], dsinks = run(dout, *tensors, dlse, *ctx.numbers)
     sinks = tensors[-1]
     if sinks is not None and sinks.requires_grad:
         gradients[_SINKS_AT] = dsinks.to(sinks.dtype)
     return tuple(gradients)
 
 
+def _second_derivative(_ctx, *_):
+    raise NotImplementedError("kgen has no second derivatives: a gradient made with `create_graph=True` cannot be differentiated again")
+
+
 torch.library.register_autograd("kgen_attn::forward", _gradient, setup_context=_setup, lib=_LIBRARY)
+torch.library.register_autograd("kgen_attn::backward", _second_derivative, lib=_LIBRARY)
 
 
 class _Eager(torch.autograd.Function):
@@ -125,13 +181,41 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *inputs):
-        output = _forward(*inputs)
+        output = _attend(*inputs)
         _setup(ctx, inputs, output)
         return output
 
     @staticmethod
     def backward(ctx, dout, dlse):
         return _gradient(ctx, dout, dlse)
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """The tensor, with a gradient that raises."""
+
+    @staticmethod
+    def forward(ctx, computed, wanted):
+        ctx.save_for_backward(wanted)
+        return computed.view_as(computed)
+
+    @staticmethod
+    def backward(ctx, dout):
+        return None, torch.ops.kgen_attn.no_gradient(dout, *ctx.saved_tensors)
+
+
+def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """`computed`, which depends on `wanted`, whose gradient there is not: the backward pass says so."""
+    return _WithoutGradient.apply(computed, wanted)
+
+
+def _refuse_gradients(optional: tuple) -> None:
+    _, _, _, _, _, _, _, slopes, _, q_descale, k_descale, v_descale, qv = optional
+    if slopes is None and q_descale is None and k_descale is None and v_descale is None and qv is None:
+        return
+    for at in _WITHOUT_GRADIENT:
+        tensor = optional[at]
+        if getattr(tensor, "requires_grad", False):
+            refuse_gradients({NAMES[3 + at]: tensor})
 
 
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -147,8 +231,38 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether nothing stands between a call and the kernel: no tracing, no gradients, no autocast."""
-    return is_eager(q) and not any_autocast() and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+    if not is_eager(q) or any_autocast() or is_transformed():
+        return False
+    return not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
 
+
+_functorch_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def is_transformed() -> bool:
+    """Whether tensors may have tangents, or be those of a transform of `torch.func`."""
+    return _functorch_active() or forward_ad._current_level >= 0
+
+
+def _refuse_transforms(tensors: dict) -> None:
+    """Raises `NotImplementedError` for tensors with tangents, and for those of `torch.func`'s transforms."""
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if _is_batched(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            what = "batched, by `torch.func.vmap` or `is_grads_batched`" if _is_batched(tensor) else "inside of `torch.func`"
+            raise NotImplementedError(f"{_quoted(name)} is {what}: kgen has no rules for transforms of `torch.func`; {_REVERSE_ALONE}")
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise NotImplementedError(f"{_quoted(name)} has a tangent: no forward-mode derivatives; {_REVERSE_ALONE}")
+
+
+def _is_batched(tensor: torch.Tensor) -> bool:
+    # `is_grads_batched` makes those of the second kind, outside of any transform.
+    return torch._C._functorch.is_batchedtensor(tensor) or torch._C._functorch.is_legacy_batchedtensor(tensor)
+
+
+def _quoted(name: str) -> str:
+    return name if " " in name else f"`{name}`"
 
 
 def nothing(like: torch.Tensor) -> torch.Tensor:
@@ -159,18 +273,30 @@ def nothing(like: torch.Tensor) -> torch.Tensor:
 def attend(q, k, v, optional: tuple, numbers: tuple, deterministic: bool, needs_lse: bool):
     """O and LSE, differentiable in Q, K, V and the sinks, with the parameters of `forward`. LSE may be None where it is
     not needed."""
+    wants_gradients = torch.is_grad_enabled()
+    if wants_gradients:
+        _refuse_gradients(optional)
     if not is_eager(q):
         return torch.ops.kgen_attn.forward(q, k, v, *optional, *numbers, deterministic)
-    sinks = optional[8]
-    if torch.is_grad_enabled() and (
-        q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)
-    ):
-        return _Eager.apply(q, k, v, *optional, *numbers, deterministic)
+    tensors = (q, k, v, *optional)
+    if is_transformed():
+        _refuse_transforms(dict(zip(NAMES, tensors)))
+    sinks = optional[_SINKS_AT - 3]
+    if wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad or (sinks is not None and sinks.requires_grad)):
+        if _functorch_active():  # the tensors are not the transform's, and have no gradient under it
+            raise NotImplementedError(f"`q`, `k`, `v` or `s_aux` requires grad inside of a transform of `torch.func`: {_REVERSE_ALONE}")
+        return _Eager.apply(*tensors, *numbers, deterministic)
     return forward(q, k, v, optional, numbers, needs_lse)
 
 
 def attend_with_new_rows(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple, needs_lse: bool):
     """O and LSE with the parameters of `fwd_kvcache`; no gradients."""
+    if torch.is_grad_enabled():
+        _refuse_gradients(optional)
+        if new[3] is not None:
+            refuse_gradients({"rotary_cos": new[3], "rotary_sin": new[4]})
     if not is_eager(q):
         return torch.ops.kgen_attn.fwd_kvcache(q, k_cache, v_cache, *optional, *numbers, *new)
+    if is_transformed():
+        _refuse_transforms(dict(zip((*NAMES, "k", "v"), (q, k_cache, v_cache, *optional, *new[:2]))))
     return fwd_kvcache(q, k_cache, v_cache, optional, numbers, new, needs_lse)

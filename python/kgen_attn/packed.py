@@ -63,7 +63,8 @@ def flash_attn_varlen_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_varlen_func` of `qkv`, (total, 3, heads, head_dim), which is read where it lies."""
+    """`flash_attn_varlen_func` of `qkv`, (total, 3, heads, head_dim), which is read where it lies. Rows of the result that
+    belong to no sequence are not written."""
     _check(qkv, "qkv", 4, 3)
     q, k, v = qkv.unbind(dim=1)
     # fmt: off
@@ -88,7 +89,8 @@ def flash_attn_varlen_kvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Result:
-    """`flash_attn_varlen_func` of `kv`, (total_k, 2, key heads, head_dim), which is read where it lies."""
+    """`flash_attn_varlen_func` of `kv`, (total_k, 2, key heads, head_dim), which is read where it lies. Rows of the result
+    that belong to no sequence are not written."""
     _check(kv, "kv", 4, 2)
     k, v = kv.unbind(dim=1)
     # fmt: off
@@ -98,6 +100,8 @@ def flash_attn_varlen_kvpacked_func(
 
 
 def _check(tensor: torch.Tensor, name: str, axes: int, parts: int) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"`{name}` is of type {type(tensor).__name__}; it must be a torch.Tensor")
     if tensor.dim() != axes or tensor.shape[-3] != parts:
         shape = "(batch, seqlen, " if axes == 5 else "(total, "
         raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; it is {shape}{parts}, heads, head dim)")

@@ -5,7 +5,7 @@ import math
 import torch
 
 
-def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, slopes=None, sinks=None, dtype=torch.float64):
+def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, dtype=torch.float64):
     """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`.
 
     Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity.
@@ -26,6 +26,8 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
         seen &= key >= position - left
     if right >= 0:
         seen &= key <= position + right
+    if chunk:
+        seen &= key // chunk == torch.div(position, chunk, rounding_mode="floor")
     scores = scores.masked_fill(~seen, -math.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks.to(scores)[:, None, None].expand(heads, rows, 1)], dim=-1)

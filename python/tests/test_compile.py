@@ -85,7 +85,7 @@ def test_backward_passes_torchs_checks(draw, device):
     q, k, v, out, dout = (draw(1, 8, 2, 32) for _ in range(5))
     flash_attn_func(q, k, v)
     lse = torch.randn(1, 2, 8, device=device)
-    torch.library.opcheck(torch.ops.kgen_attn.backward.default, (dout, q, k, v, out, lse, *[None] * 6, *NUMBERS, True))
+    torch.library.opcheck(torch.ops.kgen_attn.backward.default, (dout, q, k, v, out, lse, *[None] * 7, *NUMBERS, True))
 
 
 def test_fwd_kvcache_passes_torchs_checks(draw, device):

@@ -109,8 +109,12 @@ def test_what_cannot_be_made_is_told(draw, monkeypatch, tmp_path):
     missing._made.cache_clear()
     monkeypatch.setattr(missing, "cache", lambda: tmp_path)
     monkeypatch.setenv("KGEN_JIT", "1")
-    q = draw(1, 4, 1, 264)
-    with pytest.raises(kgen_attn.MissingKernel, match="256") as caught:
+    script = tmp_path / "kgen"
+    script.write_text("#!/bin/sh\necho 'error: no room for a compiler' >&2\nexit 3\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("KGEN", str(script))
+    q = draw(1, 4, 1, 24, dtype=torch.float16)
+    with pytest.raises(kgen_attn.MissingKernel, match="ended with 3: error: no room for a compiler") as caught:
         flash_attn_func(q, q, q)
     assert "KGEN_JIT=1 could not make it" in str(caught.value)
 
