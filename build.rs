@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The rooms that draw inputs, run kernels and judge what they leave; the last computes declared scores for the reference.
+/// The rooms that draw inputs, run kernels and judge what they leave; the last computes declared scores for the
+/// reference.
 const JUDGES: [&str; 4] = ["src/check", "src/device", "src/family", "src/expression"];
 
 fn main() -> io::Result<()> {

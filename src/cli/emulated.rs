@@ -11,7 +11,8 @@ use rayon::ThreadPoolBuilder;
 use std::path::PathBuf;
 
 /// Compiles `variants` and their dispatcher, `jobs` at a time, and links them; what was compiled before is taken from
-/// the cache, where the library lies too. As long as the kit lives that comes with it, no `kgen cache prune` removes it.
+/// the cache, where the library lies too. As long as the kit lives that comes with it, no `kgen cache prune` removes
+/// it.
 ///
 /// # Errors
 /// [`CliError::Usage`] where a variant has no plan, [`CliError::Environment`] where the compiler or the cache fails.

@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use std::{path::Path, process::Command};
 
-    /// All that stands in pointed brackets behind `#include` in the kernels, headers and twins below a folder; `.cpp` files
-    /// are compiled apart from them.
+    /// All that stands in pointed brackets behind `#include` in the kernels, headers and twins below a folder; `.cpp`
+    /// files are compiled apart from them.
     fn system_headers(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {

@@ -107,10 +107,10 @@ typedef struct kgen_fwd_params {
 
     /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences are
      * packed along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then (num_heads, total_q),
-     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used, and
-     * no more than there are: seqlen_q or seqlen_k, or those of cu_seqlens. O and LSE rows beyond are left untouched, and
-     * so are those behind the last sequence of cu_seqlens_q. Device pointers; cu_seqlens must not change while a call
-     * runs, must not fall, and must stay inside of the tensors: nothing looks whether they do. */
+     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used,
+     * and no more than there are: seqlen_q or seqlen_k, or those of cu_seqlens. O and LSE rows beyond are left
+     * untouched, and so are those behind the last sequence of cu_seqlens_q. Device pointers; cu_seqlens must not
+     * change while a call runs, must not fall, and must stay inside of the tensors: nothing looks whether they do. */
     const int32_t* cu_seqlens_q;
     const int32_t* cu_seqlens_k;
     const int32_t* seqused_q;
@@ -170,11 +170,11 @@ typedef struct kgen_fwd_params {
     /* From version 6 on. */
 
     /* Paged K and V. With a page table, K is (num_pages, page_size, num_heads_k, head_dim) and V likewise, each with
-     * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row
-     * j % page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
-     * the one of a sequence's last key are not read, nor the pages they name. All others must lie in 0 .. num_pages - 1:
-     * nothing looks whether they do, in the loop over the keys. (TMA brings zeros of pages that do not exist.) Lengths
-     * come by seqused_k, or all are seqlen_k; cu_seqlens_k must be NULL. */
+     * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row j %
+     * page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
+     * the one of a sequence's last key are not read, nor the pages they name. All others must lie in 0 .. num_pages -
+     * 1: nothing looks whether they do, in the loop over the keys. (TMA brings zeros of pages that do not exist.)
+     * Lengths come by seqused_k, or all are seqlen_k; cu_seqlens_k must be NULL. */
     const int32_t* page_table; /* device memory; NULL: K and V are not paged */
     int64_t page_table_stride; /* in entries, from sequence to sequence; 0 repeats one row for all */
     int32_t page_size;         /* rows of a page, at least 1 */
@@ -351,9 +351,9 @@ typedef struct kgen_bwd_params {
     /* From version 9 on. */
 
     /* The gradient of LSE, which has LSE's shape and strides of its own; rows are contiguous. It adds P dLSE to the
-     * gradient of the scores, and exp(sink - LSE) dLSE to dsinks. What stands beside an LSE of -infinity (a row that sees
-     * no key and has no sink) is ignored, whatever it is, and rows beyond seqused are not read. With cu_seqlens_q the
-     * batch stride is not read. NULL: 0 for all rows. */
+     * gradient of the scores, and exp(sink - LSE) dLSE to dsinks. What stands beside an LSE of -infinity (a row that
+     * sees no key and has no sink) is ignored, whatever it is, and rows beyond seqused are not read. With cu_seqlens_q
+     * the batch stride is not read. NULL: 0 for all rows. */
     const float* dlse;
     int64_t dlse_batch_stride, dlse_head_stride;
 } kgen_bwd_params;

@@ -1,5 +1,5 @@
-// Strides by which the address of an element would not be a number of 64 bits: no memory is so large, and kernels, which
-// compute offsets without looking, would wrap around. For the host compiler as well as nvcc.
+// Strides by which the address of an element would not be a number of 64 bits: no memory is so large, and kernels,
+// which compute offsets without looking, would wrap around. For the host compiler as well as nvcc.
 #pragma once
 
 #include <stddef.h>
@@ -17,7 +17,8 @@ struct named_stride {
     int64_t extent;
 };
 
-// The furthest that one stride may lead, in elements: three of them, of elements of up to 4 bytes, stay below 2^63 bytes.
+// The furthest that one stride may lead, in elements: three of them, of elements of up to 4 bytes, stay below 2^63
+// bytes.
 constexpr uint64_t FURTHEST = uint64_t{1} << 59;
 
 // Refuses a stride that leads too far. What has one element at most has no stride that is read.

@@ -41,8 +41,8 @@ pub struct Head {
     pub dominated: Vec<Option<f64>>,
 }
 
-/// The least weight that dominates a row. Kernels keep the largest weight of such a row exact (`softmax/constants.tera`:
-/// any above two thirds).
+/// The least weight that dominates a row. Kernels keep the largest weight of such a row exact
+/// (`softmax/constants.tera`: any above two thirds).
 const DOMINANT: f64 = 0.9;
 
 impl Reference {
