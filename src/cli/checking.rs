@@ -132,9 +132,7 @@ pub(super) fn run(
         return Ok(verdicts);
     }
     let (passed, all) = (verdicts.iter().filter(|verdict| verdict.passed()).count(), requests.len());
-    Err(CliError::Interrupted(format!(
-        "{passed} of {all} variants have passed, which is kept: the same command goes on from there"
-    )))
+    Err(CliError::Interrupted(format!("{passed} of {all} variants passed and are cached; run the same command to resume")))
 }
 
 /// Exit code 1 unless every verdict is a pass.
