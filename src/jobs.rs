@@ -1,5 +1,18 @@
 //! How many things are done at once.
 
+use std::{num::NonZeroUsize, thread};
+
+/// Processor cores that this process may use.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Of `asked` jobs that each keep a core busy, those that help: as many as there are cores, which is also what is meant
+/// if nobody asks. More would make each slower, and the first result late.
+pub fn busy(asked: Option<NonZeroUsize>) -> usize {
+    asked.map_or(usize::MAX, NonZeroUsize::get).min(cores())
+}
+
 /// Most at once, whatever is asked for: each is a process and a thread that waits for it, and no machine gains from
 /// more.
 pub const MOST: usize = 1024;
@@ -12,6 +25,12 @@ pub fn useful(asked: usize, things: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_jobs_than_cores_keep_cores_busy() {
+        let asked = |jobs| busy(NonZeroUsize::new(jobs));
+        assert_eq!([asked(0), asked(1), asked(usize::MAX)], [cores(), 1, cores()]);
+    }
 
     #[test]
     fn there_are_never_more_jobs_than_things_to_do_nor_fewer_than_one() {

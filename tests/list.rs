@@ -225,6 +225,8 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
     };
     let both = "`sm120` files run on compute capability 12.0 (RTX PRO 6000, RTX 50) and 12.1 (GB10), and no other";
     assert!(note("blackwell").contains(both), "{}", note("blackwell"));
+    assert!(note("blackwell").contains("B200 and GB200 are `--target b200`"), "{}", note("blackwell"));
+    assert!(!note("sm120").contains("b200"), "`sm120` has one meaning");
     assert!(note("gb10").contains("`sm121` files run on compute capability 12.1 (GB10), and no other"));
     assert_eq!(note("ampere"), "", "newer GPUs compile its PTX");
     assert_eq!(json(&["--head-dim", "64", "--target", "blackwell"])[0]["runs_on"], serde_json::json!(["12.0", "12.1"]));
@@ -234,7 +236,7 @@ fn a_target_that_newer_gpus_cannot_load_is_listed_with_the_gpus_that_run_it() {
 fn the_gpu_of_a_machine_without_one_is_missing_and_a_gpu_without_kernels_bad_usage() {
     // The driver shows no device at all where it is told to show none.
     let native = kgen().args(["list", "--target", "native"]).env("CUDA_VISIBLE_DEVICES", "").assert().code(3);
-    native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")));
+    native.stderr(contains("`native`: ").and(contains("name a target instead, such as `sm80`")).and(contains("--device").not()));
     kgen().args(["list", "--target", "v100"]).assert().code(2).stderr(contains("older than 7.5"));
     let thor = kgen().args(["list", "--target", "sm110", "--kind", "fwd", "--hdim", "64"]).assert().success();
     thor.stdout(contains("flash_fwd_hdim64_bf16_sm80").and(contains("sm100").not()))
@@ -253,6 +255,13 @@ fn a_man_page_is_that_of_its_command() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     kgen().args(["man", "--output"]).arg(folder.path()).assert().success();
     assert!(folder.path().join("kgen.1").is_file() && folder.path().join("kgen-cache-prune.1").is_file());
+    for page in fs::read_dir(folder.path()).expect("readable").map(|page| page.expect("a page").path()) {
+        let (name, text) = (page.display(), fs::read_to_string(&page).expect("text"));
+        assert!(!name.to_string().contains("help") && !text.contains("help(1)"), "`{name}` is or names a page of help's help");
+        for section in [".SH \"EXIT STATUS\"\n", ".SH ENVIRONMENT\n", ".SH FILES\n"] {
+            assert!(text.contains(section), "`{name}` lacks {section}");
+        }
+    }
     kgen().args(["man", "biuld"]).assert().code(2).stderr(contains("kgen has no command `biuld`"));
 }
 
@@ -289,7 +298,21 @@ fn the_cache_is_shown_and_pruned_but_for_the_compiler() {
     let cache = |args: &[&str]| kgen().arg("cache").args(args).env("XDG_CACHE_HOME", folder.path()).assert().success();
     cache(&["show"]).stdout(contains("objects: compiled kernels"));
     cache(&["prune"]).stdout(contains("0 items not used for 30 days removed"));
+    cache(&["prune", "--days", "0", "--dry-run"]).stdout(contains("2 items not used for 0 days would be removed, 18 B freed"));
+    cache(&["prune", "--days", "0", "--dry-run", "--format", "json"]).stdout(contains("\"dry_run\": true"));
+    assert!(folder.path().join("kgen/objects/key/output").is_file(), "a dry run removes nothing");
     cache(&["prune", "--days", "0"]).stdout(contains("2 items not used for 0 days removed, 18 B freed"));
     assert!(folder.path().join("kgen/toolchain/cuda/bin/nvcc").is_file());
     assert!(!folder.path().join("kgen/objects/key").exists());
+}
+
+#[test]
+fn the_path_of_the_compiler_is_printed_alone_or_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let show =
+        |args: &[&str]| kgen().args(["toolchain", "show", "--path"]).args(args).env("XDG_CACHE_HOME", folder.path()).assert();
+    show(&[]).code(3).stdout("").stderr(contains("`kgen toolchain install`"));
+    let shown = kgen().args(["toolchain", "show", "--format", "json"]).env("XDG_CACHE_HOME", folder.path()).assert().success();
+    let installed: Value = serde_json::from_slice(&shown.get_output().stdout).expect("JSON");
+    assert_eq!(installed[0]["installed"], false);
 }

@@ -19,6 +19,11 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -111,7 +116,8 @@ impl<'a> Builder<'a> {
         keys.headers(&self.options.generated_dir.join("include"))?;
         let gate = Gate::new(self.options.memory_limit.unwrap_or_else(memory::available));
         let peaks = Peaks::load(&self.options.cache_dir);
-        let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks };
+        let running = AtomicUsize::new(0);
+        let shared = Shared { keys: &keys, gate: &gate, peaks: &peaks, running: &running };
 
         let kernels = || units.iter().filter(|unit| unit.kind.is_some());
         let known = kernels().filter(|unit| self.cache.seems_to_hold(&shared.keys.unit(unit))).count();
@@ -119,9 +125,11 @@ impl<'a> Builder<'a> {
         let jobs = jobs::useful(self.options.jobs, units.len());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
         let pool = pool.map_err(|e| BuildError::Threads { jobs, reason: e.to_string() })?;
-        let first: Vec<Attempt> = pool.install(|| {
-            let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(unit, self.attempt(unit, &shared, false)));
-            attempts.collect()
+        let first: Vec<Attempt> = self.telling_of_interruption(&running, || {
+            pool.install(|| {
+                let attempts = units.par_iter().with_max_len(1).map(|unit| self.tell(unit, self.attempt(unit, &shared, false)));
+                attempts.collect()
+            })
         });
         let again = |(unit, attempt): (&Unit, Attempt)| match attempt {
             Attempt::OutOfMemory(_) => {
@@ -162,6 +170,30 @@ impl<'a> Builder<'a> {
         report.by_target = Share::by(&report.artifacts, |artifact| artifact.target);
         report.by_kind = Share::by(&report.artifacts, |artifact| artifact.kind);
         Ok(report)
+    }
+
+    /// Does `work`, and tells the observer once if the user interrupts while compilers are `running`: they finish first.
+    fn telling_of_interruption<T>(&self, running: &AtomicUsize, work: impl FnOnce() -> T) -> T {
+        const LOOK: Duration = Duration::from_millis(100);
+        let (ended, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while end.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    if self.cancel.requested() {
+                        let begun = running.load(Ordering::SeqCst);
+                        if begun > 0 && !self.cancel.insisted() {
+                            let compilers =
+                                if begun == 1 { "1 running compiler".into() } else { format!("{begun} running compilers") };
+                            self.observer.note(&format!("finishing {compilers}; Ctrl-C again ends them, and their work is lost"));
+                        }
+                        return;
+                    }
+                }
+            });
+            let done = work();
+            drop(ended);
+            done
+        })
     }
 
     /// Writes `report.json` into the output folder.

@@ -14,13 +14,17 @@ use super::{
 use crate::{
     files::{object_flaw, write_atomic},
     plan::shell_words,
-    toolchain::process::{self, Ending, Finished},
+    toolchain::{
+        Cancel,
+        process::{self, Ending, Finished},
+    },
 };
 use std::{
     fs::{self, File},
     io::Write,
     path::Path,
     process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 /// What became of one attempt.
@@ -44,6 +48,8 @@ pub(super) struct Shared<'a> {
     pub gate: &'a Gate,
     /// Past needs.
     pub peaks: &'a Peaks,
+    /// Compilers that run now.
+    pub running: &'a AtomicUsize,
 }
 
 impl Builder<'_> {
@@ -77,7 +83,11 @@ impl Builder<'_> {
         let mut command = self.compile_command(unit, scratch.path())?;
         let (words, source) = (shell_words(&unit.flags), unit.path.display());
         let header = format!("# nvcc {words} -c {source} -o {}\n", object_path(&unit.name).display());
-        let done = self.run_logged(&mut command, &log_file, &header)?;
+        // What a compiler has begun is minutes of work: the first Ctrl-C lets it finish, so that it is kept.
+        shared.running.fetch_add(1, Ordering::SeqCst);
+        let done = self.run_logged(&mut command, &log_file, &header, &self.cancel.when_insisted());
+        shared.running.fetch_sub(1, Ordering::SeqCst);
+        let done = done?;
         let log = fs::read(&log_file).map_err(BuildError::cache("read", &log_file))?;
         if !done.ending.is_success() {
             return self.explain(unit, done.ending, &log);
@@ -198,13 +208,19 @@ impl Builder<'_> {
         command
     }
 
-    /// Runs `command` under the time limit, with both of its streams after `header` in `log`.
-    pub(super) fn run_logged(&self, command: &mut Command, log: &Path, header: &str) -> Result<Finished, BuildError> {
+    /// Runs `command` under the time limit until `cancel`, with both of its streams after `header` in `log`.
+    pub(super) fn run_logged(
+        &self,
+        command: &mut Command,
+        log: &Path,
+        header: &str,
+        cancel: &Cancel,
+    ) -> Result<Finished, BuildError> {
         let mut file = File::create(log).map_err(BuildError::cache("write", log))?;
         file.write_all(header.as_bytes()).map_err(BuildError::cache("write", log))?;
         let both = file.try_clone().map_err(BuildError::cache("write", log))?;
         command.stdin(Stdio::null()).stdout(file).stderr(both);
-        process::run(command, self.options.time_limit, &self.cancel)
+        process::run(command, self.options.time_limit, cancel)
             .map_err(|source| BuildError::Start { program: command.get_program().to_string_lossy().into_owned(), source })
     }
 }

@@ -118,7 +118,7 @@ impl Builder<'_> {
         let complaints = folder.join("complaints");
         let (out, errors) = (File::create(folder.join(SAID)).map_err(io)?, File::create(&complaints).map_err(io)?);
         command.current_dir(folder).env("LC_ALL", "C").stdin(Stdio::null()).stdout(out).stderr(errors);
-        let done = process::run(command, LIMIT, &self.cancel).map_err(io)?;
+        let done = process::run(command, LIMIT, &self.cancel.when_insisted()).map_err(io)?;
         match done.ending {
             Ending::Exited(0) => Ok(()),
             other => {

@@ -85,7 +85,7 @@ impl Builder<'_> {
         command.args(["-L", "cudart", "-o", "libkgen.so"]);
         command.args(artifacts.iter().map(|a| &a.object)).current_dir(scratch.path());
         let header = format!("# nvcc {} -o libkgen.so obj/*.o\n", shell_words(&flags));
-        let done = self.run_logged(&mut command, &inside("log"), &header)?;
+        let done = self.run_logged(&mut command, &inside("log"), &header, &self.cancel)?;
         let log = fs::read(inside("log")).map_err(BuildError::cache("read", inside("log")))?;
         let output = match done.ending {
             Ending::Cancelled => return Err(BuildError::Cancelled),

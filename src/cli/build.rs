@@ -13,13 +13,13 @@ use super::{
 use crate::{
     build::{BuildError, BuildOptions},
     grid::Target,
+    jobs,
     toolchain::{Cancel, HostCompiler, Nvcc, NvccRequest, cache_dir, find_nvcc, host_compiler},
 };
 use made::{Extra, Made};
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
@@ -65,7 +65,7 @@ pub(super) struct BuildArgs {
     #[arg(long)]
     pub only: bool,
 
-    /// Number of parallel compilers [default: one per core].
+    /// Number of parallel compilers [default: one per core]. At most one per core, unless there is a `--launcher`.
     #[arg(short, long, value_name = "N", value_parser = ui::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
@@ -152,9 +152,22 @@ impl BuildArgs {
         self.run_as.as_ref().map(TargetWord::target).transpose()
     }
 
-    /// The number of things to do at once.
+    /// The number of things to do at once on this machine.
     pub fn jobs(&self) -> usize {
-        self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+        jobs::busy(self.jobs)
+    }
+
+    /// The number of compilers at once. A launcher may send them to other machines, so it gets all that were asked for.
+    fn compilers(&self) -> usize {
+        let asked = self.jobs.filter(|_| self.launcher.is_some());
+        asked.map_or_else(|| self.jobs(), NonZeroUsize::get)
+    }
+
+    /// A sentence if fewer compilers run at once than were asked for.
+    pub fn note(&self) -> Option<String> {
+        let (asked, most) = (self.jobs?.get(), self.compilers());
+        let (compilers, cores) = (ui::count(most, "compiler"), ui::count(most, "core"));
+        (asked > most).then(|| format!("{compilers} at once, not {asked}: on {cores} more would only make each slower"))
     }
 
     /// The options of the build room.
@@ -162,7 +175,7 @@ impl BuildArgs {
         let run_as = self.run_as()?;
         let out_dir = output_folder(&self.build_dir, run_as);
         Ok(BuildOptions {
-            jobs: self.jobs(),
+            jobs: self.compilers(),
             memory_limit: self.memory.map(|m| m.0),
             launcher: self.launcher.clone(),
             generated_dir: if run_as.is_some() { out_dir.join("generated") } else { self.generated.clone() },

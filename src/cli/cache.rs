@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   kgen cache show              what the cache holds
   kgen cache prune             remove what has not been used for 30 days
+  kgen cache prune --dry-run   how much that would be
   kgen cache prune --days 0    remove everything but the compiler";
 
 /// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain
@@ -42,6 +43,10 @@ enum Action {
         /// Days since the last use.
         #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=36_500))]
         days: u64,
+
+        /// Remove nothing; say what would be removed.
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -51,6 +56,8 @@ struct Part {
     name: &'static str,
     #[serde(flatten)]
     what: Pruned,
+    /// Whether it was only counted.
+    dry_run: bool,
 }
 
 /// Runs the command.
@@ -76,13 +83,13 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             let compiler = line(&("toolchain", "kgen's own compiler; `kgen toolchain remove` takes it away"));
             ui::print(&format!("{}\n{parts}{compiler}", cache.display()))
         }
-        Action::Prune { days } => {
+        Action::Prune { days, dry_run } => {
             let unused = Duration::from_secs(days * 24 * 3600);
             let part = |(name, _): &(&'static str, &str)| {
                 let folder = cache.join(name);
                 let size = |path: &Path| if path.is_dir() { folder_size(path) } else { path.metadata().map_or(0, |m| m.len()) };
-                let what = prune(&folder, unused, &size).map_err(|error| failed(&folder, error))?;
-                Ok(Part { name, what })
+                let what = prune(&folder, unused, dry_run, &size).map_err(|error| failed(&folder, error))?;
+                Ok(Part { name, what, dry_run })
             };
             let parts = PARTS.iter().map(part).collect::<Result<Vec<Part>, CliError>>()?;
             if global.format == Format::Json {
@@ -94,7 +101,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
                 in_use => format!("; {} more stay, which a running kgen uses", ui::count(in_use, "item")),
             };
             let items = ui::count(entries, "item");
-            ui::print(&format!("{items} not used for {days} days removed, {} freed{stay}\n", ui::size(bytes)))
+            let (removed, bytes) = (if dry_run { "would be removed" } else { "removed" }, ui::size(bytes));
+            ui::print(&format!("{items} not used for {days} days {removed}, {bytes} freed{stay}\n"))
         }
     }
 }

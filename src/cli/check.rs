@@ -17,6 +17,7 @@ use crate::{
     check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Tiling, Verdict},
     device::{DeviceChoice, DeviceKind, GpuInfo, Order},
     grid::Target,
+    jobs,
     plan::Plan,
     toolchain::host_compiler,
 };
@@ -25,7 +26,6 @@ use std::{
     fmt::Write,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
@@ -186,7 +186,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     if fuzz.is_asked() {
         let place = check.place(&library, None)?;
         refuse_unused(named.as_deref(), &place)?;
-        let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+        let jobs = jobs::busy(jobs);
         let (seed, call_limit) = (check.seed, check.time_limit.map(Duration::from_secs));
         let (library, selection) = (library.as_path(), &selection);
         return fuzz::run(global, Fuzz { args: fuzz, selection, place, library, seed, jobs, call_limit });
@@ -219,7 +219,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     };
     let requests: Vec<CheckRequest> = plans.iter().map(request).collect::<Result<_, _>>()?;
     let gpu_jobs = jobs.map_or(1, NonZeroUsize::get);
-    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let jobs = jobs::busy(jobs);
     let how = check.how(jobs, gpu_jobs, place.gpu);
     let host = || Ok(host_compiler(&cancel)?);
     let verdicts = checking::run(&requests, how, &workshop.templates, host, &cancel, global.format)?;

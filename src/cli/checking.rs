@@ -35,7 +35,7 @@ impl Place {
         let only_gpu = choice == DeviceChoice::Only(DeviceKind::Gpu);
         match GpuInfo::probe() {
             Ok(gpu) => Ok(Self { gpu: Some(gpu), only_gpu }),
-            Err(error) if only_gpu => Err(CliError::Environment(error.to_string())),
+            Err(error) if only_gpu => Err(unusable_gpu(&error)),
             Err(DeviceError::NoGpu(_)) => Ok(Self::EMULATOR),
             Err(error) => {
                 ui::note(&format!("the GPU cannot be used ({error}); checking on the emulator"));
@@ -53,6 +53,14 @@ impl Place {
     pub fn takes(&self, target: Target, ptx: bool) -> bool {
         self.gpu.as_ref().is_some_and(|gpu| self.only_gpu || plan::runs_on(target, gpu.compute_capability, ptx))
     }
+}
+
+/// A GPU that was asked for by name and cannot be used, for commands that have `--device`.
+pub(super) fn unusable_gpu(error: &DeviceError) -> CliError {
+    CliError::Environment(match error {
+        DeviceError::NoGpu(_) => format!("{error}; use `--device emulator`"),
+        other => other.to_string(),
+    })
 }
 
 /// Which cases, and how they are run; what [`CheckOptions`] holds besides is found here.
@@ -124,9 +132,7 @@ pub(super) fn run(
         return Ok(verdicts);
     }
     let (passed, all) = (verdicts.iter().filter(|verdict| verdict.passed()).count(), requests.len());
-    Err(CliError::Interrupted(format!(
-        "{passed} of {all} variants have passed, which is kept: the same command goes on from there"
-    )))
+    Err(CliError::Interrupted(format!("{passed} of {all} variants passed and are cached; run the same command to resume")))
 }
 
 /// Exit code 1 unless every verdict is a pass.

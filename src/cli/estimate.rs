@@ -19,12 +19,19 @@ struct State {
     found: usize,
     /// Pieces that took time.
     done: usize,
+    /// Pieces that have begun, done or not.
+    begun: usize,
 }
 
 impl Estimate {
     /// Begins with `pieces`, of which `known` seem to be done already.
     pub fn begin(&self, pieces: usize, known: usize) {
-        *self.lock() = State { start: Some(Instant::now()), pieces, known, found: 0, done: 0 };
+        *self.lock() = State { start: Some(Instant::now()), pieces, known, found: 0, done: 0, begun: 0 };
+    }
+
+    /// One more has begun.
+    pub fn start(&self) {
+        self.lock().begun += 1;
     }
 
     /// One more is done; `worked` if that took time.
@@ -39,8 +46,8 @@ impl Estimate {
 
     /// Time for the rest; `None` before the first piece that took time.
     pub fn left(&self) -> Option<Duration> {
-        let State { start, pieces, known, found, done } = *self.lock();
-        left(start?.elapsed(), pieces.saturating_sub(known.max(found)), done)
+        let State { start, pieces, known, found, done, begun } = *self.lock();
+        left(start?.elapsed(), pieces.saturating_sub(known.max(found)), done, begun.saturating_sub(done))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -48,9 +55,11 @@ impl Estimate {
     }
 }
 
-fn left(elapsed: Duration, work: usize, done: usize) -> Option<Duration> {
-    let rest = work.saturating_sub(done);
-    (done > 0).then(|| elapsed.mul_f64(rest as f64 / done as f64))
+/// Of those that are `running`, half is done on average: without them an estimate is as many times too long as there
+/// are pieces in flight for each that is done.
+fn left(elapsed: Duration, work: usize, done: usize, running: usize) -> Option<Duration> {
+    let (rest, half) = (work.saturating_sub(done), running as f64 / 2.0);
+    (done > 0).then(|| elapsed.mul_f64((rest as f64 - half).max(0.0) / (done as f64 + half)))
 }
 
 #[cfg(test)]
@@ -59,14 +68,21 @@ mod tests {
 
     #[test]
     fn nothing_is_promised_before_the_first_result() {
-        assert_eq!(left(Duration::from_secs(9), 10, 0), None);
+        assert_eq!(left(Duration::from_secs(9), 10, 0, 2), None);
         assert_eq!(Estimate::default().left(), None);
     }
 
     #[test]
     fn the_rest_takes_as_long_apiece_as_what_is_done() {
-        assert_eq!(left(Duration::from_secs(10), 10, 2), Some(Duration::from_secs(40)));
-        assert_eq!(left(Duration::from_secs(10), 2, 2), Some(Duration::ZERO));
+        assert_eq!(left(Duration::from_secs(10), 10, 2, 0), Some(Duration::from_secs(40)));
+        assert_eq!(left(Duration::from_secs(10), 2, 2, 0), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn half_of_what_runs_is_done() {
+        // Two at once, 10 s each: after 10 s one is done and the other nearly, 9 of 10 are to do or running.
+        assert_eq!(left(Duration::from_secs(10), 10, 1, 2), Some(Duration::from_secs(40)));
+        assert_eq!(left(Duration::from_secs(10), 2, 1, 4), Some(Duration::ZERO));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     CliError, Format, Global,
-    checking::Place,
+    checking::{self, Place},
     emulated,
     escape::plain,
     select::SelectionArgs,
@@ -214,7 +214,7 @@ fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Pa
         let missing = format!("`{}` holds none of these kernels; build it with them", library.display());
         return Err(CliError::Environment(missing));
     }
-    let facts = GpuFacts::probe().map_err(|error| CliError::Environment(error.to_string()))?;
+    let facts = GpuFacts::probe().map_err(|error| checking::unusable_gpu(&error))?;
     let device = ScopeDevice::Gpu { capability: facts.info.compute_capability, multiprocessors: facts.multiprocessors };
     let (wanted, others) = by_family(&wanted);
     Ok(Scope { held: by_family(&held).0, wanted, others, device })

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::family::attention;
 use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, HeadDim, Kind, Selection, Target, Variant, read_word};
-use crate::plan::{Plan, PlanError, where_files_run};
+use crate::plan::{Plan, PlanError};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use itertools::Itertools;
 use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
@@ -167,10 +167,7 @@ impl SelectionArgs {
             selected.iter().filter_map(|variant| plan(grid, *variant).ok()).collect()
         };
         let gpus = self.target.iter().filter_map(|word| word.note(&plans));
-        let named = self.target.iter().filter_map(|word| if let TargetWord::Named(target) = word { Some(*target) } else { None });
-        let places = named
-            .filter(|target| !target.carries_ptx())
-            .map(|target| format!("`{target}` files run on {}", where_files_run(target)));
+        let places = self.target.iter().filter_map(TargetWord::places);
         self.note(grid).into_iter().chain(gpus).chain(places).for_each(|note| ui::note(&note));
     }
 

@@ -13,11 +13,19 @@ use std::{ffi::OsStr, sync::OnceLock};
 /// The word for the GPU of this machine.
 const NATIVE: &str = "native";
 
+/// The alias of `sm120` that people also use for the data-centre chips.
+const BLACKWELL: &str = "blackwell";
+
 /// A target as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TargetWord {
     /// By its name or an alias.
-    Named(Target),
+    Named {
+        /// What was written.
+        word: String,
+        /// What it names.
+        target: Target,
+    },
     /// By a GPU that runs its files.
     Gpu {
         /// What was written.
@@ -38,9 +46,19 @@ impl TargetWord {
     /// [`CliError::Environment`] for `native` where there is no GPU, or one that no kernels are for.
     pub fn target(&self) -> Result<Target, CliError> {
         match self.known()? {
-            Self::Named(target) | Self::Gpu { target, .. } => Ok(target),
+            Self::Named { target, .. } | Self::Gpu { target, .. } => Ok(target),
             Self::Native => unreachable!("`known` leaves none"),
         }
+    }
+
+    /// Where the files of a target that was named itself run, if newer GPUs cannot load them; and what else the word
+    /// that named it may have meant.
+    pub fn places(&self) -> Option<String> {
+        let Self::Named { word, target } = self else { return None };
+        let files = (!target.carries_ptx()).then(|| format!("`{target}` files run on {}", plan::where_files_run(*target)))?;
+        // NVIDIA gives the name Blackwell to two architectures whose files do not run on each other.
+        let other = if word.eq_ignore_ascii_case(BLACKWELL) { "; B200 and GB200 are `--target b200`" } else { "" };
+        Some(files + other)
     }
 
     /// What a user has to know of the files of a target that was not named itself, with the plans of what was selected
@@ -95,7 +113,7 @@ fn read(word: &str) -> Result<TargetWord, String> {
         return Ok(TargetWord::Native);
     }
     let unknown = match read_word::<Target>(word) {
-        Ok(target) => return Ok(TargetWord::Named(target)),
+        Ok(target) => return Ok(TargetWord::Named { word: word.trim().to_owned(), target }),
         Err(unknown) => unknown,
     };
     match capability_of(word) {

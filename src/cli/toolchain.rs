@@ -15,6 +15,8 @@ const EXAMPLES: &str = "\
 Examples:
   kgen toolchain install    fetch CUDA's compiler and disassembler with pip
   kgen toolchain show       where it is and how big
+  CUDACXX=$(kgen toolchain show --path) cmake -B build
+                            the path of nvcc alone, for CMake and scripts
   kgen toolchain remove     delete it";
 
 /// Everything kgen can install.
@@ -34,7 +36,11 @@ enum Action {
     /// Install them, unless they are there (about 110 MB to download, 290 MB on disk).
     Install,
     /// Say where they are.
-    Show,
+    Show {
+        /// Print only the path of nvcc; exit code 3 if kgen has installed none.
+        #[arg(long)]
+        path: bool,
+    },
     /// Remove them.
     Remove,
 }
@@ -61,7 +67,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             }
             show(global)
         }
-        Action::Show => show(global),
+        Action::Show { path: false } => show(global),
+        Action::Show { path: true } => show_path(global),
         Action::Remove => {
             let freed = tools::remove(&cancel, &ui::note)?;
             match global.format {
@@ -83,6 +90,18 @@ struct Shown {
     #[serde(serialize_with = "lossy_option")]
     program: Option<PathBuf>,
     size_bytes: Option<u64>,
+}
+
+/// The path of nvcc, alone on its line.
+fn show_path(global: &Global) -> Result<(), CliError> {
+    let own = tools::provisioned(&COMPILER)?.ok_or_else(|| {
+        CliError::Environment("kgen has no nvcc of its own here; `kgen toolchain install` fetches one".to_owned())
+    })?;
+    let path = own.program(COMPILER.program);
+    match global.format {
+        Format::Human => ui::print(&format!("{}\n", path.display())),
+        Format::Json => ui::print_json(&json!({ "path": path.display().to_string() })),
+    }
 }
 
 fn show(global: &Global) -> Result<(), CliError> {

@@ -14,6 +14,10 @@ use crate::{
 use console::style;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
 use std::{
     collections::HashMap,
     fmt,
@@ -24,26 +28,29 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// The flag Ctrl-C (or SIGTERM) sets from now on; the work then stops its children, removes what is unfinished and
-/// ends. A second Ctrl-C ends the process at once. Without a call of this function, Ctrl-C ends the process as it
-/// always does.
+/// The flag that Ctrl-C sets from now on; the work then stops, removes what is unfinished and ends. Compilers that run
+/// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A signal
+/// after that ends the process at once. Without a call of this function, Ctrl-C ends the process as it always does.
 pub fn cancel_on_ctrl_c() -> Cancel {
     static CANCEL: OnceLock<Cancel> = OnceLock::new();
     let make = || {
         let cancel = Cancel::default();
-        let flag = cancel.clone();
-        let handler = move || {
-            if flag.requested() {
-                std::process::exit(CliError::INTERRUPTED.code().into());
-            }
-            flag.request();
-        };
-        // Where no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at
-        // all.
-        ctrlc::set_handler(handler).ok();
+        // If no handler can be set, Ctrl-C keeps its old meaning, which is safe too: files appear whole or not at all.
+        if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) {
+            let flag = cancel.clone();
+            std::thread::spawn(move || {
+                for signal in signals.forever() {
+                    match signal {
+                        _ if flag.insisted() => std::process::exit(CliError::INTERRUPTED.code().into()),
+                        SIGINT if !flag.requested() => flag.request(),
+                        _ => flag.insist(),
+                    }
+                }
+            });
+        }
         cancel
     };
     CANCEL.get_or_init(make).clone()
@@ -209,9 +216,73 @@ pub struct Progress {
 }
 
 enum Look {
-    Bars { multi: MultiProgress, bar: ProgressBar, running: Mutex<HashMap<String, ProgressBar>> },
+    Bars { multi: MultiProgress, bar: ProgressBar, running: Mutex<Running> },
     Lines,
     Silent,
+}
+
+impl Look {
+    fn bars(multi: MultiProgress, estimate: &Arc<Estimate>) -> Self {
+        let bar = multi.add(ProgressBar::new(0).with_style(bar_style(estimate)));
+        Self::Bars { multi, bar, running: Mutex::default() }
+    }
+}
+
+/// Most running things that have a line each, so that they and the bar leave most of a small terminal alone.
+const SHOWN: usize = 6;
+
+/// What runs: the first few with a line of their own, the others counted in one.
+#[derive(Default)]
+struct Running {
+    shown: HashMap<String, ProgressBar>,
+    others: Vec<(String, Instant)>,
+    count: Option<ProgressBar>,
+}
+
+impl Running {
+    fn start(&mut self, name: &str, multi: &MultiProgress) {
+        if self.shown.len() < SHOWN {
+            self.show(name, Duration::ZERO, multi);
+        } else {
+            self.others.push((name.to_owned(), Instant::now()));
+        }
+        self.count(multi);
+    }
+
+    fn finish(&mut self, name: &str, multi: &MultiProgress) {
+        if let Some(line) = self.shown.remove(name) {
+            line.finish_and_clear();
+            multi.remove(&line);
+            if !self.others.is_empty() {
+                let (next, since) = self.others.remove(0);
+                self.show(&next, since.elapsed(), multi);
+            }
+        } else {
+            self.others.retain(|(other, _)| other != name);
+        }
+        self.count(multi);
+    }
+
+    fn show(&mut self, name: &str, elapsed: Duration, multi: &MultiProgress) {
+        let line = ProgressBar::new_spinner().with_style(spinner_style()).with_message(name.to_owned()).with_elapsed(elapsed);
+        // After the bar and the lines there are, before the count.
+        let line = multi.insert(1 + self.shown.len(), line);
+        line.enable_steady_tick(Duration::from_millis(200));
+        self.shown.insert(name.to_owned(), line);
+    }
+
+    fn count(&mut self, multi: &MultiProgress) {
+        if self.others.is_empty() {
+            if let Some(count) = self.count.take() {
+                count.finish_and_clear();
+                multi.remove(&count);
+            }
+            return;
+        }
+        let count = self.count.get_or_insert_with(|| multi.add(ProgressBar::new_spinner().with_style(count_style())));
+        count.set_message(format!("… and {} more", self.others.len()));
+        count.tick();
+    }
 }
 
 impl Progress {
@@ -221,11 +292,7 @@ impl Progress {
         let look = match format {
             _ if manner::quiet() => Look::Silent,
             Format::Json => Look::Silent,
-            Format::Human if console::Term::stderr().is_term() => {
-                let multi = MultiProgress::new();
-                let bar = multi.add(ProgressBar::new(0).with_style(bar_style(&estimate)));
-                Look::Bars { multi, bar, running: Mutex::default() }
-            }
+            Format::Human if console::Term::stderr().is_term() => Look::bars(MultiProgress::new(), &estimate),
             Format::Human => Look::Lines,
         };
         Self { look, verb, total: AtomicUsize::new(0), done: AtomicUsize::new(0), estimate }
@@ -245,10 +312,9 @@ impl Progress {
 
     /// `name` has begun.
     pub fn start(&self, name: &str) {
+        self.estimate.start();
         if let Look::Bars { multi, running, .. } = &self.look {
-            let spinner = multi.add(ProgressBar::new_spinner().with_style(spinner_style()).with_message(name.to_owned()));
-            spinner.enable_steady_tick(Duration::from_millis(200));
-            running.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), spinner);
+            running.lock().unwrap_or_else(PoisonError::into_inner).start(name, multi);
         }
     }
 
@@ -260,9 +326,7 @@ impl Progress {
         self.estimate.count(line.is_some());
         match &self.look {
             Look::Bars { multi, bar, running } => {
-                if let Some(spinner) = running.lock().unwrap_or_else(PoisonError::into_inner).remove(name) {
-                    spinner.finish_and_clear();
-                }
+                running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
                 if let Some(line) = line.filter(|_| important) {
                     // Only a closed standard error makes this fail, and then nothing reads it.
                     multi.println(styled(&format!("{name}: {line}"))).ok();
@@ -346,13 +410,46 @@ fn bar_style(estimate: &Arc<Estimate>) -> ProgressStyle {
 }
 
 fn spinner_style() -> ProgressStyle {
-    let style = ProgressStyle::with_template("  {spinner:.cyan} {msg} {elapsed:.dim}");
+    let style = ProgressStyle::with_template("  {spinner:.cyan} {wide_msg} {elapsed:.dim}");
     style.unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn count_style() -> ProgressStyle {
+    ProgressStyle::with_template("    {wide_msg:.dim}").unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::{InMemoryTerm, ProgressDrawTarget};
+
+    #[test]
+    fn thirty_two_running_things_with_long_names_fit_a_terminal_of_80_by_24() {
+        let terminal = InMemoryTerm::new(24, 80);
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 200);
+        let estimate = Arc::<Estimate>::default();
+        let look = Look::bars(MultiProgress::with_draw_target(target), &estimate);
+        let (total, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let progress = Progress { look, verb: "compiling", total, done, estimate };
+        progress.expect(74, 0);
+        let name =
+            |index: usize| format!("flash_fwd_split_hdim192_128_bf16_causal_paged_append_softcap_window_packgqa_sm90_{index}");
+        (0..32).for_each(|index| progress.start(&name(index)));
+        let screen = |wanted: &str| {
+            let start = Instant::now();
+            while !terminal.contents().contains(wanted) {
+                assert!(start.elapsed() < Duration::from_secs(20), "no `{wanted}` in\n{}", terminal.contents());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            terminal.contents()
+        };
+        let text = screen("… and 26 more");
+        assert!(text.lines().count() <= 2 + SHOWN && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        progress.finish(&name(0), Some("20 s"), false);
+        screen("… and 25 more");
+        let text = screen("1/74");
+        assert!(text.contains(" left"), "an estimate follows the first result\n{text}");
+    }
 
     #[test]
     fn sizes_are_read_with_and_without_units() {

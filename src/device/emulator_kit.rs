@@ -282,7 +282,7 @@ impl EmulatorKit {
             _ => {}
         }
         let said = fs::read(complaints.path()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
+        let said = self.with_kept_source(name, folder, &String::from_utf8_lossy(&said))?;
         let first_error = said.lines().find(|line| line.contains("error")).or_else(|| said.lines().next());
         let first_error = match (done.ending, first_error) {
             (Ending::TimeLimit, _) => format!("it was not done after {} s", LIMIT.as_secs()),
@@ -292,6 +292,16 @@ impl EmulatorKit {
         let log = self.root.join(format!("{name}.log"));
         write(&log, &said)?;
         Err(KitError::Refused { name: name.to_owned(), first_error, log })
+    }
+
+    /// What the compiler said of a refused kernel, about a copy of its source that is kept as `<root>/<name>.cu`:
+    /// `folder`, in which it was compiled, is about to be removed.
+    fn with_kept_source(&self, name: &str, folder: &Path, said: &str) -> Result<String, KitError> {
+        let source = folder.join(format!("{name}.cu"));
+        let Ok(text) = fs::read_to_string(&source) else { return Ok(said.to_owned()) };
+        let kept = self.root.join(format!("{name}.cu"));
+        write(&kept, &text)?;
+        Ok(said.replace(&source.display().to_string(), &kept.display().to_string()))
     }
 }
 
@@ -423,6 +433,9 @@ mod tests {
         let error = kit.library("f", "int f( {\n").expect_err("no C++").to_string();
         assert!(error.contains("`f`") && error.contains("error:"), "{error}");
         let after = fs::read_dir(cache.path().join("emulator")).expect("it is there").count();
-        assert_eq!(after, before + 1, "only the log is new");
+        assert_eq!(after, before + 2, "only the log and the source are new");
+        let named = error.split_whitespace().find_map(|word| word.split_once(".cu:")).expect("a place").0;
+        let kept = fs::read_to_string(format!("{named}.cu")).expect("the file that the error names exists");
+        assert_eq!(kept, "int f( {\n");
     }
 }

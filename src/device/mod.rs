@@ -124,7 +124,7 @@ impl FromStr for DeviceChoice {
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// There is no such device here.
-    #[error("no GPU: {0}; use `--device emulator`")]
+    #[error("no GPU: {0}")]
     NoGpu(String),
     /// The library of kernels does not load.
     #[error("cannot load `{}`: {reason}; rebuild it, or name another", path.display())]

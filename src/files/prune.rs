@@ -33,11 +33,12 @@ pub fn touch(entry: &Path) {
 }
 
 /// Removes the entries of `folder` that were last used at least `unused` ago and are not in use; hidden ones belong to
-/// running processes and stay. Counts `sizes` of each. A folder that is not there has none.
+/// running processes and stay. With `dry_run` it only counts them. `size` gives the bytes of each. A folder that is not
+/// there has none.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
-pub fn prune(folder: &Path, unused: Duration, size: &dyn Fn(&Path) -> u64) -> io::Result<Pruned> {
+pub fn prune(folder: &Path, unused: Duration, dry_run: bool, size: &dyn Fn(&Path) -> u64) -> io::Result<Pruned> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pruned::default()),
         entries => entries?,
@@ -61,7 +62,9 @@ pub fn prune(folder: &Path, unused: Duration, size: &dyn Fn(&Path) -> u64) -> io
             continue;
         }
         let bytes = size(&path);
-        if path.is_dir() {
+        if dry_run {
+            // Counted below.
+        } else if path.is_dir() {
             // It leaves by a rename, so that no process ever sees half of it.
             let doomed = tempfile::Builder::new().prefix(".doomed-").tempdir_in(folder)?;
             fs::rename(&path, doomed.path().join("entry"))?;
@@ -96,7 +99,7 @@ mod tests {
         fs::write(path("verdict.json"), "pass").expect("written");
         aged(&path("verdict.json"), 40);
         touch(&path("used"));
-        let pruned = prune(folder.path(), Duration::from_secs(30 * 24 * 3600), &|_| 7).expect("pruned");
+        let pruned = prune(folder.path(), Duration::from_secs(30 * 24 * 3600), false, &|_| 7).expect("pruned");
         assert_eq!(pruned, Pruned { entries: 2, bytes: 14, in_use: 0 });
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .expect("there")
@@ -104,7 +107,7 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, [".in-use", ".unfinished-1", "new", "used"]);
-        assert_eq!(prune(&path("nowhere"), Duration::ZERO, &|_| 7).expect("nothing"), Pruned::default());
+        assert_eq!(prune(&path("nowhere"), Duration::ZERO, false, &|_| 7).expect("nothing"), Pruned::default());
     }
 
     #[test]
@@ -120,7 +123,7 @@ mod tests {
         touch(&path("used"));
         touch(&path("made"));
         drop(running);
-        let all = || prune(folder.path(), Duration::ZERO, &|_| 1).expect("pruned");
+        let all = || prune(folder.path(), Duration::ZERO, false, &|_| 1).expect("pruned");
         assert_eq!(all(), Pruned { entries: 1, bytes: 1, in_use: 2 });
         assert!(!path("before").exists() && path("used").exists() && path("made").exists());
         drop(later);

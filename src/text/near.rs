@@ -3,7 +3,10 @@
 /// ``did you mean `hdim`?`` where one of `known` is near enough to `word` to be worth saying.
 pub fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_ascii_lowercase();
-    let near = known.iter().map(|candidate| (edits(&word, candidate), candidate)).min_by_key(|(distance, _)| *distance);
+    // A typist rarely gets the first letter wrong: of candidates equally near, those that begin like the word come first.
+    let begins_alike = |candidate: &str| candidate.chars().next() == word.chars().next();
+    let near = known.iter().map(|candidate| (edits(&word, candidate), candidate));
+    let near = near.min_by_key(|(distance, candidate)| (*distance, !begins_alike(candidate)));
     let (distance, candidate) = near?;
     // A third of the letters may be wrong: more than that and the suggestion is a guess.
     let worth_saying = distance * 3 <= candidate.chars().count().max(word.chars().count());
@@ -56,5 +59,11 @@ mod tests {
         assert_eq!(suggestion("hoper", &["hopper", "h100"]).as_deref(), Some("did you mean `hopper`?"));
         assert_eq!(suggestion("volta", &["hopper", "h100"]), None);
         assert_eq!(suggestion("x", &[]), None);
+    }
+
+    #[test]
+    fn of_words_equally_near_the_one_that_begins_alike_is_suggested() {
+        let dtypes = ["fp16", "half", "f16", "bf16", "bfloat16"];
+        assert_eq!(suggestion("b16", &dtypes).as_deref(), Some("did you mean `bf16`?"), "`f16` is one edit away too");
     }
 }

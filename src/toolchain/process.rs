@@ -15,19 +15,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A flag that says "stop as soon as you can", shared by everyone who works for one command.
+/// Two flags shared by everyone who works for one command. The first says "begin nothing more", the second "end what
+/// runs". Work that is cheap to lose ends at the first.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    requested: Arc<AtomicBool>,
+    insisted: Arc<AtomicBool>,
+}
 
 impl Cancel {
     /// Asks everyone to stop. Cannot be taken back.
     pub fn request(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.requested.store(true, Ordering::SeqCst);
+    }
+
+    /// Asks everyone to stop, also those who would finish first what they have begun.
+    pub fn insist(&self) {
+        self.insisted.store(true, Ordering::SeqCst);
+        self.request();
     }
 
     /// Whether somebody asked.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.requested.load(Ordering::SeqCst)
+    }
+
+    /// Whether somebody insisted.
+    pub fn insisted(&self) -> bool {
+        self.insisted.load(Ordering::SeqCst)
+    }
+
+    /// The flag for work that is to be finished once it has begun: it is requested when this one is insisted on.
+    pub fn when_insisted(&self) -> Self {
+        Self { requested: Arc::clone(&self.insisted), insisted: Arc::clone(&self.insisted) }
     }
 }
 
@@ -204,6 +224,16 @@ mod tests {
             assert!(Instant::now() < until, "a grandchild outlived the kill: {}", stat());
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn work_that_has_begun_ends_when_somebody_insists() {
+        let cancel = Cancel::default();
+        let begun = cancel.when_insisted();
+        cancel.request();
+        assert!(cancel.requested() && !cancel.insisted() && !begun.requested());
+        cancel.insist();
+        assert!(begun.requested());
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub(in crate::cli) fn make(
     if let (true, Some(first)) = (plans.is_empty(), refused.first()) {
         return Err(CliError::Usage(first.message.clone()));
     }
+    if let Some(note) = args.note() {
+        progress.say(&note);
+    }
     let tools = args.tools(cancel)?;
     let builder = Builder::open(&tools.nvcc, &tools.host, args.options()?, cancel.clone(), progress)?;
     let options = builder.options();
@@ -122,9 +125,9 @@ pub(in crate::cli) fn make(
     let mut report = builder.compile(&units)?;
     units.pop();
     if report.interrupted {
-        let (done, all) = (report.artifacts.len().min(units.len()), units.len());
+        let (done, all) = (report.artifacts.iter().filter(|artifact| artifact.target.is_some()).count(), units.len());
         return Err(CliError::Interrupted(format!(
-            "{done} of {all} kernels are compiled and kept: the same command goes on from there"
+            "{done} of {all} kernels are compiled and cached; run the same command to resume"
         )));
     }
     report.failures.extend(refused);
