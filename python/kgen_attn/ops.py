@@ -53,7 +53,7 @@ _SCHEMAS = {
     ),
     "materialize": "(Tensor computed) -> Tensor",
     # Raises when it runs, not when it is traced.
-    "no_gradient": "(Tensor dout, Tensor input) -> Tensor",
+    "no_gradient": "(Tensor dout, Tensor input, str why) -> Tensor",
 }
 
 
@@ -97,14 +97,11 @@ def _materialize_fake(computed):
     return computed.new_empty(computed.shape)
 
 
-def _no_gradient(dout, input):
-    raise NotImplementedError(
-        "no gradients of `flash_attn_with_kvcache` with new keys, `k` and `v`, which are written into the cache; call it under "
-        "`torch.no_grad()`, or write them yourself and call `flash_attn_func`"
-    )
+def _no_gradient(_dout, _input, why):
+    raise NotImplementedError(why)
 
 
-def _no_gradient_fake(dout, input):
+def _no_gradient_fake(_dout, input, _why):
     return input.new_empty(input.shape)
 
 
@@ -147,12 +144,15 @@ def _setup(ctx, inputs, output) -> None:
 
 
 def _gradient(ctx, dout, dlse):
-    if ctx.refused:
-        raise NotImplementedError(f"no gradients with `{'`, `'.join(ctx.refused)}`")
     gradients = [None] * _PARAMETERS
     if dout is None and dlse is None:
         return tuple(gradients)
     tensors = ctx.saved_tensors
+    if ctx.refused:  # when it runs: a compiler traces the backward pass of calls that nobody will differentiate
+        why = f"no gradients with `{'`, `'.join(ctx.refused)}`"
+        given = dlse if dout is None else dout
+        gradients[:3] = (torch.ops.kgen_attn.no_gradient(given, tensor, why) for tensor in tensors[:3])
+        return tuple(gradients)
     if dout is None:
         dout = torch.zeros_like(tensors[3])
     eager = is_eager(dout) and is_eager(tensors[0])
@@ -190,6 +190,12 @@ class _Eager(torch.autograd.Function):
         return _gradient(ctx, dout, dlse)
 
 
+_NEW_KEYS = (
+    "no gradients of `flash_attn_with_kvcache` with new keys, `k` and `v`, which are written into the cache; call it under "
+    "`torch.no_grad()`, or write them yourself and call `flash_attn_func`"
+)
+
+
 class _WithoutGradient(torch.autograd.Function):
     """The tensor, with a gradient that raises."""
 
@@ -200,7 +206,7 @@ class _WithoutGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout):
-        return None, torch.ops.kgen_attn.no_gradient(dout, *ctx.saved_tensors)
+        return None, torch.ops.kgen_attn.no_gradient(dout, *ctx.saved_tensors, _NEW_KEYS)
 
 
 def without_gradient(computed: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -215,3 +215,15 @@ def test_new_keys_of_a_cache_have_none_and_say_so(draw, device, compiled):
         assert torch.equal(part, same)
         with pytest.raises(NotImplementedError, match="no gradients of `flash_attn_with_kvcache` with new keys"):
             part.float().sum().backward(retain_graph=True)
+
+
+def test_a_compiled_call_without_a_gradient_says_so_when_it_is_differentiated(draw, device):
+    """Decoding without `torch.no_grad` is no training."""
+    torch._dynamo.reset()
+    q, cache = draw(2, 1, 2, 32, grad=True), draw(3, 20, 2, 32)
+    entries = torch.tensor([2, 0], dtype=torch.int32, device=device)
+    call = lambda q: flash_attn_with_kvcache(q, cache, cache, cache_batch_idx=entries, causal=True)
+    out = torch.compile(call, backend="aot_eager", fullgraph=True)(q)
+    assert torch.equal(out, call(q))
+    with pytest.raises(NotImplementedError, match="no gradients with `cache_batch_idx`"):
+        out.float().sum().backward()
