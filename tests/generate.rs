@@ -73,6 +73,7 @@ fn one_variant_goes_to_one_file_that_brings_its_headers() {
     assert!(text.contains("-Iinclude -c my.cu\n") && text.contains("extern \"C\" int flash_fwd_hdim72_fp16_sm80("), "{text}");
     assert!(place.path("include/kgen.h").exists() && !place.path("generated").exists());
     place.kgen(&format!("{line} --check")).success();
+    assert!(!place.path("include/kgen/wgmma.cuh").exists(), "an Ampere kernel includes no `wgmma`");
 
     fs::write(place.path("my.cu"), text.replace("HEAD_DIM = 72", "HEAD_DIM = 73")).expect("written");
     let check = place.kgen(&format!("{line} --check")).code(1);
@@ -85,6 +86,18 @@ fn a_file_for_several_variants_is_refused_with_what_to_narrow() {
     let refused = place.kgen("generate --kind fwd --target sm80 --head-dim 64 --output one.cu").code(2);
     refused.stderr(contains("`--output one.cu` holds one kernel and 2 are selected (`flash_fwd_hdim64_fp16_sm80`, "));
     assert!(!place.path("one.cu").exists());
+}
+
+#[test]
+fn a_file_with_another_ending_is_refused_and_a_folder_may_have_one() {
+    let place = Place::new();
+    let line = "generate --kind fwd --target sm80 --head-dim 64 --dtype bf16 --full --output";
+    let refused = place.kgen(&format!("{line} my.cuh")).code(2);
+    refused.stderr(contains("`--output my.cuh` is no `.cu` file; write `my.cu` for one kernel, or `my.cuh/` for a folder"));
+    assert!(!place.path("my.cuh").exists());
+    place.kgen(&format!("{line} my.kernels/")).success();
+    place.kgen(&format!("{line} my.kernels")).success();
+    place.kgen(&format!("{line} kernels-0.1")).success();
 }
 
 #[test]

@@ -89,6 +89,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let workshop = Workshop::new(global)?;
     let variants = selection.resolve(&workshop.grid)?;
     selection.tell_notes(&workshop.grid, &variants);
+    refuse_other_endings(output)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
     let variants = if is_file { vec![only_one(&variants, output)?] } else { helpers.complete(&workshop.grid, variants) };
 
@@ -99,6 +100,19 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let (variants, summary) =
         if is_file { write_file(&workshop, output, variants[0])? } else { write_folder(&workshop, output, &variants)? };
     report(global, output, &variants, &summary, start)
+}
+
+/// Refuses an output that looks like a file and is none that kgen writes: `my.cuh` would silently become a folder.
+/// A version number at the end of a folder's name is no ending.
+fn refuse_other_endings(output: &Path) -> Result<(), CliError> {
+    let Some(ending) = output.extension().map(|ending| ending.to_string_lossy().into_owned()) else { return Ok(()) };
+    let written_as_folder = output.as_os_str().to_string_lossy().ends_with('/');
+    if ending == "cu" || written_as_folder || output.is_dir() || ending.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(());
+    }
+    let (path, file) = (output.display(), output.with_extension("cu"));
+    let file = file.display();
+    Err(CliError::Usage(format!("`--output {path}` is no `.cu` file; write `{file}` for one kernel, or `{path}/` for a folder")))
 }
 
 /// Brings `folder` to hold `variants` beside what it held, or exactly the grid when they are the whole of it. Returns
@@ -139,7 +153,7 @@ fn written_before(workshop: &Workshop, file: &Path) -> Option<Vec<OutputFile>> {
 
 fn check_file(workshop: &Workshop, file: &Path, variant: Variant) -> Result<(Vec<Variant>, Vec<Drift>), CliError> {
     let (kernel, header) = kernel_files(workshop, file, variant)?;
-    let files: Vec<OutputFile> = [kernel, header].into_iter().chain(render::include_tree(&workshop.templates)).collect();
+    let files = render::with_used_headers(&workshop.templates, [kernel, header])?;
     let mut drift = render::drift(file.parent().unwrap_or(Path::new("")), &files)?;
     // Other kernels beside a single file are none of its business.
     drift.retain(|drift| !matches!(drift, Drift::Extra { .. }));

@@ -1,10 +1,11 @@
 //! Writing a generated folder: whole files only, nothing of a user's, all of it or none of it.
 
 use super::{
-    OutputFile, RenderError, Templates, include_tree,
+    OutputFile, RenderError, Templates,
     inside::all_inside,
     manifest::{self, Held},
     transition::Transition,
+    vendored::used_headers,
 };
 use crate::{
     files::{self, FolderLock, content_hash, make_folder, sweep},
@@ -145,6 +146,15 @@ pub fn held_variants(folder: &Path) -> Result<Vec<Variant>, RenderError> {
     Ok(Held::read(folder)?.variants)
 }
 
+/// One kernel and the header that declares it, with the headers of `include/` that they use and no others.
+///
+/// # Errors
+/// [`RenderError::Include`] when one of them includes what the templates do not have.
+pub fn with_used_headers(templates: &Templates, sources: [OutputFile; 2]) -> Result<Vec<OutputFile>, RenderError> {
+    let headers = used_headers(templates, &sources)?;
+    Ok(sources.into_iter().chain(headers).collect())
+}
+
 /// Writes one kernel as `file`, `header`, which declares it, beside it, and the headers it includes as `include/`.
 /// There is no manifest; `written` is what this kgen writes for the kernel that `file` names now, if it names one.
 /// Another text of kgen's in place of `file` or `header` is a person's or an older kgen's, and is kept; so is that of a
@@ -168,7 +178,7 @@ pub fn write_kernel_file(
     sweep(folder);
 
     let kernel = OutputFile { path: name.to_owned(), text: text.to_owned() };
-    let files: Vec<OutputFile> = [kernel, header.clone()].into_iter().chain(include_tree(templates)).collect();
+    let files = with_used_headers(templates, [kernel, header.clone()])?;
     let own_headers = files::read(&folder.join("include/kgen.h")).is_ok_and(|text| text.starts_with(HEADER_MARK));
     let is_written =
         |path: &str, text: Option<&[u8]>| written.iter().any(|file| file.path == path && Some(file.text.as_bytes()) == text);

@@ -63,7 +63,7 @@ pub fn tree(renderer: &Renderer, templates: &Templates, plans: &[Plan]) -> Resul
 }
 
 /// `include/`, as it lies beside kernels.
-pub fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
+pub(super) fn include_tree(templates: &Templates) -> impl Iterator<Item = OutputFile> {
     templates.include_files().map(|(path, text)| OutputFile { path: format!("include/{path}"), text: text.to_owned() })
 }
 

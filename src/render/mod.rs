@@ -14,9 +14,10 @@ mod vendored;
 
 pub use drift::{Drift, drift};
 pub use error::RenderError;
-pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, write_kernel_file, write_tree};
+pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};
-pub use library::{include_tree, kernel_header, tree};
+use library::include_tree;
+pub use library::{kernel_header, tree};
 pub use manifest::{Layout, VendoredAs};
 pub use templates::Templates;
 pub use vendored::{

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// # Errors
 /// [`RenderError::Include`] where one of them includes, in quotes, what is neither there nor in `include/`.
-pub(super) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Result<Vec<OutputFile>, RenderError> {
+pub(in crate::render) fn used_headers(templates: &Templates, sources: &[OutputFile]) -> Result<Vec<OutputFile>, RenderError> {
     let mut there: BTreeMap<String, OutputFile> = include_tree(templates).map(|header| (header.path.clone(), header)).collect();
     let own: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
     let mut used: Vec<OutputFile> = Vec::new();

@@ -12,5 +12,6 @@ mod vllm;
 pub use changes::{Action, Change, Changes};
 pub use contents::vendored_tree;
 pub use folder::{LockedVendored, Vendored};
+pub(super) use headers::used_headers;
 pub use prebuilt::{InstalledVllm, Prebuilt};
 pub use vllm::{LockedVllm, VllmTree};
