@@ -122,14 +122,15 @@ mod tests {
 
     #[test]
     fn keys_are_the_same_in_every_process_on_both_devices() {
-        let mut keys = String::new();
+        let mut keys = Vec::new();
         for plan in one_of_each() {
             for (device, level) in itertools::iproduct!([DeviceKind::Emulator, DeviceKind::Gpu], [Level::Smoke, Level::Thorough])
             {
                 let key = VerdictCache::key(&["kernel"], &request(&plan, device, level)).expect("it serialises");
-                keys += &format!("key {} {} {} {key}\n", plan.variant, device.word(), level.word());
+                keys.push(format!("key {} {} {} {key}\n", plan.variant, device.word(), level.word()));
             }
         }
+        let keys = keys.concat();
         if env::var_os(PRINT).is_some() {
             println!("\n{keys}");
             return;

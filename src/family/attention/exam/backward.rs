@@ -17,6 +17,7 @@ use crate::{
 
 /// A problem of the backward pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a call, each independent of the others")]
 pub struct BackwardProblem {
     /// The forward pass's.
     pub problem: Problem,

@@ -253,7 +253,7 @@ fn attend_rows(
     // scores are approximate by themselves, or P is not in 16 bits, nothing is said.
     let judged = matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0;
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
-    for rest in head.dominated.iter_mut() {
+    for rest in &mut head.dominated {
         *rest = rest.filter(|_| judged).map(|rest| rest * v_magnitude * of_each_weight);
     }
     // What a declared score carries on holds what comes before it.

@@ -117,6 +117,7 @@ impl Merging {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a call, each independent of the others")]
 pub struct FuzzCase {
     /// The function.
     pub entry: Entry,
