@@ -17,6 +17,7 @@ use crate::{
 
 /// A problem of the backward pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of the name, and any of them go together")]
 pub struct BackwardProblem {
     /// The forward pass's.
     pub problem: Problem,

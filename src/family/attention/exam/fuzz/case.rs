@@ -117,6 +117,7 @@ impl Merging {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word of the name, and any of them go together")]
 pub struct FuzzCase {
     /// The function.
     pub entry: Entry,
