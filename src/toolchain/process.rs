@@ -46,6 +46,7 @@ impl Cancel {
     }
 
     /// The flag for work that is to be finished once it has begun: it is requested when this one is insisted on.
+    #[must_use]
     pub fn when_insisted(&self) -> Self {
         Self { requested: Arc::clone(&self.insisted), insisted: Arc::clone(&self.insisted) }
     }
