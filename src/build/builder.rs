@@ -172,7 +172,7 @@ impl<'a> Builder<'a> {
         Ok(report)
     }
 
-    /// Does `work`, and tells the observer once if the user interrupts while compilers are `running`: they finish first.
+    /// Does `work`, and tells the observer if the user interrupts while compilers are `running`: they finish first.
     fn telling_of_interruption<T>(&self, running: &AtomicUsize, work: impl FnOnce() -> T) -> T {
         const LOOK: Duration = Duration::from_millis(100);
         let (ended, end) = mpsc::channel::<()>();
