@@ -3,7 +3,8 @@
 // Flash Attention, backward: dQ, dK and dV from dO, with S = Q K^T and P recomputed from the forward pass's LSE:
 //   P = exp(scale S - LSE),  dV = P^T dO,  dP = dO V^T,  dS = P (dP - delta),
 //   dK = scale dS^T Q,  dQ = scale dS K
-// where delta is the row sum of O dO. dK and dV of a key head are summed over the query heads that read it.
+// where delta is the row sum of O dO, less dLSE if LSE has a gradient. dK and dV of a key head are summed over the
+// query heads that read it.
 // Head dim 128, fp16, every key visible to every query unless a call asks for window, compute capability 9.0 and newer.
 //
 // Three kernels, in sequence:
@@ -522,8 +523,8 @@ KGEN_DEVICE words4 load_elements(const uint16_t* from) {
     }
 }
 
-// For the rows of one query tile: what is added to S before exp2, -LSE in powers of two, and delta = sum of O dO. Rows
-// out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
+// For the rows of one query tile: what is added to S before exp2, -LSE in powers of two, and delta = sum of O dO -
+// dLSE. Rows out of range, and rows that see no key, get a shift that makes P zero. Also zeroes the sums of dQ.
 template <bool VECTOR>
 KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
     const auto [batch, head, tile, queries] = assigned_queries<BLOCK_M>(p);
@@ -568,6 +569,11 @@ KGEN_KERNEL(THREADS, 1) prepare(KGEN_PARAMETER bwd_arguments p) {
         if (row_in_tile < BLOCK_M && chunk == 0) {
             const float row_lse = row < queries.rows ? load_global(lse + row) : -infinity();
             store_global(shifts + row_in_tile, row_lse == -infinity() ? -infinity() : -LOG2_E * row_lse);
+            // (dLSE of a row that sees nothing may be anything: a merge by LSE has 0/0 there.)
+            if (p.dlse != nullptr && row_lse != -infinity()) {
+                const int64_t first_row = queries.packed ? queries.first_row : batch * p.dlse_batch_stride;
+                delta -= load_global(p.dlse + first_row + head * p.dlse_head_stride + row);
+            }
             store_global(shifts + BLOCK_M + row_in_tile, delta);
         }
     }

@@ -51,18 +51,25 @@ constexpr uint32_t K_OFFSET = 24576;
 constexpr uint32_t V_OFFSET = 36864;
 constexpr uint32_t SHARED_BYTES = 49152;
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
-constexpr float RESCALE_THRESHOLD = 8.0f;
-
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
+
+// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
+// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
+// a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
+// stays in the range of its type.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+KGEN_DEVICE float tolerated_growth(float sum) {
+    return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
+}
 
 // What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
+    float headroom;                // how far scores may exceed `max` without a closer look
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
@@ -171,7 +178,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // in: the cap's, if there is one, otherwise those of Q K^T.
 struct score_factors {
     float to_cap;  // scale / cap; below 0: there is no cap
-    float slope;  // 0: scores do not fall with the distance
+    float slope;  // 0: scores do not change with the distance; below 0: they rise
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
@@ -191,6 +198,17 @@ KGEN_DEVICE void read_slope(score_factors& factors, const kgen_fwd_params& p, in
     }
 }
 
+// Adds `SIGN` times the slope's magnitude times the distance to a lane's part of a row. `from_first`: the slope times
+// the distance of its first key.
+template <int SIGN, int CHUNKS>
+KGEN_DEVICE void add_distances(float (&s)[CHUNKS][4], int h, float slope, float from_first) {
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8), from_first));
+        s[j][2 * h + 1] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8 + 1), from_first));
+    }
+}
+
 // Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `distance`: of the row's position from the tile's first
 // key.
 template <int CHUNKS>
@@ -204,17 +222,18 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        KGEN_UNROLL
-        for (int j = 0; j < CHUNKS; ++j) {
-            s[j][2 * h] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8), from_first));
-            s[j][2 * h + 1] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8 + 1), from_first));
+        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        if (factors.slope > 0.0f) {
+            add_distances<-1>(s, h, factors.slope, from_first);
+        } else {
+            add_distances<1>(s, h, factors.slope, from_first);
         }
     }
 }
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
 // rescales O and the sums to a new maximum where the old one has been exceeded.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];
     bool outgrown = false;
     KGEN_UNROLL
@@ -227,11 +246,12 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             m = maximum(m, shuffle_xor(m, 1));
             m = maximum(m, shuffle_xor(m, 2));
             seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+            outgrown |= seen[t][h] > state.max[t][h] + state.headroom;
         }
     }
     // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
+        float least = infinity();  // sum of a row, before this tile and at the new maximum
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
@@ -241,6 +261,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
                 state.sum[t][h] *= factor;
+                least = minimum(least, state.sum[t][h]);
                 KGEN_UNROLL
                 for (int j = 0; j < O_TILES; ++j) {
                     state.o[t][j][2 * h] *= factor;
@@ -248,6 +269,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
                 }
             }
         }
+        state.headroom = tolerated_growth(least) * reciprocal(log2_scale);
     }
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -381,6 +403,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     const int warp_row = warp_index() * WARP_ROWS;
 
     row_state state;
+    state.headroom = 0.0f;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -405,7 +428,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale);
     read_slope(factors, p, batch, head, log2_scale);
-    const float threshold = RESCALE_THRESHOLD / log2_scale;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
@@ -418,7 +440,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
             mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), origin + tile * BLOCK_N, keys.rows});
         }
-        softmax(s, state, log2_scale, threshold);
+        softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {

@@ -377,9 +377,9 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
 // ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
-KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -393,7 +393,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     }
     // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
     // lanes exchange their maxima.
-    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    const bool outgrown = warp_any(seen[0] > state.max[0] || seen[1] > state.max[1]);
     if (outgrown) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
@@ -655,7 +655,6 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
-    const float threshold = 0.0f;
         output o;
         clear(o);
         row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
@@ -671,7 +670,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (last) done_with_q();
             mask_tile(s, at);
             // Every increase of a maximum counts: the largest P is then a power of two, and not rounded.
-            if (!raise_maximum(s, state, factor, log2_scale, threshold)) factor[0] = factor[1] = 1.0f;
+            if (!raise_maximum(s, state, factor, log2_scale)) factor[0] = factor[1] = 1.0f;
             // Warpgroups take turns at the exponentials, for which the multiprocessor has one unit in four parts: while
             // one computes them, the others run their products.
             float zeros[2];

@@ -192,7 +192,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
 // sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];
     bool outgrown = false;
     KGEN_UNROLL
@@ -205,7 +205,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             m = maximum(m, shuffle_xor(m, 1));
             m = maximum(m, shuffle_xor(m, 2));
             seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+            outgrown |= seen[t][h] > state.max[t][h];
         }
     }
     // The first tile always takes this branch: the maximum starts at -infinity.
@@ -377,7 +377,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E * descale, 1e-30f);
-    const float threshold = 0.0f;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();
@@ -385,7 +384,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
             mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), origin + tile * BLOCK_N, keys.rows});
         }
-        softmax(s, state, log2_scale, threshold);
+        softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {

@@ -194,7 +194,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // in: the cap's, if there is one, otherwise those of Q K^T.
 struct score_factors {
     float to_cap;  // scale / cap; below 0: there is no cap
-    float slope;  // 0: scores do not fall with the distance
+    float slope;  // 0: scores do not change with the distance; below 0: they rise
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
@@ -214,6 +214,17 @@ KGEN_DEVICE void read_slope(score_factors& factors, const kgen_fwd_params& p, in
     }
 }
 
+// Adds `SIGN` times the slope's magnitude times the distance to a lane's part of a row. `from_first`: the slope times
+// the distance of its first key.
+template <int SIGN, int CHUNKS>
+KGEN_DEVICE void add_distances(float (&s)[CHUNKS][4], int h, float slope, float from_first) {
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8), from_first));
+        s[j][2 * h + 1] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8 + 1), from_first));
+    }
+}
+
 // Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `distance`: of the row's position from the tile's first
 // key.
 template <int CHUNKS>
@@ -227,17 +238,18 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        KGEN_UNROLL
-        for (int j = 0; j < CHUNKS; ++j) {
-            s[j][2 * h] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8), from_first));
-            s[j][2 * h + 1] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8 + 1), from_first));
+        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        if (factors.slope > 0.0f) {
+            add_distances<-1>(s, h, factors.slope, from_first);
+        } else {
+            add_distances<1>(s, h, factors.slope, from_first);
         }
     }
 }
 
 // One step of the online softmax: turns S into P = 2^P_EXPONENT * exp2(log2_scale * (S - max)), adds P's rows to the
 // sums, and rescales O and the sums to a new maximum where the old one has been exceeded.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];
     bool outgrown = false;
     KGEN_UNROLL
@@ -250,7 +262,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             m = maximum(m, shuffle_xor(m, 1));
             m = maximum(m, shuffle_xor(m, 2));
             seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+            outgrown |= seen[t][h] > state.max[t][h];
         }
     }
     // The first tile always takes this branch: the maximum starts at -infinity.
@@ -448,7 +460,6 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
     score_factors factors;
     const float log2_scale = read_factors(factors, p, p.softmax_scale * descale);
     read_slope(factors, p, batch, head, log2_scale);
-    const float threshold = 0.0f;
     const lane_offsets q_lanes = lanes_by_row(warp_row);
     const lane_offsets k_lanes = lanes_by_chunk();
     const lane_offsets v_lanes = lanes_by_key();
@@ -461,7 +472,7 @@ KGEN_KERNEL(THREADS, BLOCKS_PER_SM) attention(KGEN_PARAMETER kgen_fwd_params p) 
         if ((clear_first > 0 && tile < clear_first) || tile >= clear_end) {
             mask(s, {p, position + warp_row + static_cast<int>(lane_index() / 4), origin + tile * BLOCK_N, keys.rows});
         }
-        softmax(s, state, log2_scale, threshold);
+        softmax(s, state, log2_scale);
     };
 
     if (end_tile > first_tile) {

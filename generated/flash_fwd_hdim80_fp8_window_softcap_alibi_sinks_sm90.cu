@@ -381,7 +381,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // in: the cap's, if there is one, otherwise those of Q K^T.
 struct score_factors {
     float to_cap;  // scale / cap; below 0: there is no cap
-    float slope;  // 0: scores do not fall with the distance
+    float slope;  // 0: scores do not change with the distance; below 0: they rise
 };
 
 // `scale`: of Q K^T. Returns the scale of the scores that the factors leave, in powers of two.
@@ -401,6 +401,17 @@ KGEN_DEVICE void read_slope(score_factors& factors, const kgen_fwd_params& p, in
     }
 }
 
+// Adds `SIGN` times the slope's magnitude times the distance to a lane's part of a row. `from_first`: the slope times
+// the distance of its first key.
+template <int SIGN, int CHUNKS>
+KGEN_DEVICE void add_distances(float (&s)[CHUNKS][4], int h, float slope, float from_first) {
+    KGEN_UNROLL
+    for (int j = 0; j < CHUNKS; ++j) {
+        s[j][2 * h] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8), from_first));
+        s[j][2 * h + 1] += SIGN * absolute(fused_multiply_add(-slope, static_cast<float>(j * 8 + 1), from_first));
+    }
+}
+
 // Changes a lane's part of row h * 8 + lane / 4 of 16 rows. `distance`: of the row's position from the tile's first
 // key.
 template <int CHUNKS>
@@ -414,17 +425,18 @@ KGEN_DEVICE void adjust_row(float (&s)[CHUNKS][4], int h, const score_factors& f
     }
     if (factors.slope != 0.0f) {
         const float from_first = factors.slope * static_cast<float>(distance - static_cast<int>(lane_index() % 4 * 2));
-        KGEN_UNROLL
-        for (int j = 0; j < CHUNKS; ++j) {
-            s[j][2 * h] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8), from_first));
-            s[j][2 * h + 1] -= absolute(fused_multiply_add(-factors.slope, static_cast<float>(j * 8 + 1), from_first));
+        // Two copies of the loop rather than a sign for each element, which would take an instruction more.
+        if (factors.slope > 0.0f) {
+            add_distances<-1>(s, h, factors.slope, from_first);
+        } else {
+            add_distances<1>(s, h, factors.slope, from_first);
         }
     }
 }
 
-// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
 // ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
-KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -438,7 +450,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     }
     // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
     // lanes exchange their maxima.
-    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    const bool outgrown = warp_any(seen[0] > state.max[0] || seen[1] > state.max[1]);
     if (outgrown) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
@@ -728,7 +740,6 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
                           descale_of(p.k_descale, batch, head_k, p.k_descale_batch_stride, p.k_descale_head_stride);
     const float log2_scale = read_factors(factors, p, p.softmax_scale * descale);
     read_slope(factors, p, batch, work.head, log2_scale);
-    const float threshold = 0.0f;
         output o;
         clear(o);
         row_state state = {{-infinity(), -infinity()}, {0.0f, 0.0f}};
@@ -744,7 +755,7 @@ KGEN_DEVICE void attend(const parameters& given, uint32_t shared, barriers barri
             if (last) done_with_q();
             mask_tile(s, at);
             // Every increase of a maximum counts: the largest P is then a power of two, and not rounded.
-            if (!raise_maximum(s, state, factor, log2_scale, threshold)) factor[0] = factor[1] = 1.0f;
+            if (!raise_maximum(s, state, factor, log2_scale)) factor[0] = factor[1] = 1.0f;
             // Warpgroups take turns at the exponentials, for which the multiprocessor has one unit in four parts: while
             // one computes them, the others run their products.
             float zeros[2];

@@ -82,12 +82,18 @@ constexpr int O_TILES = HEAD_DIM / 8;
 constexpr int SHARE = (O_TILES + 2 * WARPGROUPS - 1) / (2 * WARPGROUPS) * 2;
 static_assert(WARPGROUP_BYTES >= BLOCK_M * HEAD_DIM * sizeof(float), "its O lies where its stages were");
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
-constexpr float RESCALE_THRESHOLD = 8.0f;
-
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
+
+// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
+// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
+// a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
+// stays in the range of its type.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+KGEN_DEVICE float tolerated_growth(float sum) {
+    return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
+}
 
 struct parameters {
     kgen_fwd_params call;
@@ -182,6 +188,7 @@ using output = float[O_TILES][4];
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
+    float headroom;  // how far scores may exceed `max` before O is rescaled
 };
 
 // Columns [low, high) of a tile: those that a row sees.
@@ -215,9 +222,14 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
     for (int h = 0; h < 2; ++h) mask_row(s, h, seen.of_row(h * 8));
 }
 
-// Where a row's scores have exceeded the maximum that exponentials are taken relative to, all rows of the warp take new
+// Sums grow, and with them what is tolerated. To be called while products run, which hides its latency.
+KGEN_DEVICE void update_headroom(row_state& state, float log2_scale) {
+    state.headroom = tolerated_growth(minimum(state.sum[0], state.sum[1])) * reciprocal(log2_scale);
+}
+
+// If a row's scores have outgrown the maximum that exponentials are taken relative to, all rows of the warp take new
 // ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
-KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale, float threshold) {
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], float log2_scale) {
     float seen[2];  // of this lane's columns
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -231,7 +243,7 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
     }
     // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
     // lanes exchange their maxima.
-    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    const bool outgrown = warp_any(seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom);
     if (outgrown) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
@@ -294,7 +306,6 @@ KGEN_DEVICE void fetch_first(const parameters& given, const assignment& work, co
 // A warpgroup iterates over its key tiles: O, maxima and sums of them alone. While the softmax of one tile runs, the
 // tensor cores compute P V of the previous tile.
 KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, const own_tiles& keys, uint32_t shared, barriers barrier, float log2_scale) {
-    const float threshold = RESCALE_THRESHOLD / log2_scale;
     const int warpgroup_thread = static_cast<int>(thread_index() % 128);
     ring_place<STAGES> k_place, v_place;
     scores s;
@@ -339,7 +350,7 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         const int first = keys.first + tile * STRIDE;
         if (first > 0) mask(s, {first});
         float factor[2];
-        const bool outgrown = raise_maximum(s, state, factor, log2_scale, threshold);
+        const bool outgrown = raise_maximum(s, state, factor, log2_scale);
         if (tile > 0) {
             wgmma_wait<0>(o);
             done_with_v(tile - 1);
@@ -358,6 +369,7 @@ KGEN_DEVICE void attend(output& o, row_state& state, const parameters& given, co
         }
         multiply_q_k();
         multiply_p_v();
+        update_headroom(state, log2_scale);
         wgmma_wait<1>(s);
     }
     multiply_p_v();

@@ -74,18 +74,25 @@ constexpr int OUTPUT_ROW = HEAD_DIM + 8;
 constexpr uint32_t WARP_OUTPUT_BYTES = BLOCK_M * OUTPUT_ROW * sizeof(float);
 static_assert(WARPS * WARP_OUTPUT_BYTES <= WARPS * RING_BYTES, "the rings hold every warp's O");
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
-constexpr float RESCALE_THRESHOLD = 8.0f;
-
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
+
+// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
+// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
+// a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
+// stays in the range of its type.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+KGEN_DEVICE float tolerated_growth(float sum) {
+    return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
+}
 
 // What a warp keeps from one key tile to the next. Index [t][h] is row t * 16 + h * 8 + lane / 4 of the warp.
 struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
+    float headroom;                // how far scores may exceed `max` without a closer look
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
@@ -179,7 +186,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
 // rescales O and the sums to a new maximum where the old one has been exceeded.
-KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float threshold) {
+KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     float seen[M_TILES][2];
     bool outgrown = false;
     KGEN_UNROLL
@@ -192,11 +199,12 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
             m = maximum(m, shuffle_xor(m, 1));
             m = maximum(m, shuffle_xor(m, 2));
             seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + threshold;
+            outgrown |= seen[t][h] > state.max[t][h] + state.headroom;
         }
     }
     // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
+        float least = infinity();  // sum of a row, before this tile and at the new maximum
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
@@ -206,6 +214,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
                 state.sum[t][h] *= factor;
+                least = minimum(least, state.sum[t][h]);
                 KGEN_UNROLL
                 for (int j = 0; j < O_TILES; ++j) {
                     state.o[t][j][2 * h] *= factor;
@@ -213,6 +222,7 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale, float th
                 }
             }
         }
+        state.headroom = tolerated_growth(least) * reciprocal(log2_scale);
     }
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -580,6 +590,7 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
     const uint32_t ring = shared + RING_OFFSET + warp_index() * RING_BYTES;
 
     row_state state;
+    state.headroom = 0.0f;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
         KGEN_UNROLL
@@ -622,7 +633,6 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
 
     // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
-    const float threshold = RESCALE_THRESHOLD / log2_scale;
     const lane_offsets row_lanes = lanes_by_row(0);
     const lane_offsets chunk_lanes = lanes_by_chunk();
 
@@ -645,7 +655,7 @@ KGEN_DEVICE bool compute_split(const kgen_fwd_params& p, const assignment& work)
         warp_sync();  // no lane still reads K of the slice
         copy_k(slice + STAGES * BLOCK_N, stage);
         if ((clear_first > 0 && slice < clear_first) || slice + SLICE > clear_end) mask(s, {slice, range.end, diagonals});
-        softmax(s, state, log2_scale, threshold);
+        softmax(s, state, log2_scale);
         cp_async_wait<2 * STAGES - 1>();
         warp_sync();  // V of the slice is visible to the whole warp
         multiply_p_v(state, s, stage + key_tile::bytes, row_lanes);

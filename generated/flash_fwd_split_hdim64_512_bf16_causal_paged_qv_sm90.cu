@@ -82,7 +82,7 @@ static_assert(HEAD_DIM == 64 && COLUMNS % 64 == 0, "all panels are 64 columns wi
 //   QV at 8192 (65536 bytes)
 //   stages of K and V at 73728 (147456 bytes)
 //   P at 221184 (8192 bytes)
-//   maxima, at last sums at 229376 (512 bytes)
+//   maxima and sums at 229376 (1024 bytes)
 //   mbarriers at 230400 (32 bytes)
 constexpr uint32_t Q_OFFSET = 0;
 constexpr uint32_t QV_OFFSET = 8192;
@@ -93,12 +93,18 @@ constexpr uint32_t BARRIERS_OFFSET = 230400;
 constexpr uint32_t SHARED_BYTES = 230432;
 constexpr uint32_t STAGE_BYTES = key_tile::bytes + v_tile::bytes;  // K, then V
 
-// O is rescaled only when a row's maximum has grown by more than this (in powers of two) since the last time: until
-// then exp2 gives at most 2^8, which fp32 sums and 16-bit P represent as accurately as values below 1.
-constexpr float RESCALE_THRESHOLD = 8.0f;
-
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr float LN_2 = 0.69314718055994531f;
+
+// How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
+// a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
+// the row. So growth is tolerated while the new weight stays below twice the lane's part, about half of the row's sum:
+// a weight of more than two thirds of its row is always exact. Growth beyond 2^8 is not tolerated at all, so that P
+// stays in the range of its type.
+constexpr float RESCALE_THRESHOLD = 8.0f;
+KGEN_DEVICE float tolerated_growth(float sum) {
+    return minimum(maximum(log2_fast(sum) + 1.0f, 0.0f), RESCALE_THRESHOLD);
+}
 
 struct parameters {
     kgen_fwd_params call;
@@ -138,6 +144,7 @@ using output = float[O_TILES][4];
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
+    float headroom;  // how far scores may exceed `max` before O is rescaled
 };
 
 // Columns [low, high) of a tile: those that a row sees.
@@ -440,30 +447,30 @@ KGEN_DEVICE void copy_queries(uint32_t shared, const kgen_fwd_params& p, assignm
 KGEN_DEVICE void await_other_half() { barrier_wait(1 + static_cast<int>(warp_index() % 4), 64); }
 constexpr int OF_CONSUMERS = 5, OF_WARPGROUP = 6;
 
-// The lane's rows, row and row + 8 of the tile, and where each warpgroup leaves a number of row `row` for the other
-// one: a maximum, at last a sum.
+// The lane's rows, row and row + 8 of the tile, and where each warpgroup leaves the maximum and a sum of row `row` for
+// the other one.
 struct lane_rows {
     int row;
     uint32_t own, others;
 
     KGEN_DEVICE lane_rows(uint32_t shared, int warpgroup) : row(static_cast<int>(warp_index() % 4 * 16 + lane_index() / 4)) {
-        own = shared + STATE_OFFSET + (warpgroup * BLOCK_M + row) * 4;
-        others = shared + STATE_OFFSET + ((1 - warpgroup) * BLOCK_M + row) * 4;
+        own = shared + STATE_OFFSET + (warpgroup * BLOCK_M + row) * 8;
+        others = shared + STATE_OFFSET + ((1 - warpgroup) * BLOCK_M + row) * 8;
     }
 };
 
-// Gives the other warpgroup a number of each row, the same in all lanes of a quad.
-KGEN_DEVICE void show(const lane_rows& lane, const float (&numbers)[2]) {
+// Gives the other warpgroup two numbers of each row, those of the quad's first lane.
+KGEN_DEVICE void show(const lane_rows& lane, const float (&first)[2], const float (&second)[2]) {
     if (lane_index() % 4 == 0) {
-        store_shared(lane.own, numbers[0]);
-        store_shared(lane.own + 32, numbers[1]);
+        store_shared_pair(lane.own, first[0], second[0]);
+        store_shared_pair(lane.own + 64, first[1], second[1]);
     }
 }
 
-// Where a row's scores of all keys of the step have exceeded the maximum that exponentials are taken relative to, all
-// rows of the warp take new ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
-// The two warps of the same rows see the same maxima and decide alike.
-KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], const lane_rows& lane, float log2_scale, float threshold) {
+// If a row's scores of all keys of the step have outgrown the maximum that exponentials are taken relative to, all rows
+// of the warp take new ones: then this returns true, and O must be multiplied by `factor`, as the sums have been.
+// The two warps of the same rows see the same maxima and sums, those of first lanes, and decide alike.
+KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor)[2], const lane_rows& lane, float log2_scale) {
     float seen[2];
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -477,11 +484,22 @@ KGEN_DEVICE bool raise_maximum(const scores& s, row_state& state, float (&factor
         seen[h] = maximum(seen[h], shuffle_xor(seen[h], 1));
         seen[h] = maximum(seen[h], shuffle_xor(seen[h], 2));
     }
-    show(lane, seen);
+    show(lane, seen, state.sum);
     await_other_half();
+    float sum[2];
     KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) seen[h] = maximum(seen[h], load_shared_float(lane.others + h * 32));
-    const bool outgrown = warp_any(seen[0] > state.max[0] + threshold || seen[1] > state.max[1] + threshold);
+    for (int h = 0; h < 2; ++h) {
+        float seen_there, sum_there;
+        load_shared_pair(lane.others + h * 64, seen_there, sum_there);
+        seen[h] = maximum(seen[h], seen_there);
+        sum[h] = state.sum[h] + sum_there;
+    }
+    const bool decides = lane_index() % 4 == 0;
+    if (!warp_any(decides && (seen[0] > state.max[0] + state.headroom || seen[1] > state.max[1] + state.headroom))) return false;
+    // Sums grow, and with them what is tolerated: the headroom is that of the last closer look, which is this.
+    const float tolerated[2] = {tolerated_growth(sum[0]), tolerated_growth(sum[1])};
+    state.headroom = minimum(tolerated[0], tolerated[1]) * reciprocal(log2_scale);
+    const bool outgrown = warp_any(decides && (log2_scale * (seen[0] - state.max[0]) > tolerated[0] || log2_scale * (seen[1] - state.max[1]) > tolerated[1]));
     if (outgrown) {
         KGEN_UNROLL
         for (int h = 0; h < 2; ++h) {
@@ -503,10 +521,14 @@ KGEN_DEVICE void write_rows(const output& o, const row_state& state, const param
     const bool whole = writes_whole(p, split_count(p, work.batch));
     const bool writes_lse = warpgroup == 0 && lane_index() % 4 == 0;
     float sum[2] = {sum_of_row(state.sum[0]), sum_of_row(state.sum[1])};
-    show(lane, sum);
+    show(lane, state.max, sum);
     await_other_half();
     KGEN_UNROLL
-    for (int h = 0; h < 2; ++h) sum[h] += load_shared_float(lane.others + h * 32);
+    for (int h = 0; h < 2; ++h) {
+        float max_there, sum_there;
+        load_shared_pair(lane.others + h * 64, max_there, sum_there);
+        sum[h] += sum_there;
+    }
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
         const int row = lane.row + h * 8;
@@ -550,7 +572,6 @@ KGEN_DEVICE void attend(const parameters& given, assignment work, sequence queri
     const lane_rows lane(shared, warpgroup);
     // A scale of 0 is replaced by one that changes no exponential, so that a masked key's -infinity stays -infinity.
     const float log2_scale = maximum(p.softmax_scale * LOG2_E, 1e-30f);
-    const float threshold = RESCALE_THRESHOLD / log2_scale;
     int diagonals[2];  // keys that the lane's rows see
     KGEN_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -595,7 +616,7 @@ KGEN_DEVICE void attend(const parameters& given, assignment work, sequence queri
             }
         }
         float factor[2];
-        if (raise_maximum(s, state, factor, lane, log2_scale, threshold)) rescale(o, factor);
+        if (raise_maximum(s, state, factor, lane, log2_scale)) rescale(o, factor);
         weights own;
         exponentiate(own, s, state, log2_scale);
         KGEN_UNROLL

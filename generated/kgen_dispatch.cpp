@@ -2129,6 +2129,7 @@ int read_fwd(const char* caller, const kgen_fwd_params* given, request& asked) {
     memset(static_cast<void*>(&asked), 0, sizeof asked);  // padding too: requests are compared as bytes
     if (const int code = copy_fwd_params(given, caller, p)) return code;
     if (const int code = check_flags(p.flags, FEATURE_FLAGS | PATHS | MERGING, caller)) return code;
+    if (const int code = check_head_dims(p, caller)) return code;
     if (const int code = read_features(p, caller)) return code;
     if (const int code = refuse_two_places(p, caller)) return code;
     if (const int code = refuse_stray_page_descales(p, caller)) return code;
@@ -2153,6 +2154,7 @@ int read_fwd(const char* caller, const kgen_fwd_params* given, request& asked) {
 const kgen_variant* choose_bwd(const char* caller, const kgen_bwd_params* given, kgen_bwd_params& params, int& code) {
     code = copy_bwd_params(given, caller, params);
     if (code == KGEN_SUCCESS) code = check_flags(params.flags, FEATURE_FLAGS | KGEN_FLAG_DETERMINISTIC, caller);
+    if (code == KGEN_SUCCESS) code = check_head_dims(params, caller);
     if (code == KGEN_SUCCESS) code = read_features(params, caller);
     if (code != KGEN_SUCCESS) return nullptr;
     return choose(caller, {KGEN_KIND_BWD, params.head_dim, params.head_dim_v, params.dtype, asked_features(params), params.score.id}, code);

@@ -46,7 +46,7 @@ mod tests {
             let is_shown = |line: &&str| {
                 let comment = line.trim_start().starts_with("//");
                 // Doc comments of arguments are help texts.
-                !comment || path.contains("/cli/") && line.trim_start().starts_with("///")
+                !comment || path.contains("/src/cli/") && line.trim_start().starts_with("///")
             };
             for line in of_product.lines().filter(is_shown) {
                 for name in line.split("page!(\"").skip(1).filter_map(|rest| rest.split('"').next()) {

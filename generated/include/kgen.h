@@ -22,7 +22,7 @@ typedef struct CUstream_st* cudaStream_t;
  * known to the caller: fields that an older caller lacks are taken as zero. Fields of a newer caller beyond the
  * library's must be zero: anything else asks for what this library does not know, and is refused, as unknown flags are
  * (KGEN_ERROR_UNSUPPORTED). */
-#define KGEN_ABI_VERSION 8
+#define KGEN_ABI_VERSION 9
 
 /* Results of every call. */
 enum {
@@ -48,6 +48,7 @@ enum { KGEN_KIND_FWD = 0, KGEN_KIND_FWD_SPLIT = 1, KGEN_KIND_FWD_COMBINE = 2, KG
  * is at position r = i + seqlen_k - seqlen_q, with the sequence's own lengths.
  * A key is visible if every mask that is asked for shows it. Scores are changed in this order, before the mask:
  *   s = softmax_scale * q k^T;  s = softcap * tanh(s / softcap);  s = s - slope * |r - j|
+ * A slope below 0 raises the scores of far keys.
  */
 typedef struct kgen_attention_features {
     /* With KGEN_FLAG_WINDOW: key j is visible if r - window_left <= j <= r + window_right; -1: no limit on that side.
@@ -55,7 +56,8 @@ typedef struct kgen_attention_features {
     int32_t window_left, window_right;
     int32_t attention_chunk; /* key j is visible if r / chunk == j / chunk, rounded down; 0: no chunks */
     float softcap;           /* finite; 0: scores are not capped */
-    const float* alibi_slopes;  /* by query head, or by batch entry and query head; finite, device memory; NULL: none */
+    const float* alibi_slopes;  /* by query head, or by batch entry and query head; finite, of either sign, device
+                                 * memory; NULL: none */
     int64_t alibi_batch_stride; /* in floats; 0 repeats one row for all batch entries */
     const void* sinks;          /* by query head, device memory: a logit that joins the denominator of each of the head's
                                  * rows and has no value; LSE includes it. NULL: none */
@@ -105,8 +107,10 @@ typedef struct kgen_fwd_params {
 
     /* Batches of unequal lengths, each NULL unless used. cu_seqlens (batch + 1 entries, starting at 0): sequences are
      * packed along the row axis, sequence b from cu_seqlens[b] to cu_seqlens[b + 1]; LSE is then (num_heads, total_q),
-     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used;
-     * O and LSE rows beyond are left untouched. Device pointers. */
+     * sequence b starting at row cu_seqlens_q[b]. seqused (batch entries): only that many rows of sequence b are used,
+     * and no more than there are: seqlen_q or seqlen_k, or those of cu_seqlens. O and LSE rows beyond are left
+     * untouched, and so are those behind the last sequence of cu_seqlens_q. Device pointers; cu_seqlens must not
+     * change while a call runs, must not fall, and must stay inside of the tensors: nothing looks whether they do. */
     const int32_t* cu_seqlens_q;
     const int32_t* cu_seqlens_k;
     const int32_t* seqused_q;
@@ -166,10 +170,11 @@ typedef struct kgen_fwd_params {
     /* From version 6 on. */
 
     /* Paged K and V. With a page table, K is (num_pages, page_size, num_heads_k, head_dim) and V likewise, each with
-     * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row
-     * j % page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
-     * the one of a sequence's last key are not read, nor the pages they name. Lengths come by seqused_k, or all are
-     * seqlen_k; cu_seqlens_k must be NULL. */
+     * its own strides: k_batch_stride and v_batch_stride lead from page to page. Key j of sequence b is row j %
+     * page_size of page page_table[b * page_table_stride + j / page_size]. Sequences may share pages. Entries after
+     * the one of a sequence's last key are not read, nor the pages they name. All others must lie in 0 .. num_pages -
+     * 1: nothing looks whether they do, in the loop over the keys. (TMA brings zeros of pages that do not exist.)
+     * Lengths come by seqused_k, or all are seqlen_k; cu_seqlens_k must be NULL. */
     const int32_t* page_table; /* device memory; NULL: K and V are not paged */
     int64_t page_table_stride; /* in entries, from sequence to sequence; 0 repeats one row for all */
     int32_t page_size;         /* rows of a page, at least 1 */
@@ -188,7 +193,7 @@ typedef struct kgen_fwd_params {
     /* A cache of K and V that holds more than the batch. Not with cu_seqlens_k or a page table. */
     const int32_t* cache_batch_idx; /* by batch entry, device memory: the entry of K and V that it reads; NULL: its own */
     const int32_t* leftpad_k; /* by batch entry, device memory: rows of K and V before its first key, which seqlen_k and
-                               * seqused_k count; NULL: none */
+                               * seqused_k count; below 0: none; NULL: none of any */
 
     /* A second part of the queries, of head_dim_v elements, which is multiplied with V: scores are
      * softmax_scale * (q k^T + qv v^T). So attend DeepSeek's absorbed queries to its latent. Strides in elements.
@@ -249,6 +254,13 @@ typedef struct kgen_fwd_params {
     int32_t rotary_dim;            /* a multiple of 16, at most head_dim; 0 without tables */
     int32_t rotary_rows;           /* of the tables */
     int32_t rotary_interleaved;    /* other than 0: pairs of columns lie side by side */
+
+    /* From version 9 on. */
+
+    /* Entries of K and V that cache_batch_idx may name: a sequence whose index is another has no keys. 0: not said, and
+     * then only negative ones are such. 0 without cache_batch_idx. */
+    int32_t cache_entries;
+    int32_t reserved_3; /* 0 */
 } kgen_fwd_params;
 
 #define KGEN_FLAG_CAUSAL 1u
@@ -273,7 +285,8 @@ typedef struct kgen_fwd_params {
  * fwd_split, fwd_combine and prepare_scheduler take the same structure. */
 typedef int (*kgen_fwd_launcher)(const kgen_fwd_params* params, cudaStream_t stream);
 
-/* Backward attention: dQ, dK and dV from dO = `dout` and from the forward pass's inputs and results.
+/* Backward attention: dQ, dK and dV from dO = `dout`, from dLSE = `dlse` where the log-sum-exp has a gradient too, and
+ * from the forward pass's inputs and results.
  *
  * Shapes, strides, lengths and masks are those of kgen_fwd_params; dO has the shape of O, dQ of Q, dK of K, dV of V,
  * and all have the dtype of Q. dK and dV are sums over the query heads that read the key head. A row that sees no key
@@ -334,6 +347,15 @@ typedef struct kgen_bwd_params {
     kgen_declared_score score; /* the forward pass's */
     int32_t head_dim_v; /* of V, O, dO and dV, where they have another head dim than Q and K; 0: head_dim */
     int32_t reserved;   /* 0 */
+
+    /* From version 9 on. */
+
+    /* The gradient of LSE, which has LSE's shape and strides of its own; rows are contiguous. It adds P dLSE to the
+     * gradient of the scores, and exp(sink - LSE) dLSE to dsinks. What stands beside an LSE of -infinity (a row that
+     * sees no key and has no sink) is ignored, whatever it is, and rows beyond seqused are not read. With cu_seqlens_q
+     * the batch stride is not read. NULL: 0 for all rows. */
+    const float* dlse;
+    int64_t dlse_batch_stride, dlse_head_stride;
 } kgen_bwd_params;
 
 /* A launcher: checks the parameters, starts the kernels of one backward pass on `stream`, returns one of the codes. */

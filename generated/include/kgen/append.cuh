@@ -4,6 +4,7 @@
 
 #include "kgen.h"
 #include "kgen/append_params.cuh"
+#include "kgen/cache.cuh"
 #include "kgen/fwd_params.cuh"
 #include "kgen/global.cuh"
 #include "kgen/platform.cuh"
@@ -19,7 +20,9 @@ struct new_rows {
 
 // The new rows of a sequence, and its keys with them.
 KGEN_DEVICE sequence keys_with_new_rows(const kgen_fwd_params& p, int batch, new_rows& fresh) {
-    const int before = load_global(p.seqused_k + batch), hidden = p.leftpad_k == nullptr ? 0 : load_global(p.leftpad_k + batch);
+    // As many as there is room for, and none where the sequence's entry is not there.
+    const int before = entry_is_there(p, batch) ? min(load_global(p.seqused_k + batch), p.seqlen_k) : -1;
+    const int hidden = p.leftpad_k == nullptr ? 0 : max(0, load_global(p.leftpad_k + batch));
     fresh.before = before;
     fresh.first = before - hidden;
     fresh.count = before < 0 ? 0 : max(0, min(p.seqlen_new, p.seqlen_k - before));

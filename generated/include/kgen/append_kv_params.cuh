@@ -152,7 +152,7 @@ inline int32_t append_capacity(const kgen_append_kv_params& p) {
 
 // Whether every row of a tensor begins at a multiple of `bytes` bytes.
 inline bool rows_begin_at(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int element_bytes, int bytes) {
-    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * element_bytes)) & (bytes - 1)) == 0;
+    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(batch_stride | row_stride | head_stride) * element_bytes) & (bytes - 1)) == 0;
 }
 
 // Whether all tensors of a request can be moved in pieces of 8 elements.

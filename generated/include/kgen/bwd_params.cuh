@@ -87,6 +87,7 @@ inline int check_bwd_params(const kgen_bwd_params* given, const fwd_identity& se
     if (has_keys && (p.k == nullptr || p.v == nullptr || p.dk == nullptr || p.dv == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: k, v, dk and dv must not be NULL", self.name);
     }
+    if (const int code = p.batch > 0 ? check_bwd_strides(p, self.name) : KGEN_SUCCESS) return code;
     if (has_queries && (p.workspace == nullptr || p.workspace_bytes < bytes || reinterpret_cast<uintptr_t>(p.workspace) % 16 != 0)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: workspace must be 16-byte aligned and have %zu bytes; given %zu at %p", self.name, bytes,
                     p.workspace_bytes, p.workspace);

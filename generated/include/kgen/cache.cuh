@@ -15,13 +15,21 @@ KGEN_DEVICE int cache_entry(const kgen_fwd_params& p, int batch) {
     return p.cache_batch_idx == nullptr ? batch : load_global(p.cache_batch_idx + batch);
 }
 
-// The keys of a sequence. The lengths that the caller gives count the rows before its first key.
+// Whether the sequence's entry is one of those that K and V have, as far as the caller has said how many they are.
+KGEN_DEVICE bool entry_is_there(const kgen_fwd_params& p, int batch) {
+    const int32_t entries = p.cache_entries > 0 ? p.cache_entries : INT32_MAX;
+    return p.cache_batch_idx == nullptr || static_cast<uint32_t>(load_global(p.cache_batch_idx + batch)) < static_cast<uint32_t>(entries);
+}
+
+// The keys of a sequence: none where its entry is not there. The lengths that the caller gives count the rows before
+// its first key.
 KGEN_DEVICE sequence cached_keys(const kgen_fwd_params& p, int batch) {
     sequence s = sequence_of(batch, p.cu_seqlens_k, p.seqused_k, p.seqlen_k);
     if (p.leftpad_k != nullptr) {
-        s.first_row = load_global(p.leftpad_k + batch);
+        s.first_row = max(0, load_global(p.leftpad_k + batch));
         s.rows = max(0, s.rows - s.first_row);
     }
+    if (!entry_is_there(p, batch)) s.rows = 0;
     return s;
 }
 

@@ -8,6 +8,7 @@
 #include "kgen/launch.cuh"
 #include "kgen/params.cuh"
 #include "kgen/platform.cuh"
+#include "kgen/strides.cuh"
 
 namespace kgen {
 
@@ -24,7 +25,8 @@ KGEN_DEVICE sequence sequence_of(int batch, const int32_t* cu_seqlens, const int
         s.first_row = load_global(cu_seqlens + batch);
         s.rows = load_global(cu_seqlens + batch + 1) - s.first_row;
     }
-    if (seqused != nullptr) s.rows = load_global(seqused + batch);
+    // No more than there is memory for: the host has not seen the number.
+    if (seqused != nullptr) s.rows = min(load_global(seqused + batch), s.rows);
     return s;
 }
 
@@ -117,6 +119,10 @@ inline int check_cache(const kgen_fwd_params& params, const char* name) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: kv_dtype %d needs queries in fp16 or bf16; dtype is %d", name, params.kv_dtype, params.dtype);
     }
     if (const int code = refuse_two_places(params, name)) return code;
+    if (params.cache_entries < 0 || (params.cache_entries > 0 && params.cache_batch_idx == nullptr)) {
+        return fail(KGEN_ERROR_INVALID_VALUE, "%s: cache_entries %d must be the entries that cache_batch_idx may name, or 0; 0 without it", name, params.cache_entries);
+    }
+    if (params.reserved_3 != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_3 is %d and must be 0", name, params.reserved_3);
     if (params.page_table == nullptr) return refuse_query_limits(params, name);
     if (params.least_queries < 0 || params.most_queries < 0) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: least_queries %d and most_queries %d must not be negative", name, params.least_queries, params.most_queries);
@@ -142,12 +148,14 @@ inline int check_fwd_params(const kgen_fwd_params* given, const fwd_identity& se
     if (has_queries && params.seqlen_k > 0 && (params.k == nullptr || params.v == nullptr)) {
         return fail(KGEN_ERROR_INVALID_VALUE, "%s: k and v must not be NULL", self.name);
     }
-    return KGEN_SUCCESS;
+    if (params.total_q < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_q %d must not be negative", self.name, params.total_q);
+    if (params.total_k < 0) return fail(KGEN_ERROR_INVALID_VALUE, "%s: total_k %d must not be negative", self.name, params.total_k);
+    return has_queries ? check_fwd_strides(params, self.name) : KGEN_SUCCESS;
 }
 
 // Whether pointer and strides (elements of `bytes` bytes) allow every row to be moved in 16-byte pieces.
 inline bool rows_are_aligned(const void* pointer, int64_t batch_stride, int64_t row_stride, int64_t head_stride, int bytes = 2) {
-    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>((batch_stride | row_stride | head_stride) * bytes)) & 15) == 0;
+    return ((reinterpret_cast<uintptr_t>(pointer) | static_cast<uint64_t>(batch_stride | row_stride | head_stride) * bytes) & 15) == 0;
 }
 
 // `bytes`: of an element of Q, `kv_bytes`: of K and V; O's have 2.

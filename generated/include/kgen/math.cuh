@@ -41,10 +41,15 @@ KGEN_DEVICE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits))
 
 KGEN_DEVICE float absolute(float x) { return fabsf(x); }
 
+// The magnitude of x with the sign of `sign` (one LOP3).
+KGEN_DEVICE float with_sign_of(float x, float sign) { return copysignf(x, sign); }
+
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
+// The greater and the lesser of two values; of a NaN and a number, the number.
 KGEN_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
+KGEN_DEVICE float minimum(float a, float b) { return fminf(a, b); }
 
 // Two fp32 values rounded to nearest even and packed, `low` in the low half.
 template <class T>

@@ -56,6 +56,14 @@ int read_head_dims(Params& params, const char* name) {
     return KGEN_SUCCESS;
 }
 
+// Refuses head dims that no kernel of any library has.
+template <class Params>
+int check_head_dims(const Params& params, const char* name) {
+    if (params.head_dim > 0 && params.head_dim_v > 0) return KGEN_SUCCESS;
+    return fail(KGEN_ERROR_INVALID_VALUE, "%s: head_dim %d and head_dim_v %d must be at least 8 (head_dim_v may be 0, for head_dim)", name, params.head_dim,
+                params.head_dim_v);
+}
+
 inline int copy_fwd_params(const kgen_fwd_params* given, const char* name, kgen_fwd_params& params) {
     if (const int code = copy_structure(given, FWD_PARAMS_VERSION_1, 1, "kgen_fwd_params", name, params)) return code;
     if (params.reserved_2 != 0) return fail(KGEN_ERROR_UNSUPPORTED, "%s: params.reserved_2 is %d and must be 0", name, params.reserved_2);

@@ -30,9 +30,12 @@ struct tile_box {
 // The tensor as boxes of one panel width (in pairs of bytes), each with that panel's swizzle.
 inline tensor_view panels_of(const attention_tensor& t, uint32_t element_bytes, tile_box box, uint32_t width) {
     const tma_swizzle swizzle = width == 64 ? tma_swizzle::span_128 : width == 32 ? tma_swizzle::span_64 : tma_swizzle::span_32;
-    const int64_t bytes = element_bytes;
+    const auto in_bytes = [&](int64_t stride) {
+        int64_t bytes;
+        return __builtin_mul_overflow(stride, static_cast<int64_t>(element_bytes), &bytes) ? INT64_MAX : bytes;  // which TMA does not take
+    };
     const uint32_t columns = width * 2 / element_bytes;
-    return {t.base, element_bytes, 4, {t.columns, t.rows, t.heads, t.batches}, {bytes, t.row_stride * bytes, t.head_stride * bytes, t.batch_stride * bytes},
+    return {t.base, element_bytes, 4, {t.columns, t.rows, t.heads, t.batches}, {element_bytes, in_bytes(t.row_stride), in_bytes(t.head_stride), in_bytes(t.batch_stride)},
             {columns, box.rows, box.heads, 1}, swizzle};
 }
 
