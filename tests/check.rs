@@ -327,7 +327,7 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     process::Command::new("kill").args(["-INT", &first.id().to_string()]).status().expect("signalled");
     said.read_to_string(&mut heard).expect("text");
     assert_eq!(first.wait().expect("a child").code(), Some(130), "{heard}");
-    assert!(heard.contains("1 of 2 variants have passed, which is kept"), "{heard}");
+    assert!(heard.contains("1 of 2 variants passed and are cached"), "{heard}");
 
     let run = |args: &[&str]| {
         let mut command = kgen(folder.path(), &[&["--device", "emulator", "--format", "json"], args].concat());

@@ -32,8 +32,9 @@ use std::{
 };
 
 /// The flag that Ctrl-C sets from now on; the work then stops, removes what is unfinished and ends. Compilers that run
-/// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A signal
-/// after that ends the process at once. Without a call of this function, Ctrl-C ends the process as it always does.
+/// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A
+/// signal after that ends the process at once. Without a call of this function, Ctrl-C ends the process as it always
+/// does.
 pub fn cancel_on_ctrl_c() -> Cancel {
     static CANCEL: OnceLock<Cancel> = OnceLock::new();
     let make = || {

@@ -3,7 +3,8 @@
 /// ``did you mean `hdim`?`` where one of `known` is near enough to `word` to be worth saying.
 pub fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_ascii_lowercase();
-    // A typist rarely gets the first letter wrong: of candidates equally near, those that begin like the word come first.
+    // A typist rarely gets the first letter wrong: of candidates equally near, those that begin like the word come
+    // first.
     let begins_alike = |candidate: &str| candidate.chars().next() == word.chars().next();
     let near = known.iter().map(|candidate| (edits(&word, candidate), candidate));
     let near = near.min_by_key(|(distance, candidate)| (*distance, !begins_alike(candidate)));
