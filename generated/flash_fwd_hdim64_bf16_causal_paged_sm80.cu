@@ -191,7 +191,6 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
     }
     // The first tile always takes this branch: the maximum starts at -infinity.
     if (warp_any(outgrown)) {
-        float least = infinity();  // sum of a row, before this tile and at the new maximum
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
@@ -201,7 +200,6 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
                 const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
                 state.max[t][h] = seen[t][h];
                 state.sum[t][h] *= factor;
-                least = minimum(least, state.sum[t][h]);
                 KGEN_UNROLL
                 for (int j = 0; j < O_TILES; ++j) {
                     state.o[t][j][2 * h] *= factor;
@@ -209,7 +207,10 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
                 }
             }
         }
-        state.headroom = tolerated_growth(least) * reciprocal(log2_scale);
+        float least = minimum(state.sum[0][0], state.sum[0][1]);  // without this tile
+        KGEN_UNROLL
+        for (int t = 1; t < M_TILES; ++t) least = minimum(least, minimum(state.sum[t][0], state.sum[t][1]));
+        state.headroom = tolerated_growth(least) / log2_scale;
     }
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
