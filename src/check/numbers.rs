@@ -88,9 +88,14 @@ impl Number {
         self.widen(self.round(value))
     }
 
-    /// The distance of numbers of that type at `x`, where it is normal.
+    /// The distance of numbers of that type at `x`; that of subnormal ones where `x` is as small.
     pub fn ulp(self, x: f64) -> f64 {
-        2.0 * self.unit_roundoff() * x.abs().max(f64::MIN_POSITIVE).log2().floor().exp2()
+        let least = match self {
+            Self::Fp32 | Self::Bf16 => f64::from(f32::MIN_POSITIVE),
+            Self::Fp16 | Self::E5m2 => f64::from(f16::MIN_POSITIVE.to_f32()),
+            Self::E4m3 => 1.0 / 64.0,
+        };
+        2.0 * self.unit_roundoff() * x.abs().max(least).log2().floor().exp2()
     }
 
     /// Largest relative error of rounding to nearest: half the distance between 1 and the next number.
@@ -142,6 +147,12 @@ mod tests {
             let error = f64::from((number.through(tie) - tie).abs());
             assert!((error - number.unit_roundoff()).abs() < 1e-12, "{number:?}");
         }
+    }
+
+    #[test]
+    fn the_last_place_is_that_of_the_binade_and_of_subnormals_below() {
+        assert_eq!([1.0, 1.99, -2.0, 0.0].map(|x| Number::Fp16.ulp(x) * 1024.0), [1.0, 1.0, 2.0, 1.0 / 16384.0]);
+        assert_eq!([1.0, 1.5, 0.25].map(|x| Number::Bf16.ulp(x) * 128.0), [1.0, 1.0, 0.25]);
     }
 
     #[test]

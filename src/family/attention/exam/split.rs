@@ -324,7 +324,7 @@ fn smoke() -> Vec<Listed> {
         (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
         (Problem::new(&of_crowd, 2, 2).repeated(19).lengths(Lengths::Packed).on(1), 8, Some([1, 0, 2, 1, 7, 1, 3].repeat(19))),
         // One weight dominates most rows, in one split or the other.
-        (Problem::new(&[(5, 400)], 2, 1).inputs(Inputs::Normal, Scale::One), 2, None),
+        (Problem::new(&[(13, 600)], 8, 2).inputs(Inputs::Normal, Scale::One), 2, None),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // No place for the log-sum-exp, which the caller of one whole split need not want.
