@@ -253,8 +253,10 @@ fn attend_rows(
     // scores are approximate by themselves, or P is not in 16 bits, nothing is said.
     let judged = matches!(multiplied, Number::Fp16 | Number::Bf16) && !rule.is_declared() && score_error <= 0.0;
     let of_each_weight = multiplied.unit_roundoff() + 2.0 * truncations.max(4.0) * f64::from(f32::EPSILON) * score_bound;
+    // Weights so small that they are subnormal in 16 bits err by a part of the largest weight, not of themselves.
+    let of_small_weights = keys as f64 * multiplied.ulp(0.0) / 2.0;
     for rest in &mut head.dominated {
-        *rest = rest.filter(|_| judged).map(|rest| rest * v_magnitude * of_each_weight);
+        *rest = rest.filter(|_| judged).map(|rest| v_magnitude * (rest * of_each_weight + of_small_weights));
     }
     // What a declared score carries on holds what comes before it.
     yardstick.score_error = if rule.is_declared() { declared_error } else { score_error };
