@@ -271,7 +271,7 @@ using output = float[O_TILES][4];
 struct row_state {
     float max[2];  // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[2];  // this lane's part of the sum of exponentials
-    float headroom;  // how far scores may exceed `max` before O is rescaled
+    float headroom = 0.0f;  // how far scores may exceed `max` before O is rescaled
 };
 
 // Columns [low, high) of a tile: those that a row sees.
