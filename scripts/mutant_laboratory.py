@@ -195,7 +195,7 @@ class Laboratory:
     def rendered(self, templates, grid, folder):
         """The text of every kernel of a grid; None if the templates do not render."""
         folder = self.folder_of(grid, folder)
-        command = [self.kgen, "generate", "--all", "--templates", templates, "-o", folder]
+        command = [self.kgen, "generate", "--all", "--templates", templates, "-o", f"{folder}/"]
         code, _, error = self.run(command + self.variants(grid), self.work)
         if code != 0:
             if templates == self.templates:
