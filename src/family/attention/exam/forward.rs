@@ -138,7 +138,7 @@ impl ForwardCase {
 
 /// Largest error of O in a row that one weight dominates, in units in the last place. That weight is exactly 1 relative
 /// to its row's maximum, so what is left is the rounding of O, half a unit, and fp32's errors: FlashAttention's kernels
-/// and cuDNN's reach 0.59 to 0.60 (`docs/results/2026-11-26-accuracy-h100.md`).
+/// and cuDNN's reach 0.59 to 0.60 (`docs/results/accuracy.md`).
 const MOST_ULPS: f64 = 0.75;
 
 /// Compares O and LSE with the reference.
