@@ -69,7 +69,7 @@ struct row_state {
     float o[M_TILES][O_TILES][4];  // output, not yet divided by the sum
     float max[M_TILES][2];         // the maximum that exp2 is taken relative to, in units of Q K^T
     float sum[M_TILES][2];         // this lane's part of the sum of exponentials, in fp32 before they are rounded
-    float headroom;                // how far scores may exceed `max` without a closer look
+    float headroom;                // how far scores may exceed `max` before O is rescaled
 };
 
 using scores = float[M_TILES][key_tile::rows / 8][4];
