@@ -10,7 +10,7 @@ import torch
 from . import abi
 from .errors import MissingKernel
 from .forward import check_dtypes, enter_features, request_of
-from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, rows_contiguous
+from .launch import DTYPES, MOST_PLANS, POINTER, Plan, TensorOrNone, enter_sizes, enter_strides, known, no_rows, rows_contiguous
 
 _TENSORS = struct.Struct("=9Q")
 _TENSORS_AT = abi.BwdParams.q.offset
@@ -125,10 +125,10 @@ def _plan(q, k, v, out, dout, lse, optional, numbers) -> Plan:
         sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
         p.lse_head_stride = lse.stride(0)
     sizes["seqlen_k"] = k.shape[1] if cu_seqlens_k is None else max_seqlen_k
-    for size, tensor in (("seqlen_q", q), ("seqlen_k", k)):
-        if tensor.shape[0] == 0:  # an empty tensor has no address
-            sizes[size] = min(0, sizes[size])
     enter_sizes(p, sizes, {})
+    for size, tensor in (("seqlen_q", q), ("seqlen_k", k)):
+        if tensor.shape[0] == 0:
+            no_rows(p, size)
     if dlse is not None:
         if dlse.dtype != torch.float32 or dlse.shape != lse.shape:
             given = f"{dlse.dtype} of shape {tuple(dlse.shape)}"

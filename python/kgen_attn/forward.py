@@ -26,6 +26,7 @@ from .launch import (
     enter_sizes,
     enter_strides,
     known,
+    no_rows,
     rows_contiguous,
 )
 from .missing import Request
@@ -233,8 +234,6 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         p.o_batch_stride = q.shape[1] * q.shape[2] * v.shape[-1]
     else:
         sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
-        if q.shape[0] == 0:  # an empty tensor has no address
-            sizes["seqlen_q"] = min(0, max_seqlen_q)
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
     p.o_row_stride, p.o_head_stride = q.shape[-2] * v.shape[-1], v.shape[-1]
@@ -248,12 +247,16 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         p.page_table_stride, sizes["num_pages"], sizes["page_size"] = page_table.stride(0), k.shape[0], k.shape[1]
         sizes["seqlen_k"] = max_seqlen_k if max_seqlen_k > 0 else page_table.shape[1] * k.shape[1]
     elif cu_seqlens_k is not None:
-        sizes["seqlen_k"], sizes["total_k"] = max_seqlen_k if k.shape[0] > 0 else min(0, max_seqlen_k), k.shape[0]
+        sizes["seqlen_k"], sizes["total_k"] = max_seqlen_k, k.shape[0]
     else:
         sizes["seqlen_k"] = k.shape[1]
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
     enter_sizes(p, sizes, _SAID)
+    if cu_seqlens_q is not None and q.shape[0] == 0:
+        no_rows(p, "seqlen_q")
+    if cu_seqlens_k is not None and k.shape[0] == 0:
+        no_rows(p, "seqlen_k")
     check_numbers(numbers)
     check_lengths(p.batch, {**integers, "cu_seqlens_q": None, "cu_seqlens_k": None}, 0)
     check_lengths(p.batch, {"cu_seqlens_k": cu_seqlens_k}, 1)

@@ -181,6 +181,12 @@ def enter_sizes(params: ctypes.Structure, sizes: dict[str, int], names: dict[str
         setattr(params, field, size)
 
 
+def no_rows(params: ctypes.Structure, size: str) -> None:
+    """A tensor without rows has no address, so nothing may be looked for there, however long the caller says that its
+    sequences are. After `enter_sizes`, which refuses lengths that are none."""
+    setattr(params, size, min(0, getattr(params, size)))
+
+
 _LIMIT = 1 << 31
 
 
