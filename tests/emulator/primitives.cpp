@@ -74,6 +74,8 @@ void numbers() {
     expect(log2_fast(0) == -infinity() && log2_fast(8) == 3, "log2_fast of 0 is -infinity");
     expect(bits(maximum(NAN, 2)) == bits(2) && bits(maximum(2, NAN)) == bits(2) && maximum(-infinity(), 1) == 1, "maximum prefers a number to NaN");
     expect(bits(minimum(NAN, 2)) == bits(2) && bits(minimum(2, NAN)) == bits(2) && minimum(-infinity(), 1) == -infinity(), "minimum prefers a number to NaN");
+    const float third = 1.0f / 3.0f;
+    expect(rounded_product(third, 3.0f) - 1.0f == 0.0f, "a rounded product is rounded before what follows");
 }
 
 void shuffles(int) { store_global(output + lane_index(), shuffle_xor(static_cast<float>(lane_index()), 5)); }
