@@ -742,7 +742,8 @@ KGEN_DEVICE float sum_of_warp(float part) {
 KGEN_KERNEL(SINK_THREADS, 1) sink_gradients(KGEN_PARAMETER bwd_arguments p) {
     const int head = block_index();
     const int warp = warp_index();
-    const float sink = LOG2_E * read_sink(p, head);  // in powers of two
+    // In powers of two and rounded as shifts are, so that the two cancel in a row without keys, whose LSE is the sink.
+    const float sink = rounded_product(LOG2_E, read_sink(p, head));
     const int64_t tiles = (p.seqlen_q + BLOCK_M - 1) / BLOCK_M;
     float sum = 0.0f;
     for (int64_t i = warp; i < tiles * p.batch; i += SINK_WARPS) {

@@ -47,6 +47,9 @@ KGEN_DEVICE float with_sign_of(float x, float sign) { return copysignf(x, sign);
 // a * b + c, rounded once.
 KGEN_DEVICE float fused_multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 
+// a * b, rounded also where a sum follows: the compiler may not fuse the two (CUDA's `__fmul_rn`).
+KGEN_DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+
 // The greater and the lesser of two values; of a NaN and a number, the number.
 KGEN_DEVICE float maximum(float a, float b) { return fmaxf(a, b); }
 KGEN_DEVICE float minimum(float a, float b) { return fminf(a, b); }
