@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Errors of O in units of its last place, and what they cost: kgen's forward kernels beside FlashAttention-2, -3 and cuDNN.
 
-    kgen build --kind fwd,fwd_short,fwd_split,fwd_combine --dtype bf16,fp16 --target sm80,sm90
+    kgen build --filter "kind in (fwd, fwd_short, fwd_split, fwd_combine) and dtype in (bf16, fp16) and target in (sm80, sm90) and \\
+        (plain or paged)"
     python3 benches/accuracy.py --site .peers/site --library kgen=build/lib/libkgen.so --out accuracy.json
 
 Needs torch and a Hopper GPU. --library NAME=PATH may stand several times: builds to compare. FlashAttention-2 and cuDNN are
@@ -38,7 +39,8 @@ SHAPES = [
     (2, 4, 512, 777, 32, False), (1, 4, 1024, 2048, 160, False), (1, 4, 1024, 1024, 192, True), (1, 4, 600, 1500, 256, False),
 ]
 # kernels by name, and paths of the dispatcher
-SIDES = ["fwd_sm90", "fwd_sm80", "SHORT", "SPLIT"]
+SIDES = ["fwd_sm90", "fwd_sm80", "SHORT", "SPLIT", "fwd_paged_sm90", "fwd_paged_sm80"]
+PAGE = 16
 TIMED = [(64, False), (64, True), (80, False), (96, True), (128, False), (128, True), (160, False), (192, True), (256, False), (256, True)]
 
 
@@ -96,18 +98,40 @@ def peers(site, q, k, v, causal, dtype):
     return found
 
 
+def read_from_pages(p, k, v):
+    """Lets `p` read K and V from pages in random order; the tensors that the caller keeps alive."""
+    batch, keys, heads, dim = k.shape
+    each = -(-keys // PAGE)
+    order = torch.randperm(batch * each, device=k.device).reshape(batch, each)
+    caches = []
+    for name, tensor in (("k", k), ("v", v)):
+        cache = torch.full((batch * each, PAGE, heads, dim), float("nan"), device=k.device, dtype=k.dtype)
+        padded = torch.full((batch, each * PAGE, heads, dim), float("nan"), device=k.device, dtype=k.dtype)
+        padded[:, :keys] = tensor
+        cache[order.flatten()] = padded.reshape(batch * each, PAGE, heads, dim)
+        setattr(p, name, cache.data_ptr())
+        for axis, stride in zip(("batch", "row", "head"), cache.stride()):
+            setattr(p, f"{name}_{axis}_stride", stride)
+        caches.append(cache)
+    table = order.int().contiguous()
+    p.page_table, p.page_table_stride = table.data_ptr(), table.stride(0)
+    p.page_size, p.num_pages = PAGE, batch * each
+    return [table, *caches]
+
+
 def kernel(library, side, q, k, v, causal, dtype):
     """A function that runs that kernel or path into poisoned outputs and gives O, or None where the library has none."""
     out = torch.full_like(q, float("nan"))
     lse = torch.full((q.shape[0], q.shape[2], q.shape[1]), float("nan"), device=q.device, dtype=torch.float32)
     p = fwd_params(q, k, v, out, lse, causal)
     if side.startswith("fwd"):
-        kind, target = side.rsplit("_", 1)
-        name = f"flash_{kind}_hdim{q.shape[-1]}_{dtype}{'_causal' if causal else ''}_{target}"
+        kind, target = side.replace("_paged", "").rsplit("_", 1)
+        paged = "_paged" in side
+        name = f"flash_{kind}_hdim{q.shape[-1]}_{dtype}{'_causal' if causal else ''}{'_paged' if paged else ''}_{target}"
         if not library.holds(name):
             return None
         launch = library.launcher(name)
-        kept = None
+        kept = read_from_pages(p, k, v) if paged else None
     else:
         p.flags |= FLAG_PATHS[side]
         try:
