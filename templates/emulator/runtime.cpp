@@ -6,8 +6,10 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +41,7 @@
 #include "runtime/context.hpp"
 #include "runtime/report.hpp"
 #include "runtime/schedule.hpp"
+#include "runtime/time_limit.hpp"
 #include "runtime/block.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/named_barrier.hpp"

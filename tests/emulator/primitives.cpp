@@ -338,6 +338,35 @@ void deadlocks() {
            "a deadlock's report says who waits where");
 }
 
+// Loops whose bound is wrong, as lengths that change during a call make them.
+void endless_loops() {
+    setenv("KGEN_EMULATOR_SECONDS", "0.2", 1);
+    const auto ends = [](const char* with, body kernel, uint32_t threads = 32) {
+        return !runs(kernel, threads) && strstr(kgen_emulator_report(), with) != nullptr && strstr(kgen_emulator_report(), "endless: the launch was ended") != nullptr;
+    };
+    expect(ends("after 0.2 s of processor time", [](int) {
+               for (;;) warp_sync();
+           }),
+           "a warp that meets without end is ended");
+    expect(ends("warp 1: lanes 0-31 wait in block_sync (primitives.cpp:", [](int) {
+               for (;;) block_sync();
+           }, 64) && strstr(kgen_last_error(), "endless: the launch was ended after 0.2 s") != nullptr,
+           "... so is a block, and the error says so");
+    expect(ends("read-only", [](int) {
+               for (uint32_t row = 0;; ++row) store_global(reinterpret_cast<float*>(input) + row % 4, 0.0f);
+           }),
+           "a thread that writes nothing but what it must not is ended");
+    expect(ends("some time after the violations above", [](int) {
+               store_global(reinterpret_cast<float*>(input), 0.0f);
+               for (;;) warp_sync();
+           }),
+           "after a violation a launch is ended before its time");
+    setenv("KGEN_EMULATOR_SECONDS", "none", 1);
+    expect(!runs([](int) {}) && strstr(kgen_last_error(), "KGEN_EMULATOR_SECONDS must be a number") != nullptr, "a limit that is none is refused");
+    unsetenv("KGEN_EMULATOR_SECONDS");
+    expect(runs([](int) {}), "the next launch is not affected");
+}
+
 // Warp 0 hands over what it has written to warp 1; the others take no part.
 void named_barriers() {
     static const auto hand_over = [](auto wait) {
@@ -431,6 +460,7 @@ int main() {
     asynchronous_copies();
     races_and_order();
     deadlocks();
+    endless_loops();
     named_barriers();
     device_memory();
     blocks();

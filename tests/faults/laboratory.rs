@@ -109,8 +109,13 @@ impl Laboratory {
     }
 
     fn assert_rejected(&self, fault: &Fault, plan: &Plan, text: String) {
-        // "steep" asks for logits whose maximum grows with every tile, "low" for such far below zero.
-        let case = fault.layout.as_ref().map(|layout| if layout == "low" { " low" } else { "falling" });
+        // "steep" asks for logits whose maximum grows with every tile; the others are said as names of cases say them.
+        let case = fault.layout.as_deref().map(|layout| match layout {
+            "low" => " low",
+            "steep" => "falling",
+            "overtaken" => "overtaken",
+            other => panic!("faults.toml explains no layout `{other}`"),
+        });
         let verdict = self.check(plan, text, case);
         let variant = plan.variant;
         let (status, sign) = match fault.expect.as_str() {

@@ -314,6 +314,18 @@ faults! {
     wgmma_a_hidden_tile_of_v_is_not_passed_over: "wgmma: a hidden tile of V is not passed over",
     wgmma_o_is_not_rescaled: "wgmma: O is not rescaled",
     wgmma_o_is_not_rescaled_to_the_maximum_of_the_last_tile: "wgmma: O is not rescaled to the maximum of the last tile",
+    mma_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "mma: the weight that dominates a row is rounded, since its maximum is stale",
+    sm75_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "sm75: the weight that dominates a row is rounded, since its maximum is stale",
+    tma_and_mma_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "TMA and mma: the weight that dominates a row is rounded, since its maximum is stale",
+    wgmma_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "wgmma: the weight that dominates a row is rounded, since its maximum is stale",
+    short_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "short: the weight that dominates a row is rounded, since its maximum is stale",
+    split_the_weight_that_dominates_a_row_is_rounded_since_its_maximum_is_stale:
+        "split: the weight that dominates a row is rounded, since its maximum is stale",
     wgmma_lanes_of_a_row_keep_maxima_of_their_own: "wgmma: lanes of a row keep maxima of their own",
     wgmma_two_pairs_of_lanes_of_a_row_keep_maxima_of_their_own: "wgmma: two pairs of lanes of a row keep maxima of their own",
     wgmma_the_second_row_of_a_lane_has_no_vote: "wgmma: the second row of a lane has no vote",

@@ -139,6 +139,7 @@ struct machine : block_state {
     stack_pool stacks;
     random_numbers random = {0};
     schedule order;
+    time_limit allowed;
     use_table uses;
     report violations;
     void (*enter)(const void*) = nullptr;
@@ -172,8 +173,19 @@ inline void leave(device_thread& me, warp& w) {
 // A warp's number among those of all blocks that run together.
 inline uint32_t number_of(const block_state& block, uint32_t warp_index) { return block.rank * block.warp_count + warp_index; }
 
+inline void report_endless();
+
+// The running thread has done something that it may do without end (time_limit.hpp). Does not return if the launch has
+// lasted too long: nobody resumes the thread.
+inline void count_step() {
+    if (!self.allowed.step(!self.violations.empty())) return;
+    report_endless();
+    kgen_emulator_switch(&this_thread().place, &self.scheduler);
+}
+
 // The running thread has completed a step of the schedule (schedule.hpp). Returns when it is resumed.
 inline void take_step() {
+    count_step();
     device_thread& me = this_thread();
     if (self.order.step(number_of(self, me.warp))) kgen_emulator_switch(&me.place, &self.scheduler);
 }
@@ -194,6 +206,7 @@ inline bool meet(primitive which, source at) {
         w.ready = ~0u;
         me.waiting.which = primitive::none;
         ++w.step;
+        count_step();
         return true;
     }
     leave(me, w);
@@ -225,6 +238,7 @@ void block_sync(source at) {
         }
         if (self.detailed) share_details_in_block();
         self.polls = 0;
+        count_step();
         kgen_emulator_switch(&me.place, &self.scheduler);  // any warp may be the first after a barrier
     } else {
         leave(me, warp_of(me));
@@ -256,7 +270,8 @@ inline std::string where_lanes_wait(uint32_t index) {
     for (uint32_t lane = 0; lane < LANES; ++lane) {
         const auto state = [&](uint32_t l) {
             const device_thread& t = self.threads[index * LANES + l];
-            return t.ended ? std::string("have ended") : "wait in " + text_of(t.waiting);
+            if (t.ended) return std::string("have ended");
+            return t.waiting.which == primitive::none ? std::string("can go on") : "wait in " + text_of(t.waiting);
         };
         if (lane + 1 < LANES && state(lane + 1) == state(lane)) continue;
         const std::string range = std::to_string(first) + (lane > first ? "-" + std::to_string(lane) : "");
@@ -280,6 +295,17 @@ inline std::string where_block_waits() {
     std::string text = "barrier interval " + std::to_string(self.interval);
     for (uint32_t i = 0; i < self.warp_count; ++i) text += "\n    warp " + std::to_string(i) + ": " + where_lanes_wait(i);
     return text + what_mbarriers_lack();
+}
+
+// The launch has lasted too long.
+inline void report_endless() {
+    const use nothing = {primitive::none, {"", 0}};
+    const bool is_faulty = !self.violations.empty();
+    if (!self.violations.is_news("endless", nothing, nothing)) return;
+    char limit[64];
+    snprintf(limit, sizeof limit, "%g s of processor time (KGEN_EMULATOR_SECONDS)", self.allowed.limit());
+    self.violations.tell(std::string("the launch was ended ") + (is_faulty ? "some time after the violations above" : std::string("after ") + limit) +
+                         ": a loop does not end, or does not end soon, as where lengths in memory are wrong or change during the call; " + where_block_waits());
 }
 
 // What the asynchronous proxy does next to the threads (tma.hpp).

@@ -202,12 +202,12 @@ inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t 
 
 constexpr uint32_t MOST_FLAG_POLLS = 256;  // per block, before others are scheduled
 
-// Runs the cluster until it ends, or until it cannot proceed (true), or until it seems to wait for blocks of other
+// Runs the cluster until it ends, until it cannot proceed or has lasted too long (true), or until it seems to wait for blocks of other
 // clusters.
 inline bool run_cluster() {
     bool goes_on = true, waits = false;
     while (self.alive > 0 && goes_on && !waits) {
-        goes_on = some_block_goes_on();
+        goes_on = some_block_goes_on() && !self.allowed.is_lost;
         waits = self.flag_polls > MOST_FLAG_POLLS;
     }
     if (self.alive > 0 && goes_on) {
@@ -215,7 +215,7 @@ inline bool run_cluster() {
         switch_to(0);
         return false;
     }
-    if (self.alive > 0) report_deadlock();
+    if (self.alive > 0 && !self.allowed.is_lost) report_deadlock();
     each_block([] { finish_block(self.alive == 0); });
     switch_to(0);
     return true;

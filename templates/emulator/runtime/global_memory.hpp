@@ -157,6 +157,7 @@ void load_global(const void* pointer, void* value, uint32_t bytes, source at) {
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
+        count_step();
     }
 }
 
@@ -167,13 +168,18 @@ void load_written(const void* pointer, void* value, uint32_t bytes, source at) {
         memcpy(value, pointer, bytes);
     } else {
         memset(value, POISON, bytes);
+        count_step();
     }
 }
 
 void store_global(void* pointer, const void* value, uint32_t bytes, source at) {
     const use used = {primitive::store_global, at};
     check_earlier_kernels(used);
-    if (tensors.allows(pointer, bytes, device_access::write, used)) memcpy(pointer, value, bytes);
+    if (tensors.allows(pointer, bytes, device_access::write, used)) {
+        memcpy(pointer, value, bytes);
+    } else {
+        count_step();
+    }
 }
 
 void add_global(float* pointer, float value, source at) {

@@ -51,6 +51,7 @@ const char* run(const char* name, uint32_t blocks, uint32_t threads, uint32_t sh
     const uint32_t cluster = options.cluster;
     const std::lock_guard<std::mutex> turn(settings.one_launch);
     self.violations.clear();
+    if (const char* error = self.allowed.begin()) return error;
     if (shared_bytes > shared_memory_limit(settings.capability)) return "invalid argument (cudaErrorInvalidValue)";
     const bool clusters = cluster == 1 || (settings.capability >= 90 && cluster > 1 && cluster <= MOST_BLOCKS_OF_CLUSTER && blocks % cluster == 0);
     if (threads == 0 || threads > MAX_THREADS || !clusters) return "invalid configuration argument (cudaErrorInvalidConfiguration)";

@@ -4,7 +4,7 @@
 use super::{
     featured::{in_pages, sunk},
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
-    split::Listed,
+    split::{Listed, overtaken},
 };
 use crate::{
     family::attention::{Asked, SinkType},
@@ -79,6 +79,8 @@ pub(super) fn wholes(features: Features) -> Vec<Listed> {
         // overflow.
         (Problem::new(&[(2, 257)], 8, 1).inputs(Inputs::OneHot, Scale::One), 1, None),
         (Problem::new(&[(5, 257)], 4, 1).inputs(Inputs::Falling, Scale::Thousandths(4000)), 1, None),
+        // One weight dominates each row, whose key comes after others.
+        (overtaken(), 1, None),
         // Sinks, with which split kernels close rows of their own.
         (Problem::new(&[(1, 70), (2, 0)], 10, 2).lengths(Lengths::PackedQuery).asking(sunk(SinkType::Bf16)), 1, None),
         (Problem::new(&[(3, 40)], 2, 1).layout(Layout::ReversedTensor(0)), 1, None),

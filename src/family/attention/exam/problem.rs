@@ -138,6 +138,9 @@ pub enum Inputs {
     /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one
     /// tile: the maxima of some rows of a warp are outgrown where those of others must not follow their scores down.
     Crossing,
+    /// A key in the middle has over nine tenths of each row's weight, and outgrows by less than 2⁸ the keys at both ends
+    /// that a kernel sees before it: a weight relative to a maximum left too low is then rounded by nearly half a unit.
+    Overtaken,
 }
 
 impl Inputs {
@@ -154,6 +157,7 @@ impl Inputs {
             Self::Rising => "rising",
             Self::Falling => "falling",
             Self::Crossing => "crossing",
+            Self::Overtaken => "overtaken",
         }
     }
 }

@@ -323,8 +323,8 @@ fn smoke() -> Vec<Listed> {
         // block takes several items, the last of them far down the list.
         (Problem::new(&many, 4, 2).lengths(Lengths::Used).on(1), 9, Some(numbers.collect())),
         (Problem::new(&of_crowd, 2, 2).repeated(19).lengths(Lengths::Packed).on(1), 8, Some([1, 0, 2, 1, 7, 1, 3].repeat(19))),
-        // One weight dominates most rows, in one split or the other.
-        (Problem::new(&[(13, 600)], 8, 2).inputs(Inputs::Normal, Scale::One), 2, None),
+        // One weight dominates each row, whose key comes after others in the slices of its warp.
+        (overtaken(), 1, None),
         // One query in all.
         (Problem::new(&[(0, 9), (1, 40)], 2, 2).lengths(Lengths::Packed), 2, None),
         // No place for the log-sum-exp, which the caller of one whole split need not want.
@@ -348,6 +348,11 @@ fn smoke() -> Vec<Listed> {
         cases.push((Problem::new(&[(2, 17); 2], 2, 2).layout(Layout::UnalignedPart(tensor, part)), 1, None));
     }
     cases
+}
+
+/// Rows that one weight dominates, whose key lies in the middle of three tiles of the widest kind.
+pub(super) fn overtaken() -> Problem {
+    Problem::new(&[(4, 3 * 128)], 2, 1).inputs(Inputs::Overtaken, Scale::One)
 }
 
 /// Those besides.

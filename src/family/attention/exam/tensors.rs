@@ -135,6 +135,24 @@ const LOGIT_STEP: f32 = 0.125;
 /// Step of the logits from one key to the next for `Crossing`: 32 keys are 185 powers of two.
 const CROSSING_STEP: f32 = 4.0;
 
+/// Logits, row by row in turns, of the key that dominates in `Overtaken`, beyond the logits of the keys before it: they
+/// make weights of 204.44 and 220.56, which bf16 and fp16 both round by nearly half a unit. In two parts, since one
+/// number of 16 bits is not as fine.
+const OVERTAKING: [[f32; 2]; 2] = [[5.25, 0.070_3], [5.25, 0.146_2]];
+
+/// Keys of `Overtaken` have one place in so many parts that might be overtaken.
+const OVERTAKEN_PARTS: usize = 24;
+
+/// What the logits of `Overtaken` are multiples of, -8 for keys that hardly count.
+fn overtaken_key(key: usize, keys: usize) -> f32 {
+    let is_outside = !(keys / 3..keys - keys / 3).contains(&key);
+    match key {
+        _ if key == keys / 2 => 1.0,
+        _ if is_outside && key.is_multiple_of((keys / OVERTAKEN_PARTS).max(1)) => 0.0,
+        _ => -8.0,
+    }
+}
+
 impl Tensors {
     /// Draws the values of `problem` from `seed` and rounds them to `number`.
     pub fn draw(problem: &Problem, head_dim: impl Into<Dims>, number: Number, seed: u64) -> Self {
@@ -446,7 +464,9 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
             }
         }
         // The logits are to be exact, and so they are those of Q and K alone.
-        Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling if at.tensor == Tensor::QueryOfValues => {
+        Inputs::Large | Inputs::Crossing | Inputs::Rising | Inputs::Falling | Inputs::Overtaken
+            if at.tensor == Tensor::QueryOfValues =>
+        {
             into.fill(0.0);
         }
         Inputs::Large if at.tensor == Tensor::V => source.fill_normal(into),
@@ -479,6 +499,23 @@ fn fill_row(inputs: Inputs, at: Place, into: &mut [f32], source: &mut Source<'_>
                     }
                 }
                 Tensor::V | Tensor::OutputGradient | Tensor::QueryOfValues => {}
+            }
+        }
+        Inputs::Overtaken => {
+            source.fill_normal(into);
+            match at.tensor {
+                Tensor::Q => {
+                    into.fill(0.0);
+                    into[..2].copy_from_slice(&OVERTAKING[at.row % OVERTAKING.len()]);
+                }
+                Tensor::K => into[..2].fill(overtaken_key(at.row, at.keys)),
+                // Below a power of two, where a weight's error is most units of O.
+                Tensor::V => {
+                    for value in into.iter_mut() {
+                        *value = value.signum() * (1.75 + value.abs() % 1.0 / 4.0);
+                    }
+                }
+                Tensor::OutputGradient | Tensor::QueryOfValues => {}
             }
         }
         Inputs::Rising | Inputs::Falling => {

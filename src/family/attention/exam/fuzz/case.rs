@@ -337,7 +337,7 @@ impl FromStr for DrawnCall {
 }
 
 /// What tensors may hold, in no order.
-pub(super) const ALL_INPUTS: [Inputs; 10] = [
+pub(super) const ALL_INPUTS: [Inputs; 11] = [
     Inputs::Normal,
     Inputs::OneHot,
     Inputs::Constant,
@@ -348,6 +348,7 @@ pub(super) const ALL_INPUTS: [Inputs; 10] = [
     Inputs::Low,
     Inputs::Falling,
     Inputs::Crossing,
+    Inputs::Overtaken,
 ];
 
 /// Parts of a tensor's place.
