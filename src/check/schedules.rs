@@ -8,8 +8,20 @@ use crate::device::{DeviceKind, Order, Schedule};
 /// mistake may need.
 const DEPTHS: [u32; 4] = [0, 1, 3, 10];
 
-/// Every further run of a case; all must give what the first gave. `asked` is what a user wants in place of the usual.
-pub fn further(device: DeviceKind, level: Level, asked: Option<Order>, seed: u64, order_matters: bool) -> Vec<Schedule> {
+/// One case of so many has a priority schedule in smoke. A second run doubles a case's time, and of what it finds that
+/// the first does not (a warp that waits for nobody, or for the wrong one), each kernel's share of the cases shows it.
+const EVERY: u64 = 8;
+
+/// Every further run of a case of the kernel of that name; all must give what the first gave. `asked` is what a user
+/// wants in place of the usual.
+pub fn further(
+    device: DeviceKind,
+    level: Level,
+    asked: Option<Order>,
+    kernel: &str,
+    seed: u64,
+    order_matters: bool,
+) -> Vec<Schedule> {
     let shuffled = Schedule::shuffled(!seed);
     let by_priority = |depth| Schedule { seed: seed_of(seed, depth), order: Order::Priorities { depth } };
     match (device, asked) {
@@ -17,12 +29,22 @@ pub fn further(device: DeviceKind, level: Level, asked: Option<Order>, seed: u64
         (DeviceKind::Emulator, Some(Order::Shuffled)) => vec![],
         (DeviceKind::Emulator, Some(Order::Priorities { depth })) => vec![by_priority(depth)],
         (DeviceKind::Emulator, None) => match (level, order_matters) {
-            (Level::Smoke, false) => vec![],
-            (Level::Smoke, true) => vec![by_priority(DEPTHS[(seed >> 32) as usize % DEPTHS.len()])],
+            (Level::Smoke, true) if has_a_turn(kernel, seed) => {
+                vec![by_priority(DEPTHS[(seed >> 32) as usize % DEPTHS.len()])]
+            }
+            (Level::Smoke, _) => vec![],
             (Level::Thorough, false) => vec![shuffled],
             (Level::Thorough, true) => [shuffled].into_iter().chain(DEPTHS.map(by_priority)).collect(),
         },
     }
+}
+
+/// Whether a case is among those of smoke that run twice: other cases for each kernel, so that kernels of one template
+/// make up for each other.
+fn has_a_turn(kernel: &str, seed: u64) -> bool {
+    let hash = blake3::hash(kernel.as_bytes());
+    let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+    (u64::from_le_bytes(*first) ^ seed).is_multiple_of(EVERY)
 }
 
 /// Another seed for each depth, that of a depth being the same in whatever list it stands.
@@ -37,22 +59,34 @@ mod tests {
     #[test]
     fn a_schedule_that_a_failure_names_is_the_one_that_asking_for_it_runs() {
         for (seed, level) in (0..100).map(|n| n << 30).flat_map(|seed| [(seed, Level::Smoke), (seed, Level::Thorough)]) {
-            for usual in further(DeviceKind::Emulator, level, None, seed, true) {
+            for usual in further(DeviceKind::Emulator, level, None, "kernel", seed, true) {
                 if let Order::Priorities { .. } = usual.order {
-                    assert_eq!(further(DeviceKind::Emulator, Level::Smoke, Some(usual.order), seed, true), [usual]);
+                    let asked = Some(usual.order);
+                    assert_eq!(further(DeviceKind::Emulator, Level::Smoke, asked, "kernel", seed, true), [usual]);
                 }
             }
         }
     }
 
     #[test]
-    fn smoke_takes_every_depth_by_turns_and_leaves_out_what_no_order_changes() {
-        let depths: std::collections::HashSet<Order> = (0..20u64)
-            .flat_map(|n| further(DeviceKind::Emulator, Level::Smoke, None, n << 32, true))
-            .map(|schedule| schedule.order)
-            .collect();
-        assert_eq!(depths.len(), DEPTHS.len());
-        assert!(further(DeviceKind::Emulator, Level::Smoke, None, 1, false).is_empty());
-        assert_eq!(further(DeviceKind::Gpu, Level::Smoke, None, 1, true).len(), 1);
+    fn smoke_gives_some_cases_of_every_kernel_a_second_run_of_each_depth() {
+        let runs = |kernel: &str| -> Vec<(u64, Schedule)> {
+            let all = (0..4000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let more = |seed| further(DeviceKind::Emulator, Level::Smoke, None, kernel, seed, true);
+            all.flat_map(|seed| more(seed).into_iter().map(move |schedule| (seed, schedule))).collect()
+        };
+        let (one, other) = (runs("flash_fwd"), runs("flash_bwd"));
+        for runs in [&one, &other] {
+            let depths: std::collections::HashSet<Order> = runs.iter().map(|(_, schedule)| schedule.order).collect();
+            assert_eq!(depths.len(), DEPTHS.len());
+            assert!((400..600).contains(&runs.len()), "{} of 4000", runs.len());
+        }
+        assert_ne!(one, other, "kernels of one template have cases of the same names");
+    }
+
+    #[test]
+    fn what_no_order_changes_runs_once_and_a_gpu_runs_twice() {
+        assert!((0..100).all(|seed| further(DeviceKind::Emulator, Level::Smoke, None, "kernel", seed, false).is_empty()));
+        assert!((0..100).all(|seed| further(DeviceKind::Gpu, Level::Smoke, None, "kernel", seed, true).len() == 1));
     }
 }

@@ -221,7 +221,9 @@ fn run_case(request: &Request, case: &dyn Case, device: &mut dyn Device) -> Outc
     }
     let differs =
         |((name, one), (_, other)): &(&(&'static str, Image), &(&'static str, Image))| !may_differ.contains(name) && one != other;
-    for schedule in schedules::further(request.subject.device, request.level, request.schedule, seed, device.order_matters()) {
+    let subject = &request.subject;
+    let (kernel, order_matters) = (subject.variant.name(), device.order_matters());
+    for schedule in schedules::further(subject.device, request.level, request.schedule, &kernel, seed, order_matters) {
         if outcome.failure.is_some() {
             break;
         }
