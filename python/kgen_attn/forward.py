@@ -77,6 +77,7 @@ _SAID = {
     "head_dim_v": "the head dim of `v`",
     "num_pages": "the number of pages",
     "page_size": "the page size",
+    "cache_entries": "the number of entries of `k`",
 }
 
 #: Head dims of kernels are no more; Q and K of DeepSeek's latents are the exception, and those of `qv`.
@@ -252,6 +253,10 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         sizes["seqlen_k"] = k.shape[1]
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
+    if cache_batch_idx is not None and page_table is None and cu_seqlens_k is None:  # elsewhere the library refuses it
+        if k.shape[0] == 0:  # which a structure cannot say
+            raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
+        sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)
     if cu_seqlens_q is not None and q.shape[0] == 0:
         no_rows(p, "seqlen_q")
