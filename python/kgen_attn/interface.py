@@ -9,9 +9,13 @@ import torch
 from . import arguments, ops
 from .forward import NONE, ForwardPlan, layout_of, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
+from .repeats import Repeats, are_same
 
 #: Plans of `flash_attn_func` by what the caller gave: what a call like one before needs no second look at.
 _direct: dict[tuple, ForwardPlan] = {}
+
+#: Those of `flash_attn_varlen_func`.
+_packed = Repeats()
 
 #: What a plan may be known by besides the layout.
 _NUMBERS = (float, int, bool, type(None))
@@ -172,6 +176,15 @@ def flash_attn_varlen_func(
     `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
     `flash_attn_func`.
     """
+    # fmt: off
+    given = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, s_aux,
+             q_descale, k_descale, v_descale, None)
+    key, plan = _packed.find(given, window_size, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, softcap,
+                             deterministic, attention_chunk, num_splits)
+    # fmt: on
+    if plan is not None:
+        out, lse = run(plan, q, k, v, given[3:], return_attn_probs)
+        return (out, lse, ops.nothing(out)) if return_attn_probs else out
     arguments.refuse_dropout(dropout_p)
     arguments.check_tensors(q, k, v, 3, 3 if block_table is None else 4)
     arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
@@ -206,6 +219,8 @@ def flash_attn_varlen_func(
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    if key is not None and are_same(given, (q, k, v, *optional)) and rows_are_contiguous(layout_of(q, k, v)):
+        _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
     return (out, lse, ops.nothing(out)) if return_attn_probs else out

@@ -6,8 +6,13 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, host_values, ops
+from . import append_kv, arguments, host_values, ops
+from .forward import layout_of, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
+from .repeats import Repeats, are_same
+
+#: Plans by what the caller gave: that of attention, and with new keys both.
+_remembered = Repeats()
 
 
 def flash_attn_with_kvcache(
@@ -76,6 +81,19 @@ def flash_attn_with_kvcache(
     Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
     there are none: the backward pass raises `NotImplementedError`.
     """
+    # fmt: off
+    given = (q, k_cache, v_cache, cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad,
+             alibi_slopes, s_aux, q_descale, k_descale, v_descale, qv)
+    given_new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)
+    key, plans = _remembered.find((*given, *given_new), window_size, max_seqlen_q, softmax_scale, causal, softcap,
+                                  rotary_interleaved, num_splits, attention_chunk)
+    # fmt: on
+    if plans is not None:
+        if k is None:
+            out, lse = run(plans, q, k_cache, v_cache, given[3:], return_softmax_lse)
+        else:
+            out, lse = append_kv.run(plans, q, k_cache, v_cache, given[3:], given_new, return_softmax_lse)
+        return (out, lse) if return_softmax_lse else out
     paged = block_table is not None
     arguments.check_tensors(q, k_cache, v_cache, 4 if cu_seqlens_q is None else 3, 4, ("q", "k_cache", "v_cache"))
     if (k is None) != (v is None):
@@ -165,5 +183,13 @@ def flash_attn_with_kvcache(
                 cache.copy_(wide[..., : cache.shape[-1]])
         if wanted is not None:
             out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
+    # A cache of more entries than the batch has is planned by its first ones, which lie where it does.
+    if key is not None and not padded and are_same((q, *given[3:]), (given[0], *optional)):
+        if k is not None:
+            plans = append_kv.plans(q, k_cache, v_cache, optional, numbers, new)
+        elif rows_are_contiguous(layout_of(q, k_cache, v_cache)):
+            plans = planned(layout_of(q, k_cache, v_cache), q, k_cache, v_cache, optional, numbers)
+        if plans is not None:
+            _remembered.keep(key, plans)
     out = out[..., :head_dim_v] if padded else out
     return (out, lse) if return_softmax_lse else out
