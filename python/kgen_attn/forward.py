@@ -90,10 +90,12 @@ class ForwardPlan(Plan):
 
     __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows")
 
-    def check_values(self, read) -> None:
+    def check_values(self, read, appends: bool) -> None:
         """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
         named = dict(zip(NAMES, read))
         check_host(named)
+        if appends:  # the append has looked at those that it has
+            named["seqused_k"] = named["block_table"] = None
         _check_values(named, *self.rows)
 
 

@@ -183,7 +183,10 @@ def flash_attn_varlen_func(
                              deterministic, attention_chunk, num_splits)
     # fmt: on
     if plan is not None:
-        out, lse = run(plan, q, k, v, given[3:], return_attn_probs)
+        optional = given[3:]
+        if block_table is not None:
+            optional = (cu_seqlens_q, None, seqused_q, _used(cu_seqlens_k, seqused_k), *given[7:])
+        out, lse = run(plan, q, k, v, optional, return_attn_probs)
         return (out, lse, ops.nothing(out)) if return_attn_probs else out
     arguments.refuse_dropout(dropout_p)
     arguments.check_tensors(q, k, v, 3, 3 if block_table is None else 4)
@@ -193,7 +196,7 @@ def flash_attn_varlen_func(
     if block_table is not None and seqused_k is None:
         if cu_seqlens_k is None:
             raise ValueError("`block_table` needs the lengths of the keys: `seqused_k` or `cu_seqlens_k`")
-        seqused_k = cu_seqlens_k[1:] - cu_seqlens_k[:-1]
+        seqused_k = _used(cu_seqlens_k, None)
     if block_table is not None:
         cu_seqlens_k = None
     elif cu_seqlens_k is None:
@@ -219,11 +222,18 @@ def flash_attn_varlen_func(
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
-    if key is not None and are_same(given, (q, k, v, *optional)) and rows_are_contiguous(layout_of(q, k, v)):
+    # (Which lengths of keys there are, the key says.)
+    same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
+    if same and rows_are_contiguous(layout_of(q, k, v)):
         _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
     return (out, lse, ops.nothing(out)) if return_attn_probs else out
+
+
+def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:
+    """How many keys each sequence has in its pages."""
+    return cu_seqlens_k[1:] - cu_seqlens_k[:-1] if seqused_k is None else seqused_k
 
 
 def descales(q_descale: Descale, k_descale: Descale, v_descale: Descale, batch: int, k: torch.Tensor) -> tuple:

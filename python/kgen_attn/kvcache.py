@@ -9,6 +9,7 @@ import torch
 from . import append_kv, arguments, host_values, ops
 from .forward import layout_of, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
+from .launch import check_integers
 from .repeats import Repeats, are_same
 
 #: Plans by what the caller gave: that of attention, and with new keys both.
@@ -82,17 +83,23 @@ def flash_attn_with_kvcache(
     there are none: the backward pass raises `NotImplementedError`.
     """
     # fmt: off
-    given = (q, k_cache, v_cache, cu_seqlens_q, None, None, cache_seqlens, block_table, cache_batch_idx, cache_leftpad,
+    lengths, for_all = (None, True) if type(cache_seqlens) is int else (cache_seqlens, False)
+    given = (q, k_cache, v_cache, cu_seqlens_q, None, None, lengths, block_table, cache_batch_idx, cache_leftpad,
              alibi_slopes, s_aux, q_descale, k_descale, v_descale, qv)
     given_new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)
-    key, plans = _remembered.find((*given, *given_new), window_size, max_seqlen_q, softmax_scale, causal, softcap,
+    key, plans = _remembered.find((*given, *given_new), window_size, for_all, max_seqlen_q, softmax_scale, causal, softcap,
                                   rotary_interleaved, num_splits, attention_chunk)
     # fmt: on
     if plans is not None:
+        optional = given[3:]
+        if for_all:
+            rows = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+            batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            optional = (*given[3:6], _one_length(cache_seqlens, batch, rows, q.device), *given[7:])
         if k is None:
-            out, lse = run(plans, q, k_cache, v_cache, given[3:], return_softmax_lse)
+            out, lse = run(plans, q, k_cache, v_cache, optional, return_softmax_lse)
         else:
-            out, lse = append_kv.run(plans, q, k_cache, v_cache, given[3:], given_new, return_softmax_lse)
+            out, lse = append_kv.run(plans, q, k_cache, v_cache, optional, given_new, return_softmax_lse)
         return (out, lse) if return_softmax_lse else out
     paged = block_table is not None
     arguments.check_tensors(q, k_cache, v_cache, 4 if cu_seqlens_q is None else 3, 4, ("q", "k_cache", "v_cache"))
@@ -142,12 +149,10 @@ def flash_attn_with_kvcache(
     if cache_seqlens is None and k is not None:
         raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
     if cache_seqlens is not None and (not isinstance(cache_seqlens, torch.Tensor) or cache_seqlens.dim() == 0):
-        used = arguments.integer(cache_seqlens, "cache_seqlens")
-        if not 0 <= used <= rows:
-            raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
-        cache_seqlens = torch.full((batch,), used, dtype=torch.int32, device=q.device)
+        cache_seqlens = _one_length(arguments.integer(cache_seqlens, "cache_seqlens"), batch, rows, q.device)
     elif cache_seqlens is not None:
         arguments.check_axes("cache_seqlens", cache_seqlens, 1)
+        check_integers({"cache_seqlens": cache_seqlens})
     caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded and qv is not None:
         given = f"head dims {head_dim} and {head_dim_v}"
@@ -184,7 +189,8 @@ def flash_attn_with_kvcache(
         if wanted is not None:
             out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
     # A cache of more entries than the batch has is planned by its first ones, which lie where it does.
-    if key is not None and not padded and are_same((q, *given[3:]), (given[0], *optional)):
+    same = key is not None and not padded and are_same((q, *given[4:6], *given[7:]), (given[0], *optional[1:3], *optional[4:]))
+    if same and (for_all or cache_seqlens is lengths):
         if k is not None:
             plans = append_kv.plans(q, k_cache, v_cache, optional, numbers, new)
         elif rows_are_contiguous(layout_of(q, k_cache, v_cache)):
@@ -193,3 +199,10 @@ def flash_attn_with_kvcache(
             _remembered.keep(key, plans)
     out = out[..., :head_dim_v] if padded else out
     return (out, lse) if return_softmax_lse else out
+
+
+def _one_length(used: int, batch: int, rows: int, device: torch.device) -> torch.Tensor:
+    """The length of every sequence."""
+    if not 0 <= used <= rows:
+        raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
+    return torch.full((batch,), used, dtype=torch.int32, device=device)

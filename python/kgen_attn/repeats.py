@@ -26,35 +26,48 @@ class Repeats:
     """What is remembered of one function's calls: whatever it keeps for each key."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple, Any] = {}
+        self._kept: dict[tuple, Any] = {}
 
     def find(self, tensors: Sequence[object], window_size: object, *numbers: object) -> tuple[Optional[tuple], Any]:
-        """The key of a call, the first of whose `tensors` is Q, and what was kept for it; None for what there is not.
+        """The key of a call, the first of whose `tensors` are Q, K and V, and what was kept for it; None for what there
+        is not.
 
-        Absent tensors are None. What is no tensor, no window or no number has no key: the checks name it.
+        Absent tensors are None. A call that wants gradients has no key, nor has one with a tensor or an array in place
+        of a number, nor what is no tensor, window or number: the checks name it.
         """
-        if type(window_size) not in _PAIRS or not is_unobserved(tensors[0]):
+        q, k, v, *_ = tensors
+        if type(window_size) not in _PAIRS or not is_unobserved(q):
             return None, None
         try:
+            wants_gradients = torch.is_grad_enabled()
+            if wants_gradients and (q.requires_grad or k.requires_grad or v.requires_grad):
+                return None, None
             left, right = window_size
             # Types come first: 2.0 and True are equal to integers, and tensors compare as an operation.
+            types = (type(left), type(right), *map(type, numbers))
             key = (
-                torch.is_grad_enabled(), (type(left), type(right), *map(type, numbers)), left, right, *numbers,
+                wants_gradients, types, left, right, *numbers,
                 *[None if t is None else (t.shape, t.stride(), t.dtype, t.get_device(), t.requires_grad) for t in tensors],
             )  # fmt: skip
-            return key, self.kept.get(key)
+            found = self._kept.get(key)
         except (AttributeError, TypeError, ValueError):
             return None, None
+        if found is None and (not _NUMBERS.issuperset(types) or (wants_gradients and any(getattr(t, "requires_grad", False) for t in tensors))):
+            return None, None
+        return key, found
 
     def keep(self, key: tuple, what: Any) -> None:
-        """Keeps it for a key of `find`, unless that may stand for other calls later."""
-        grad_enabled, types, *others = key
-        tensors = others[len(types) :]
-        if not _NUMBERS.issuperset(types) or (grad_enabled and any(tensor is not None and tensor[-1] for tensor in tensors)):
-            return
-        if len(self.kept) >= MOST_PLANS:
-            self.kept.clear()
-        self.kept[key] = what
+        """Keeps it for a key of `find`."""
+        if len(self._kept) >= MOST_PLANS:
+            self._kept.clear()
+        self._kept[key] = what
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._kept.clear()
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
 
 def are_same(given: Sequence[object], passed: Sequence[object]) -> bool:
