@@ -236,6 +236,8 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         p.lse_batch_stride, p.lse_head_stride = q.shape[2] * q.shape[1], q.shape[1]
         p.o_batch_stride = q.shape[1] * q.shape[2] * v.shape[-1]
     else:
+        if cu_seqlens_q.numel() == 0:
+            raise ValueError("`cu_seqlens_q` is empty; it begins with 0 even where there is no sequence")
         sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
@@ -365,7 +367,8 @@ def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
 def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> None:
     """Raises `ValueError` where a tensor has another number of rows than `batch + more`."""
     for name, tensor in tensors.items():
-        if tensor is not None and (tensor.dim() == 0 or tensor.shape[0] != batch + more):
+        axes = 2 if name == "block_table" else 1
+        if tensor is not None and (tensor.dim() != axes or tensor.shape[0] != batch + more):
             raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; for {batch} sequences it has {batch + more} entries")
 
 

@@ -91,7 +91,7 @@ def flash_attn_func(
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)
-    except (AttributeError, TypeError):  # an argument of a wrong type, which is named below
+    except (AttributeError, TypeError, RuntimeError):  # an argument of a wrong type, which is named below
         layout = None
     if plan is not None:
         out, lse = run(plan, q, k, v, NONE, return_attn_probs)

@@ -9,7 +9,7 @@ import torch
 from . import append_kv, arguments, host_values, ops
 from .forward import layout_of, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
-from .launch import check_integers
+from .launch import check_beside, check_integers
 from .repeats import Repeats, are_same
 
 #: Plans by what the caller gave: that of attention, and with new keys both.
@@ -125,6 +125,9 @@ def flash_attn_with_kvcache(
         arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
     if cache_batch_idx is not None and paged:  # the kernels read the rows of a table in order
         arguments.check_axes("cache_batch_idx", cache_batch_idx, 1)
+        check_beside(q, {"block_table": block_table, "cache_batch_idx": cache_batch_idx})
+        if cache_batch_idx.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"`cache_batch_idx` is {cache_batch_idx.dtype}; it must be torch.int32")
         host_values.check_numbers("cache_batch_idx", cache_batch_idx, block_table.shape[0])
         block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
     wanted = None
@@ -153,6 +156,8 @@ def flash_attn_with_kvcache(
     elif cache_seqlens is not None:
         arguments.check_axes("cache_seqlens", cache_seqlens, 1)
         check_integers({"cache_seqlens": cache_seqlens})
+    if qv is not None:
+        arguments.check_axes("qv", qv, q.dim())
     caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded and qv is not None:
         given = f"head dims {head_dim} and {head_dim_v}"

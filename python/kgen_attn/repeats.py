@@ -50,9 +50,9 @@ class Repeats:
                 *[None if t is None else (t.shape, t.stride(), t.dtype, t.get_device(), t.requires_grad) for t in tensors],
             )  # fmt: skip
             found = self._kept.get(key)
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # the last of tensors without strides
             return None, None
-        if found is None and (not _NUMBERS.issuperset(types) or (wants_gradients and any(getattr(t, "requires_grad", False) for t in tensors))):
+        if found is None and not _lasts(types, tensors if wants_gradients else ()):
             return None, None
         return key, found
 
@@ -68,6 +68,11 @@ class Repeats:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+
+def _lasts(types: tuple, tensors: Sequence[object]) -> bool:
+    """Whether a call with numbers of these types is the same later, and none of the tensors wants a gradient."""
+    return _NUMBERS.issuperset(types) and not any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def are_same(given: Sequence[object], passed: Sequence[object]) -> bool:
