@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from typing import Callable, Optional
 
 import torch
 
 from . import abi, host_values
 from .errors import MissingKernel
-from .forward import check_lengths, check_rank, enter_descale, forward
+from .forward import ForwardPlan, check_lengths, check_rank, enter_descale, layout_of
+from .forward import planned as planned_forward
+from .forward import run as run_forward
 from .launch import (
     DTYPES,
     HALVES,
@@ -47,6 +50,8 @@ _NAMES = (
     "seqlens_after",
 )
 
+_Q_OUT_AT = _NAMES.index("q_out")
+
 _plans: dict[tuple, Plan] = {}
 
 
@@ -58,7 +63,6 @@ class Append:
     buffer: bytearray
     read: tuple[TensorOrNone, ...]
     written: tuple[TensorOrNone, ...]
-    q: TensorOrNone  # rotated, once it has been launched; None where nothing is rotated
     seqlens_after: torch.Tensor  # rows of each sequence in the cache after it
 
     def launch(self) -> None:
@@ -86,30 +90,60 @@ def fwd_kvcache(
     1,), else None; rotary_cos and rotary_sin, (rows, rotary dim / 2), or None; seqlens_rotary or None; whether the
     positions of Q rise with its rows or are all the first; and whether pairs of columns lie side by side.
     """
-    append = _prepare(q, k_cache, v_cache, optional, new)
-    later = (*optional[:3], append.seqlens_after, *optional[4:])
-    rotated = q if append.q is None else append.q
+    k, v, *others = new
+    q, new = rows_contiguous(q), (rows_contiguous(k), rows_contiguous(v), *others)
+    tensors = _tensors(q, k_cache, v_cache, optional, new)
+    append = _planned(tensors, new)
+    attend = lambda: _planned_attention(tensors, q, k_cache, v_cache, optional, numbers)
+    return _run(append, attend, tensors, q, k_cache, v_cache, optional, with_lse)
+
+
+def plans(q, k_cache, v_cache, optional: tuple, numbers: tuple, new: tuple) -> Optional[tuple[Plan, ForwardPlan]]:
+    """The two plans of such a call, for `run`; None where it copies tensors."""
+    if any(tensor.stride(-1) != 1 for tensor in (q, *new[:2])):
+        return None
+    tensors = _tensors(q, k_cache, v_cache, optional, new)
+    return _planned(tensors, new), _planned_attention(tensors, q, k_cache, v_cache, optional, numbers)
+
+
+def run(
+    plans: tuple[Plan, ForwardPlan], q, k_cache, v_cache, optional: tuple, new: tuple, with_lse: bool
+) -> tuple[torch.Tensor, TensorOrNone]:
+    """`fwd_kvcache` by the plans of a call like it."""
+    append, attend = plans
+    tensors = _tensors(q, k_cache, v_cache, optional, new)
+    return _run(append, lambda: attend, tensors, q, k_cache, v_cache, optional, with_lse)
+
+
+def _run(append: Plan, attend: Callable[[], ForwardPlan], tensors: tuple, q, k_cache, v_cache, optional: tuple, with_lse: bool):
+    ready = _prepare(append, tensors)
+    q, optional = _after(tensors, q, optional)
     try:
-        return forward(rotated, k_cache, v_cache, later, numbers, with_lse, append=append)
+        return run_forward(attend(), q, k_cache, v_cache, optional, with_lse, append=ready)
     except MissingKernel:  # each launch finds, or makes, its own
-        append.launch()
-        return forward(rotated, k_cache, v_cache, later, numbers, with_lse)
+        ready.launch()
+        return run_forward(attend(), q, k_cache, v_cache, optional, with_lse)
 
 
-def _prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> Append:
-    k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary, rising, interleaved = new
-    cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, *_ = optional
-    k_descale, v_descale = optional[10:12]
-    k, v = rows_contiguous(k), rows_contiguous(v)
-    # Q takes part where it is rotated.
-    q = None if rotary_cos is None else rows_contiguous(q)
-    cu_seqlens_q = None if q is None else cu_seqlens_q
-    q_out = None if q is None else torch.empty(q.shape, dtype=q.dtype, device=q.device)
+def _tensors(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, optional: tuple, new: tuple) -> tuple:
+    """All tensors of the structure, those that it writes among them, in the order of `_AT`."""
+    k, v, cu_seqlens_new, rotary_cos, rotary_sin, seqlens_rotary = new[:6]
+    cu_seqlens_q, _, _, cache_seqlens, page_table, cache_batch_idx, _, _, _, _, k_descale, v_descale, _ = optional
+    q_out = None
+    if rotary_cos is None:  # Q takes part where it is rotated
+        q = cu_seqlens_q = None
+    else:
+        q_out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     after = torch.empty_strided(cache_seqlens.shape, (1,), dtype=torch.int32, device=k.device)
     # fmt: off
-    tensors = (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table,
-               seqlens_rotary, k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, after)
+    return (k, v, k_cache, v_cache, q, q_out, cache_seqlens, rotary_cos, rotary_sin, cache_batch_idx, page_table,
+            seqlens_rotary, k_descale, v_descale, cu_seqlens_new, cu_seqlens_q, after)
     # fmt: on
+
+
+def _planned(tensors: tuple, new: tuple) -> Plan:
+    """The plan of an append of such tensors: that of an earlier one, or a new one."""
+    rising, interleaved = new[6:]
     key = (*map(known, tensors), rising, interleaved)
     plan = _plans.get(key)
     if plan is None:
@@ -117,13 +151,30 @@ def _prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, opti
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
         _plans[key] = plan
+    return plan
+
+
+def _planned_attention(tensors: tuple, q, k_cache, v_cache, optional: tuple, numbers: tuple) -> ForwardPlan:
+    q, optional = _after(tensors, q, optional)
+    return planned_forward(layout_of(q, k_cache, v_cache), q, k_cache, v_cache, optional, numbers)
+
+
+def _after(tensors: tuple, q: torch.Tensor, optional: tuple) -> tuple[torch.Tensor, tuple]:
+    """Q and `optional` as attention reads them, once the rows are written: Q rotated, the new keys counted."""
+    q_out, after = tensors[_Q_OUT_AT], tensors[-1]
+    return q if q_out is None else q_out, (*optional[:3], after, *optional[4:])
+
+
+def _prepare(plan: Plan, tensors: tuple) -> Append:
     if plan.library.emulator is not None:
         _check_values(tensors)
     buffer = bytearray(plan.params)
     for offset, tensor in zip(_AT, tensors):
         if tensor is not None:
             POINTER.pack_into(buffer, offset, tensor.data_ptr())
-    return Append(plan, buffer, (k, v, q, *tensors[6:-1]), (k_cache, v_cache, q_out, after), q_out, after)
+    k, v, k_cache, v_cache, q, q_out = tensors[: _Q_OUT_AT + 1]
+    after = tensors[-1]
+    return Append(plan, buffer, (k, v, q, *tensors[_Q_OUT_AT + 1 : -1]), (k_cache, v_cache, q_out, after), after)
 
 
 def _check_values(tensors: tuple[TensorOrNone, ...]) -> None:

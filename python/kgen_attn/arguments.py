@@ -25,9 +25,13 @@ def number(value: object, name: str) -> float:
     if isinstance(value, torch.Tensor):
         value = _item(value, name)
     try:
-        return float(value)
+        if not isinstance(value, (str, bytes)):
+            return float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"`{name}` is {_shown(value)}; it must be a number") from None
+        pass
+    except OverflowError:
+        raise ValueError(f"`{name}` has more digits than a float can hold; it must be finite in 32 bits") from None
+    raise TypeError(f"`{name}` is {_shown(value)}; it must be a number")
 
 
 def integer(value: object, name: str) -> int:
@@ -46,12 +50,19 @@ def flag(value: object, name: str) -> bool:
     """As `number`, for truth values."""
     if type(value) is bool:
         return value
-    return bool(_item(value, name) if isinstance(value, torch.Tensor) else value)
+    try:
+        if not isinstance(value, (str, bytes)):  # "no" would be true
+            return bool(_item(value, name) if isinstance(value, torch.Tensor) else value)
+    except ValueError:  # of an array
+        pass
+    raise TypeError(f"`{name}` is {_shown(value)}; it must be True or False")
 
 
 def _item(tensor: torch.Tensor, name: str) -> Union[int, float, bool]:
     if tensor.numel() != 1:
         raise TypeError(f"`{name}` is a tensor of shape {tuple(tensor.shape)}; it must be a number, or a tensor that holds one")
+    if tensor.is_meta:
+        raise TypeError(f"`{name}` is a tensor on `meta`, which holds no number")
     refuse_gradients({name: tensor})
     return tensor.item()
 
@@ -77,11 +88,16 @@ def softcap(value: object) -> float:
 
 def check_tensors(q: object, k: object, v: object, axes_q: int, axes_k: int, names: tuple[str, str, str] = ("q", "k", "v")) -> None:
     """Raises for what is no tensor, or has another number of axes."""
-    if type(q) is type(k) is type(v) is torch.Tensor and q.dim() == axes_q and k.dim() == axes_k and v.dim() == axes_k:
+    plain = type(q) is type(k) is type(v) is torch.Tensor and q.layout is k.layout is v.layout is torch.strided
+    plain = plain and not (q.is_nested or k.is_nested or v.is_nested)
+    if plain and q.dim() == axes_q and k.dim() == axes_k and v.dim() == axes_k:
         return
     for name, tensor, axes in zip(names, (q, k, v), (axes_q, axes_k, axes_k)):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"`{name}` is {_shown(tensor)}; it must be a torch.Tensor")
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            kind = "nested" if tensor.is_nested else str(tensor.layout)
+            raise TypeError(f"`{name}` is {kind}; it must be a dense tensor, or packed ones with `cu_seqlens`")
         if tensor.dim() != axes:
             shape = "(total rows, heads, head dim)" if axes == 3 else "(batch, rows, heads, head dim)"
             raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; here it is {shape}")

@@ -13,7 +13,7 @@ from typing import Optional, Union
 
 import torch
 
-from . import interface, kvcache
+from . import arguments, interface, kvcache
 from .interface import Window
 
 TensorOrNone = Optional[torch.Tensor]
@@ -105,9 +105,10 @@ def flash_attn_qkvpacked_func(
     with `num_heads_q` heads; it is read where it lies."""
     if not isinstance(qkv, torch.Tensor):
         raise TypeError(f"`qkv` is of type {type(qkv).__name__}; it must be a torch.Tensor")
+    num_heads_q = None if num_heads_q is None else arguments.integer(num_heads_q, "num_heads_q")
     if qkv.dim() == 5 and qkv.shape[2] == 3:
         q, k, v = qkv.unbind(dim=2)
-    elif qkv.dim() == 4 and num_heads_q is not None and qkv.shape[2] > num_heads_q and (qkv.shape[2] - num_heads_q) % 2 == 0:
+    elif qkv.dim() == 4 and num_heads_q is not None and 0 < num_heads_q < qkv.shape[2] and (qkv.shape[2] - num_heads_q) % 2 == 0:
         key_heads = (qkv.shape[2] - num_heads_q) // 2
         q, k, v = qkv.split([num_heads_q, key_heads, key_heads], dim=2)
     else:

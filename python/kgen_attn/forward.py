@@ -77,6 +77,7 @@ _SAID = {
     "head_dim_v": "the head dim of `v`",
     "num_pages": "the number of pages",
     "page_size": "the page size",
+    "cache_entries": "the number of entries of `k`",
 }
 
 #: Head dims of kernels are no more; Q and K of DeepSeek's latents are the exception, and those of `qv`.
@@ -89,10 +90,12 @@ class ForwardPlan(Plan):
 
     __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows")
 
-    def check_values(self, read) -> None:
+    def check_values(self, read, appends: bool) -> None:
         """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
         named = dict(zip(NAMES, read))
         check_host(named)
+        if appends:  # the append has looked at those that it has
+            named["seqused_k"] = named["block_table"] = None
         _check_values(named, *self.rows)
 
 
@@ -233,6 +236,8 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         p.lse_batch_stride, p.lse_head_stride = q.shape[2] * q.shape[1], q.shape[1]
         p.o_batch_stride = q.shape[1] * q.shape[2] * v.shape[-1]
     else:
+        if cu_seqlens_q.numel() == 0:
+            raise ValueError("`cu_seqlens_q` is empty; it begins with 0 even where there is no sequence")
         sizes["batch"], sizes["seqlen_q"], sizes["total_q"] = cu_seqlens_q.numel() - 1, max_seqlen_q, q.shape[0]
         lse_shape = (q.shape[1], q.shape[0])
         p.lse_head_stride = q.shape[0]
@@ -252,6 +257,10 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
         sizes["seqlen_k"] = k.shape[1]
         if cache_batch_idx is None and k.shape[0] != sizes["batch"]:
             raise ValueError(f"`k` has {k.shape[0]} batch entries, `q` {sizes['batch']}")
+    if cache_batch_idx is not None and page_table is None and cu_seqlens_k is None:  # elsewhere the library refuses it
+        if k.shape[0] == 0:  # which a structure cannot say
+            raise ValueError("`k` has no entries, of which `cache_batch_idx` could name one")
+        sizes["cache_entries"] = k.shape[0]
     enter_sizes(p, sizes, _SAID)
     if cu_seqlens_q is not None and q.shape[0] == 0:
         no_rows(p, "seqlen_q")
@@ -358,7 +367,8 @@ def check_rank(tensor: torch.Tensor, name: str, packed: bool) -> None:
 def check_lengths(batch: int, tensors: dict[str, TensorOrNone], more: int) -> None:
     """Raises `ValueError` where a tensor has another number of rows than `batch + more`."""
     for name, tensor in tensors.items():
-        if tensor is not None and (tensor.dim() == 0 or tensor.shape[0] != batch + more):
+        axes = 2 if name == "block_table" else 1
+        if tensor is not None and (tensor.dim() != axes or tensor.shape[0] != batch + more):
             raise ValueError(f"`{name}` has shape {tuple(tensor.shape)}; for {batch} sequences it has {batch + more} entries")
 
 

@@ -9,9 +9,13 @@ import torch
 from . import arguments, ops
 from .forward import NONE, ForwardPlan, layout_of, planned, rows_are_contiguous, run
 from .launch import MOST_PLANS
+from .repeats import Repeats, are_same
 
 #: Plans of `flash_attn_func` by what the caller gave: what a call like one before needs no second look at.
 _direct: dict[tuple, ForwardPlan] = {}
+
+#: Those of `flash_attn_varlen_func`.
+_packed = Repeats()
 
 #: What a plan may be known by besides the layout.
 _NUMBERS = (float, int, bool, type(None))
@@ -87,7 +91,7 @@ def flash_attn_func(
             layout = layout_of(q, k, v)
             asked = (layout, dropout_p, softmax_scale, causal, tuple(window_size), softcap, attention_chunk, num_splits)
             plan = _direct.get(asked)
-    except (AttributeError, TypeError):  # an argument of a wrong type, which is named below
+    except (AttributeError, TypeError, RuntimeError):  # an argument of a wrong type, which is named below
         layout = None
     if plan is not None:
         out, lse = run(plan, q, k, v, NONE, return_attn_probs)
@@ -172,6 +176,18 @@ def flash_attn_varlen_func(
     `max_seqlen_q` and `max_seqlen_k` are the longest lengths or more. The other arguments are those of
     `flash_attn_func`.
     """
+    # fmt: off
+    given = (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, block_table, None, None, alibi_slopes, s_aux,
+             q_descale, k_descale, v_descale, None)
+    key, plan = _packed.find(given, window_size, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, softcap,
+                             deterministic, attention_chunk, num_splits)
+    # fmt: on
+    if plan is not None:
+        optional = given[3:]
+        if block_table is not None:
+            optional = (cu_seqlens_q, None, seqused_q, _used(cu_seqlens_k, seqused_k), *given[7:])
+        out, lse = run(plan, q, k, v, optional, return_attn_probs)
+        return (out, lse, ops.nothing(out)) if return_attn_probs else out
     arguments.refuse_dropout(dropout_p)
     arguments.check_tensors(q, k, v, 3, 3 if block_table is None else 4)
     arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
@@ -180,7 +196,7 @@ def flash_attn_varlen_func(
     if block_table is not None and seqused_k is None:
         if cu_seqlens_k is None:
             raise ValueError("`block_table` needs the lengths of the keys: `seqused_k` or `cu_seqlens_k`")
-        seqused_k = cu_seqlens_k[1:] - cu_seqlens_k[:-1]
+        seqused_k = _used(cu_seqlens_k, None)
     if block_table is not None:
         cu_seqlens_k = None
     elif cu_seqlens_k is None:
@@ -206,9 +222,18 @@ def flash_attn_varlen_func(
     # fmt: on
     deterministic = arguments.flag(deterministic, "deterministic")
     out, lse = ops.attend(q, k, v, optional, numbers, deterministic, return_attn_probs)
+    # (Which lengths of keys there are, the key says.)
+    same = key is not None and are_same((*given[:4], *given[7:]), (q, k, v, cu_seqlens_q, *optional[4:]))
+    if same and rows_are_contiguous(layout_of(q, k, v)):
+        _packed.keep(key, planned(layout_of(q, k, v), q, k, v, optional, numbers))
     if padded:
         out = out[..., :head_dim_v]
     return (out, lse, ops.nothing(out)) if return_attn_probs else out
+
+
+def _used(cu_seqlens_k: torch.Tensor, seqused_k: Optional[torch.Tensor]) -> torch.Tensor:
+    """How many keys each sequence has in its pages."""
+    return cu_seqlens_k[1:] - cu_seqlens_k[:-1] if seqused_k is None else seqused_k
 
 
 def descales(q_descale: Descale, k_descale: Descale, v_descale: Descale, batch: int, k: torch.Tensor) -> tuple:

@@ -6,8 +6,14 @@ from typing import Optional, Union
 
 import torch
 
-from . import arguments, host_values, ops
+from . import append_kv, arguments, host_values, ops
+from .forward import layout_of, planned, rows_are_contiguous, run
 from .interface import Descale, Window, descales
+from .launch import check_beside, check_integers
+from .repeats import Repeats, are_same
+
+#: Plans by what the caller gave: that of attention, and with new keys both.
+_remembered = Repeats()
 
 
 def flash_attn_with_kvcache(
@@ -76,6 +82,25 @@ def flash_attn_with_kvcache(
     Gradients flow through a dense cache without new keys. With new keys, pages, `cache_batch_idx` or `cache_leftpad`
     there are none: the backward pass raises `NotImplementedError`.
     """
+    # fmt: off
+    lengths, for_all = (None, True) if type(cache_seqlens) is int else (cache_seqlens, False)
+    given = (q, k_cache, v_cache, cu_seqlens_q, None, None, lengths, block_table, cache_batch_idx, cache_leftpad,
+             alibi_slopes, s_aux, q_descale, k_descale, v_descale, qv)
+    given_new = (k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)
+    key, plans = _remembered.find((*given, *given_new), window_size, for_all, max_seqlen_q, softmax_scale, causal, softcap,
+                                  rotary_interleaved, num_splits, attention_chunk)
+    # fmt: on
+    if plans is not None:
+        optional = given[3:]
+        if for_all:
+            rows = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+            batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            optional = (*given[3:6], _one_length(cache_seqlens, batch, rows, q.device), *given[7:])
+        if k is None:
+            out, lse = run(plans, q, k_cache, v_cache, optional, return_softmax_lse)
+        else:
+            out, lse = append_kv.run(plans, q, k_cache, v_cache, optional, given_new, return_softmax_lse)
+        return (out, lse) if return_softmax_lse else out
     paged = block_table is not None
     arguments.check_tensors(q, k_cache, v_cache, 4 if cu_seqlens_q is None else 3, 4, ("q", "k_cache", "v_cache"))
     if (k is None) != (v is None):
@@ -100,6 +125,9 @@ def flash_attn_with_kvcache(
         arguments.check_axes("cu_seqlens_q", cu_seqlens_q, 1)
     if cache_batch_idx is not None and paged:  # the kernels read the rows of a table in order
         arguments.check_axes("cache_batch_idx", cache_batch_idx, 1)
+        check_beside(q, {"block_table": block_table, "cache_batch_idx": cache_batch_idx})
+        if cache_batch_idx.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"`cache_batch_idx` is {cache_batch_idx.dtype}; it must be torch.int32")
         host_values.check_numbers("cache_batch_idx", cache_batch_idx, block_table.shape[0])
         block_table, cache_batch_idx = block_table.index_select(0, cache_batch_idx), None
     wanted = None
@@ -124,12 +152,12 @@ def flash_attn_with_kvcache(
     if cache_seqlens is None and k is not None:
         raise ValueError("`k` and `v` go after `cache_seqlens` rows of the cache; give it")
     if cache_seqlens is not None and (not isinstance(cache_seqlens, torch.Tensor) or cache_seqlens.dim() == 0):
-        used = arguments.integer(cache_seqlens, "cache_seqlens")
-        if not 0 <= used <= rows:
-            raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
-        cache_seqlens = torch.full((batch,), used, dtype=torch.int32, device=q.device)
+        cache_seqlens = _one_length(arguments.integer(cache_seqlens, "cache_seqlens"), batch, rows, q.device)
     elif cache_seqlens is not None:
         arguments.check_axes("cache_seqlens", cache_seqlens, 1)
+        check_integers({"cache_seqlens": cache_seqlens})
+    if qv is not None:
+        arguments.check_axes("qv", qv, q.dim())
     caches, padded = (k_cache, v_cache), arguments.is_padded(head_dim) or arguments.is_padded(head_dim_v)
     if padded and qv is not None:
         given = f"head dims {head_dim} and {head_dim_v}"
@@ -165,5 +193,21 @@ def flash_attn_with_kvcache(
                 cache.copy_(wide[..., : cache.shape[-1]])
         if wanted is not None:
             out, lse = ops.without_gradient(out, wanted), lse if lse is None else ops.without_gradient(lse, wanted)
+    # A cache of more entries than the batch has is planned by its first ones, which lie where it does.
+    same = key is not None and not padded and are_same((q, *given[4:6], *given[7:]), (given[0], *optional[1:3], *optional[4:]))
+    if same and (for_all or cache_seqlens is lengths):
+        if k is not None:
+            plans = append_kv.plans(q, k_cache, v_cache, optional, numbers, new)
+        elif rows_are_contiguous(layout_of(q, k_cache, v_cache)):
+            plans = planned(layout_of(q, k_cache, v_cache), q, k_cache, v_cache, optional, numbers)
+        if plans is not None:
+            _remembered.keep(key, plans)
     out = out[..., :head_dim_v] if padded else out
     return (out, lse) if return_softmax_lse else out
+
+
+def _one_length(used: int, batch: int, rows: int, device: torch.device) -> torch.Tensor:
+    """The length of every sequence."""
+    if not 0 <= used <= rows:
+        raise ValueError(f"`cache_seqlens` is {used}; the cache has {rows} rows for each sequence")
+    return torch.full((batch,), used, dtype=torch.int32, device=device)

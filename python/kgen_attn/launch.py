@@ -95,8 +95,7 @@ class Plan:
         else:
             launch, structures = chosen.fwd_kvcache, (bytes(append), bytes(buffer))
         if chosen.emulator is not None:
-            if append is None:  # else lengths are known once it has run
-                self.check_values(read)
+            self.check_values(read, append is not None)
             with _emulator_lock:
                 chosen.emulator.declare(*_extents(read, written))
                 code = launch(*structures, None)
@@ -112,8 +111,9 @@ class Plan:
         if code != abi.SUCCESS:
             raise self._failed(code)
 
-    def check_values(self, read: Sequence[TensorOrNone]) -> None:
-        """Raises for values that the host can read: called with CPU tensors alone."""
+    def check_values(self, read: Sequence[TensorOrNone], appends: bool) -> None:
+        """Raises for values that the host can read: called with CPU tensors alone. `appends`: the lengths of the keys
+        are known once the launch has run."""
 
     def missing_kernel(self, error: MissingKernel) -> None:
         """Serves later calls with a library made for this request, where `KGEN_JIT` asks for that; else raises."""

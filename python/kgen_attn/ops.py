@@ -235,6 +235,11 @@ def is_eager(tensor: torch.Tensor) -> bool:
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+def is_unobserved(q: object) -> bool:
+    """Whether nothing looks on at a call: no tracing, no autocast, no transform."""
+    return is_eager(q) and not any_autocast() and not is_transformed()
+
+
 def is_direct(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether nothing stands between a call and the kernel: no tracing, no gradients, no autocast."""
     if not is_eager(q) or any_autocast() or is_transformed():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from reference import assert_close, attention
 
-from kgen_attn import flash_attn_with_kvcache
+from kgen_attn import flash_attn_with_kvcache, host_values
 
 
 def rotated(x, cos, sin, positions, interleaved):
@@ -169,3 +169,33 @@ def test_a_padded_head_dim(draw, device):
         assert torch.equal(cache, old)
     exact, low = (attention(q[0].cpu(), *(c[0, :7].cpu() for c in caches), dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
     assert_close(out[0].cpu(), exact, low, "O")
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("index", [4, 2**31 - 1, -1, -(2**31)])
+def test_an_entry_that_the_cache_has_not(draw, device, index, new, monkeypatch):
+    """The sequence has no keys and receives no new ones, and nothing is read or written outside of the cache. (What the
+    host can read is refused before; here it looks at nothing, as with tensors of a GPU.)"""
+    monkeypatch.setattr(host_values, "_known", lambda tensor: [])
+    q, k_new, v_new = draw(3, 1, 4, 32), draw(3, 1, 2, 32), draw(3, 1, 2, 32)
+    caches = [draw(4, 20, 2, 32) for _ in range(2)]
+    before = [cache.clone() for cache in caches]
+    integers = lambda *values: torch.tensor(values, dtype=torch.int32, device=device)
+    lengths, entries = [7, 5, 20 - new], integers(2, index, 3)
+    given = dict(cache_seqlens=integers(*lengths), cache_batch_idx=entries, causal=True, return_softmax_lse=True)
+    out, lse = flash_attn_with_kvcache(q, *caches, *((k_new, v_new) if new else ()), **given)
+    for b, entry in ((0, 2), (2, 3)):
+        end = lengths[b] + new
+        for cache, old, rows in zip(caches, before, (k_new, v_new)):
+            if new:
+                old[entry, lengths[b]] = rows[b, 0]
+        exact, low = (attention(q[b].cpu(), *(c[entry, :end].cpu() for c in before), dtype=dtype)[0] for dtype in (torch.float64, torch.bfloat16))
+        assert_close(out[b].cpu(), exact, low, "O")
+    assert torch.equal(out[1], torch.zeros_like(out[1])) and torch.isneginf(lse[1]).all()
+    assert all(torch.equal(cache, old) for cache, old in zip(caches, before))
+
+
+def test_a_cache_without_entries(draw, device):
+    q, cache = draw(1, 1, 2, 32), draw(0, 20, 2, 32)
+    with pytest.raises(ValueError, match="`k` has no entries, of which `cache_batch_idx` could name one"):
+        flash_attn_with_kvcache(q, cache, cache, cache_batch_idx=torch.zeros(1, dtype=torch.int32, device=device))

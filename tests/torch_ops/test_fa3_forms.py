@@ -94,6 +94,17 @@ def test_slots_of_a_dense_cache(emulator):
         assert_close(out[b], lse[b], q[b].double(), k[slot, first:last].double(), v[slot, first:last].double(), ASKED)
 
 
+@pytest.mark.parametrize("slot", [6, 2**31 - 1, -1])
+def test_a_slot_that_the_cache_has_not(emulator, slot):
+    """No keys, and nothing is read outside of the cache."""
+    torch.manual_seed(2)
+    q, k, v = random(3, 5, 4, 64), random(6, 40, 2, 64), random(6, 40, 2, 64)
+    out, lse = fwd(emulator, q=q, k=k, v=v, seqused_k=integers(40, 17, 30), kv_batch_idx=integers(5, slot, 0))
+    for b, entry, last in ((0, 5, 40), (2, 0, 30)):
+        assert_close(out[b], lse[b], q[b].double(), k[entry, :last].double(), v[entry, :last].double(), ASKED)
+    assert torch.equal(out[1], torch.zeros_like(out[1])) and torch.isneginf(lse[1]).all()
+
+
 def rotated(x, positions, cos, sin, interleaved):
     """x (rows, heads, D): the first columns turned by the angles of each row's position."""
     columns = 2 * cos.shape[1]

@@ -120,6 +120,10 @@ void enter_keys(kgen_fwd_params& p, const key_tensors& keys, const view& q) {
         p.seqlen_k = narrow(q.op, "max_seqlen_k", *keys.longest < k.size(0) ? *keys.longest : k.size(0));
     } else {
         require(keys.batch_idx || k.size(0) >= p.batch, q.op, "`", k.name, "` has ", k.size(0), " entries for a batch of ", p.batch);
+        if (keys.batch_idx) {
+            require(k.size(0) > 0, q.op, "`", k.name, "` has no entries, of which `", keys.batch_idx_name, "` could name one");
+            p.cache_entries = narrow(q.op, "entries of k", k.size(0));
+        }
         p.seqlen_k = narrow(q.op, "rows of k", k.size(1));
     }
 }

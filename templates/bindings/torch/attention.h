@@ -7,7 +7,7 @@
 //   k, v (pages, page, Hk, D) with a page table  k, v, batch stride = page stride, page_size, num_pages, page_table and
 //                                                its row stride
 //   k, v (total_k, Hk, D) with cu_seqlens_k      k, v, cu_seqlens_k, total_k
-//   k, v (entries, S, Hk, D)                     k, v, seqlen_k = S
+//   k, v (entries, S, Hk, D)                     k, v, seqlen_k = S; with a batch_idx cache_entries
 //   seqused_q, seqused_k                         the same
 //   k, v FP8 and q not                           kv_dtype, k_descale, v_descale
 //   q, k, v E4M3                                 dtype, all three descales; where the library has no such kernel, see
