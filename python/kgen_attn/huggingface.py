@@ -71,6 +71,8 @@ def attention(
     chunk = getattr(module.config, "attention_chunk_size", None)
     if chunk is not None and key.shape[2] > chunk:
         raise NotImplementedError(f"`attention_chunk_size` is {chunk}: chunked attention of a model does not reach kgen")
+    if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
+        raise TypeError(f"`attention_mask` is of type {type(attention_mask).__name__}; it must be a torch.Tensor")
     if is_causal is None or (_false_with_a_mask and attention_mask is not None):
         is_causal = getattr(module, "is_causal", True)
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
@@ -120,6 +122,9 @@ def _packing(q: torch.Tensor, keys: int, others: dict) -> Optional[Packing]:
         return None
     if q.shape[0] != 1:
         raise ValueError(f"`cu_seq_lens_q` goes with a batch of one; given {q.shape[0]}")
+    missing = [name for name in ("max_length_q", "max_length_k") if others.get(name) is None]
+    if missing:
+        raise ValueError(f"`cu_seq_lens_q` goes with `{'` and `'.join(missing)}`, the longest sequences' rows; give it too")
     longest = (others["max_length_q"], q.shape[1]), (others["max_length_k"], keys)
     # More is as right: what a tensor says is not waited for where nothing can be.
     longest = (most if isinstance(n, torch.Tensor) and not masks.may_look(n) else int(n) for n, most in longest)
@@ -183,7 +188,7 @@ class _Places(NamedTuple):
 
 def _padded(q, k, v, mask: torch.Tensor, positions: Optional[torch.Tensor], options: dict) -> torch.Tensor:
     """Attention where `mask` says which keys are there: valid tokens are packed, and O of the others is 0."""
-    rows, seen = q.shape[1], mask.shape[1]
+    rows, seen = q.shape[1], mask.shape[-1] if mask.dim() > 0 else 0
     if mask.dim() != 2 or mask.shape[0] != q.shape[0] or not rows <= seen <= k.shape[1]:
         raise ValueError(f"`attention_mask` has shape {tuple(mask.shape)}; it is (batch, keys), for {rows} rows and {k.shape[1]} keys")
     if not masks.may_look(mask):

@@ -307,3 +307,23 @@ def test_no_plan_is_known_by_a_tensor(q):
     interface._direct.clear()
     flash_attn_func(q, q, q, softmax_scale=torch.tensor(0.5))
     assert not interface._direct
+
+
+def test_what_a_model_may_give_wrongly(draw, integers):
+    """To the function that transformers calls, by callers that call it themselves."""
+    import types
+
+    from kgen_attn.huggingface import attention
+
+    module, x = types.SimpleNamespace(config=types.SimpleNamespace(), is_causal=True), draw(1, 2, 8, 32)
+    call = lambda mask=None, **others: attention(module, x, x, x, mask, **others)
+    wrong = [
+        (TypeError, "`attention_mask` is of type list", lambda: call([[1] * 8])),
+        (ValueError, r"`attention_mask` has shape \(8,\)", lambda: call(integers(*[1] * 8).bool())),
+        (ValueError, r"`attention_mask` has shape \(1, 1, 8, 8\)", lambda: call(x.new_zeros(1, 1, 8, 8))),
+        (ValueError, "with `max_length_q` and `max_length_k`", lambda: call(cu_seq_lens_q=integers(0, 3, 8))),
+        (ValueError, "with `max_length_k`, ", lambda: call(cu_seq_lens_q=integers(0, 3, 8), max_length_q=5, max_length_k=None)),
+    ]
+    for error, words, function in wrong:
+        with pytest.raises(error, match=words):
+            function()
