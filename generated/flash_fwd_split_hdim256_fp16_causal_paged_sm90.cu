@@ -197,7 +197,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
 // rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
-    // The tile before was rescaled to: its weights are in the sums only now.
+    // The last tile took a new maximum: only now do the sums hold its weights.
     if (state.headroom == 0.0f) {
         float least = minimum(state.sum[0][0], state.sum[0][1]);
         KGEN_UNROLL
