@@ -122,6 +122,11 @@ impl SelectionArgs {
     ///
     /// # Errors
     /// [`CliError::Usage`] if a name is unknown, the filter cannot be read or nothing is selected; the message says
+    /// Whether variants are named, so that no flag narrows them.
+    pub fn is_by_name(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// what is to blame. [`CliError::Environment`] for `--target native` where there is no GPU.
     pub fn resolve(&self, grid: &Grid) -> Result<Vec<Variant>, CliError> {
         if !self.names.is_empty() {

@@ -117,7 +117,7 @@ pub(in crate::cli) fn make(
 
     let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
     let kernel = |plan: &Plan| {
-        let file = render::file_name(plan);
+        let file = render::file_name(&plan.variant);
         Unit::kernel(plan, Path::new(&file), text(&file), args.ptx())
     };
     let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
