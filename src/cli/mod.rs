@@ -128,9 +128,9 @@ pub struct Global {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     pub color: Color,
 
-    /// Defaults of flags, instead of `kgen.toml` in the current folder.
+    /// Defaults of flags, instead of `kgen.toml` in the current folder or the nearest above it.
     #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
-    #[arg(long_help = concat!("Defaults of flags, instead of `kgen.toml` in the current folder; its keys: ", page!("config.md")))]
+    #[arg(long_help = concat!("Defaults of flags, instead of `kgen.toml` in the current folder or the nearest above it; its keys: ", page!("config.md")))]
     pub config: Option<PathBuf>,
 
     /// Print help; `-h` prints a summary.
@@ -205,6 +205,9 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Vendor(args) => vendor::run(&global, args),
         Command::Wheel(args) => wheel::run(&global, args),
+    if !matches!(command, Command::Worker(_)) {
+        config::tell_left_out();
+    }
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),
