@@ -51,7 +51,7 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
             ("kgen.toml", "Defaults of flags, in the current folder or the nearest above it."),
             ("~/.cache/kgen", "Compiled objects, passed checks, emulator libraries, and the nvcc that kgen installed."),
             ("generated/", "Rendered kernels, the dispatcher, headers and manifest.json."),
-            ("build/", "Objects in obj/, logs in log/, the library in lib/, and report.json."),
+            ("build/", "Objects in obj/, logs in log/, the library in lib/, report.json, and compile_commands.json."),
         ],
     ),
 ];
