@@ -93,7 +93,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     };
     let page = page(&Man::new(command));
     let page = page.map_err(|error| CliError::Environment(format!("cannot make the page: {error}")))?;
-    ui::print(&String::from_utf8_lossy(&page))
+    ui::print_verbatim(&String::from_utf8_lossy(&page))
 }
 
 /// `command` without `help` commands, which need no pages: every command has `--help`.

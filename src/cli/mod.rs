@@ -33,6 +33,7 @@ mod vendor;
 mod wheel;
 mod worker;
 mod workshop;
+mod wrap;
 
 pub use error::CliError;
 use error::ErrorDocument;
@@ -87,6 +88,12 @@ impl Cli {
                 let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned();
                 // The message goes to standard error all the same.
                 ui::print_json(&ErrorDocument::of(&CliError::Usage(message))).ok();
+            }
+            if error.use_stderr() {
+                let text = error.render();
+                let text = if console::colors_enabled_stderr() { text.ansi().to_string() } else { text.to_string() };
+                ui::tell(format_args!("{}", text.trim_end()));
+                std::process::exit(error.exit_code());
             }
             error.exit()
         })
@@ -198,6 +205,9 @@ pub enum Command {
 pub fn run(cli: Cli) -> Result<(), CliError> {
     let Cli { global, command } = cli;
     manner::set(global.quiet, global.verbose, global.color);
+    if !matches!(command, Command::Worker(_)) {
+        config::tell_left_out();
+    }
     match command {
         Command::List(args) => list::run(&global, args),
         Command::Generate(args) => generate::run(&global, args),
@@ -205,9 +215,6 @@ pub fn run(cli: Cli) -> Result<(), CliError> {
         Command::BuildAll(args) => build_all::run(&global, args),
         Command::Vendor(args) => vendor::run(&global, args),
         Command::Wheel(args) => wheel::run(&global, args),
-    if !matches!(command, Command::Worker(_)) {
-        config::tell_left_out();
-    }
         Command::Check(args) => check::run(&global, args),
         Command::Bench(args) => bench::run(&global, args),
         Command::Expression(args) => expression::run(&global, args),
