@@ -352,6 +352,9 @@ fn a_default_target_is_found_above_and_counts_where_flags_leave_the_target_open(
     fs::write(below.join("kgen.toml"), "target = 'sm80, sm120'\n").expect("written");
     assert_eq!(targets(&["--head-dim", "64"]), ["sm120", "sm80"], "the nearest file counts");
     fs::remove_file(below.join("kgen.toml")).expect("removed");
+    write("target = 'native'\n");
+    let native = kgen().args(["list", "--head-dim", "64"]).current_dir(&below).env("CUDA_VISIBLE_DEVICES", "").assert();
+    native.code(3).stderr(contains("`native`: ").and(contains("or change `target` in `")));
     write("jobs = 3\ntarget = 'hoper'\n");
     let refused = run(&["list", "--all"]).code(2);
     refused.stderr(contains("unknown target `hoper`").and(contains("kgen.toml:2:10")).and(contains("did you mean `hopper`?")));

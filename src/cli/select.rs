@@ -187,7 +187,11 @@ impl SelectionArgs {
 
     /// The targets asked for, or those of `kgen.toml`; none twice.
     fn targets(&self) -> Result<Vec<Target>, CliError> {
-        let targets = self.target_words().iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>()?;
+        let targets = self.target_words().iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>();
+        let targets = targets.map_err(|error| match self.default_target() {
+            Some(default) => CliError::Environment(format!("{error}; or change {}", default.place)),
+            None => error,
+        })?;
         Ok(targets.into_iter().unique().collect())
     }
 
