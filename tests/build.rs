@@ -2,6 +2,8 @@
 
 #[path = "support/bench.rs"]
 mod bench;
+#[path = "support/mod.rs"]
+mod folders;
 
 use assert_cmd::assert::Assert;
 use bench::{Bench, ONE, OTHER, SLICE, bare_path, make_executable, support, walk};
@@ -32,6 +34,76 @@ fn a_build_leaves_objects_logs_a_library_and_a_report() {
     assert_eq!(report["artifacts"].as_array().expect("a list").len(), 5, "four kernels and the dispatcher");
     assert_eq!(report["library"]["path"], "lib/libkgen.so");
     assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
+}
+
+#[test]
+fn a_build_leaves_a_compilation_database_that_keeps_other_sources() {
+    let bench = Bench::new();
+    let path = bench.path("build/compile_commands.json");
+    let entries = || -> Vec<serde_json::Value> { serde_json::from_slice(&fs::read(&path).expect("it is there")).expect("JSON") };
+    let sources = || -> Vec<String> {
+        let names = entries().into_iter().map(|entry| entry["file"].as_str().expect("a path").to_owned());
+        names.map(|path| path.rsplit('/').next().unwrap_or_default().to_owned()).collect()
+    };
+    let one = ["build", ONE];
+    bench.kgen(&one).assert().success();
+    assert_eq!(sources(), [format!("{ONE}.cu")], "the dispatcher is no kernel");
+    let entry = &entries()[0];
+    let text = |key: &str| entry[key].as_str().expect("a text").to_owned();
+    assert_eq!(text("file"), bench.path("generated").join(format!("{ONE}.cu")).display().to_string());
+    let words: Vec<&str> = entry["arguments"].as_array().expect("a list").iter().filter_map(serde_json::Value::as_str).collect();
+    assert_eq!(words[0], support("mock_nvcc.sh").display().to_string());
+    for flag in ["-Iinclude", "-gencode=arch=compute_80,", "-Xptxas=-v", "-ccbin=/"] {
+        assert!(words.iter().any(|word| word.starts_with(flag)), "no `{flag}` in {words:?}");
+    }
+    fs::remove_file(text("output")).expect("the object is where it says");
+    let mut again = process::Command::new(words[0]);
+    let again = again.args(&words[1..]).current_dir(text("directory")).status().expect("it starts");
+    assert!(again.success() && fs::metadata(text("output")).is_ok(), "the command compiles the kernel");
+
+    let before = fs::read(&path).expect("readable");
+    bench.kgen(&one).assert().success();
+    assert_eq!(fs::read(&path).expect("readable"), before);
+    bench.kgen(&["build", "--only", "--launcher", "env", OTHER]).assert().success();
+    assert_eq!(sources(), [format!("{ONE}.cu"), format!("{OTHER}.cu")]);
+    assert!(entries().iter().all(|entry| entry["arguments"][0] == words[0]), "a launcher is no compiler");
+
+    let others = r#"[{"directory": "/x", "file": "/x/a.cpp", "command": "c++ -c a.cpp"},
+        {"directory": "/x", "file": "PLACE/generated/gone.cu", "arguments": []}]"#;
+    fs::write(&path, others.replace("PLACE", &bench.dir.path().display().to_string())).expect("written");
+    bench.kgen(&one).assert().success();
+    let (mut now, mut wanted) = (sources(), vec!["a.cpp".to_owned(), format!("{ONE}.cu"), format!("{OTHER}.cu")]);
+    now.sort();
+    wanted.sort();
+    assert_eq!(now, wanted, "what kgen does not know stays, and what it no longer holds does not");
+    fs::write(&path, "mine").expect("written");
+    let left = bench.kgen(&one).assert().success();
+    left.stderr(contains("`build/compile_commands.json` is left as it is: it is no compilation database"));
+    assert_eq!(fs::read(&path).expect("readable"), b"mine");
+    assert!(bench.leftovers("").is_empty(), "{:?}", bench.leftovers(""));
+}
+
+#[test]
+fn a_listed_plan_has_the_registers_of_the_last_build_of_the_same_source() {
+    let bench = Bench::new();
+    let registers = |args: &[&str]| {
+        let list = bench.kgen(&[&["list", "--plan", "--format", "json"], args, &[ONE, OTHER]].concat()).assert().success();
+        let entries: Vec<serde_json::Value> = serde_json::from_slice(&list.get_output().stdout).expect("JSON");
+        entries.iter().map(|entry| entry["compiled_registers"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(registers(&[]), [None, None]);
+    bench.kgen(&["build", ONE, "--build-dir", "out"]).assert().success();
+    assert_eq!(registers(&["--build-dir", "out"]), [None, Some(168)], "fp16 comes first");
+    assert_eq!(registers(&[]), [None, None], "`build` holds nothing");
+    let table = bench.kgen(&["list", "--plan", "--build-dir", "out", ONE]).assert().success();
+    table.stdout(contains("compiled").and(contains("168")));
+    let templates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
+    folders::copy_folder(&templates, &bench.path("templates"));
+    let header = bench.path("templates/include/kgen.h");
+    let other = fs::read_to_string(&header).expect("readable") + "/* changed */\n";
+    assert_eq!(registers(&["--build-dir", "out", "--templates", "templates"]), [None, Some(168)]);
+    fs::write(&header, other).expect("written");
+    assert_eq!(registers(&["--build-dir", "out", "--templates", "templates"]), [None, None], "another header");
 }
 
 #[test]

@@ -267,3 +267,76 @@ fn an_edited_single_file_is_kept_and_one_of_another_kernel_is_not() {
     assert_eq!(copies(), ["my.cu.edited"]);
     assert_eq!(place.read("g/my.cu.edited"), mine);
 }
+
+#[test]
+fn the_files_of_a_selection_are_named_and_whether_they_are_new() {
+    let place = Place::new();
+    let one = "generate --kind fwd --head-dim 64 --dtype bf16 --causal --target sm80 --output g";
+    let file = "g/flash_fwd_hdim64_bf16_causal_sm80.cu\n";
+    place.kgen(one).success().stdout(contains(format!("written    {file}")));
+    place.kgen(one).success().stdout(contains(format!("unchanged  {file}g: 1 kernel; 0 files written")));
+    let two = one.replace("--causal", "");
+    let both = place.kgen(&two).success();
+    both.stdout(contains("written    g/flash_fwd_hdim64_bf16_sm80.cu\n").and(contains(format!("unchanged  {file}"))));
+
+    let many = "generate --kind fwd --dtype bf16 --target sm80 --features any --output g";
+    let said = "kernels, 0 written, ";
+    place.kgen(many).success();
+    place.kgen(many).success().stdout(contains(said).and(contains("`--verbose` lists their files")).and(contains(".cu\n").not()));
+    place.kgen(&format!("{many} --verbose")).success().stdout(contains(format!("unchanged  {file}")));
+    let done = place.kgen(&format!("{many} --format json")).success();
+    let report: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("one JSON document");
+    let selected = report["selected"].as_array().expect("a list");
+    let ours = serde_json::json!({
+        "name": "flash_fwd_hdim64_bf16_causal_sm80", "file": "flash_fwd_hdim64_bf16_causal_sm80.cu", "written": false
+    });
+    assert!(selected.len() > 20 && selected.contains(&ours), "{report}");
+}
+
+#[test]
+fn a_single_file_is_noted_with_the_flags_that_choose_others_and_no_flag_that_was_given() {
+    let place = Place::new();
+    let line = "generate --head-dim 72 --dtype fp16 --target sm80 --output my.cu";
+    let said = |flags: &str| {
+        let done = place.kgen(&format!("{line} {flags}")).success();
+        String::from_utf8_lossy(&done.get_output().stderr).into_owned()
+    };
+    let both = said("");
+    assert!(both.contains("is `flash_fwd_hdim72_fp16_sm80`; `--causal` takes the causal kernel or `--kind` takes "), "{both}");
+    assert!(both.contains("`bwd`"), "{both}");
+    for (flags, wanted, unwanted) in [
+        ("--causal", "`--kind` takes `fwd_split`, `bwd` instead", "--causal"),
+        ("--full", "`--kind` takes `fwd_split`, `bwd` instead", "--causal"),
+        ("--kind fwd", "`--causal` takes the causal kernel instead", "--kind"),
+    ] {
+        let note = said(flags);
+        assert!(note.contains(wanted) && !note.contains(unwanted), "{flags}: {note}");
+    }
+    assert_eq!(said("--kind fwd --causal"), "");
+    assert_eq!(said("--kind fwd --full"), "");
+}
+
+#[test]
+fn the_remedy_of_a_file_for_several_variants_is_one_that_helps() {
+    let place = Place::new();
+    for flags in [
+        "--dtype fp16 --target sm80",
+        "--head-dim 128 --dtype fp16 --target sm80 --features any",
+        "--filter hdim==64",
+        "--kind bwd,fwd_split --head-dim 64,96",
+    ] {
+        let refused = place.kgen(&format!("generate {flags} --output my.cu")).code(2);
+        let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        let remedy = said.split("narrow it, as with `").nth(1).and_then(|rest| rest.split('`').next()).expect(&said).to_owned();
+        let given: Vec<&str> = flags.split_whitespace().filter(|word| word.starts_with("--")).collect();
+        // A flag that was given with several values is given again with one.
+        let kept = remedy.split(" --").map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or_default().to_owned());
+        let kept: Vec<String> = kept.map(|flag| format!("--{flag}")).collect();
+        let others = flags.split(" --").map(|flag| format!("--{}", flag.trim_start_matches("--")));
+        let others: Vec<String> = others.filter(|flag| !kept.iter().any(|kept| flag.starts_with(kept.as_str()))).collect();
+        assert!(!given.is_empty());
+        place.kgen(&format!("generate {} {remedy} --output my.cu", others.join(" "))).success();
+    }
+    let named = "generate flash_fwd_hdim64_bf16_sm80 flash_fwd_hdim64_bf16_causal_sm80 --output my.cu";
+    place.kgen(named).code(2).stderr(contains("2 are selected").and(contains("name one of them")).and(contains("--").count(1)));
+}

@@ -316,3 +316,46 @@ fn the_path_of_the_compiler_is_printed_alone_or_missing() {
     let installed: Value = serde_json::from_slice(&shown.get_output().stdout).expect("JSON");
     assert_eq!(installed[0]["installed"], false);
 }
+
+#[test]
+fn a_default_target_is_found_above_and_counts_where_flags_leave_the_target_open() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let below = place.path().join("a/b");
+    fs::create_dir_all(&below).expect("made");
+    let write = |text: &str| fs::write(place.path().join("kgen.toml"), text).expect("written");
+    let run = |args: &[&str]| kgen().args(args).current_dir(&below).env_remove("KGEN_CONFIG").assert();
+    let targets = |args: &[&str]| {
+        let done = run(&[&["list", "--format", "json"], args].concat()).success();
+        let entries: Vec<Value> = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+        let mut targets: Vec<String> = entries.iter().map(|entry| entry["target"].as_str().expect("one").to_owned()).collect();
+        targets.sort();
+        targets.dedup();
+        targets
+    };
+    write("jobs = 3\ntarget = 'hopper'\n");
+    assert_eq!(targets(&["--head-dim", "64"]), ["sm90"]);
+    assert_eq!(targets(&["--causal", "--target", "sm80"]), ["sm80"]);
+    assert_eq!(targets(&["flash_fwd_hdim128_bf16_causal_sm80"]), ["sm80"]);
+    assert_eq!(targets(&["--set", "standard-74"]), ["sm80"]);
+    for open in [&[][..], &["--all"], &["--filter", "hdim == 64"], &["--all", "--causal"]] {
+        assert!(targets(open).len() > 1, "{open:?}");
+    }
+    let note = "only `sm90`, by `target` in `";
+    run(&["list", "--head-dim", "64"]).success().stderr(contains(note).and(contains("files run on")));
+    run(&["list", "--all"]).success().stderr(contains(note).not());
+    run(&["list", "--head-dim", "64", "--dtype", "fp8", "--kind", "bwd"]).code(2).stderr(contains("takes `sm90` alone"));
+    let doctor = run(&["doctor"]).get_output().stdout.clone();
+    let doctor = String::from_utf8_lossy(&doctor).into_owned();
+    assert!(doctor.contains("kgen.toml") && doctor.contains("jobs = 3, target = \"hopper\""), "{doctor}");
+    run(&["list", "--help"]).success().stdout(contains("`target` of `kgen.toml`"));
+
+    fs::write(below.join("kgen.toml"), "target = 'sm80, sm120'\n").expect("written");
+    assert_eq!(targets(&["--head-dim", "64"]), ["sm120", "sm80"], "the nearest file counts");
+    fs::remove_file(below.join("kgen.toml")).expect("removed");
+    write("target = 'native'\n");
+    let native = kgen().args(["list", "--head-dim", "64"]).current_dir(&below).env("CUDA_VISIBLE_DEVICES", "").assert();
+    native.code(3).stderr(contains("`native`: ").and(contains("or change `target` in `")));
+    write("jobs = 3\ntarget = 'hoper'\n");
+    let refused = run(&["list", "--all"]).code(2);
+    refused.stderr(contains("unknown target `hoper`").and(contains("kgen.toml:2:10")).and(contains("did you mean `hopper`?")));
+}

@@ -1,8 +1,10 @@
-//! The Markdown pages and the help texts, as claims: a `kgen` command that one names parses, a flag that one names
-//! exists, a figure of README.md stands on the page of results that it links, and pictures are drawn from those pages.
+//! The Markdown pages, as claims: a `kgen` command that one names parses, a flag that one names exists, a figure of
+//! README.md stands on the page of results that it links, and pictures are drawn from those pages.
 
-use clap::{CommandFactory, error::ErrorKind};
-use kgen::cli::Cli;
+#[path = "support/command_lines.rs"]
+mod command_lines;
+
+use command_lines::{flags, flaw, kgen_commands};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -77,75 +79,6 @@ fn shell_lines(block: &str, first: usize) -> Vec<Code> {
     found
 }
 
-/// The command lines of kgen in a shell line, as words from `kgen` on: after assignments and `cargo run … --`, and
-/// before a pipe, a redirection or a comment.
-fn kgen_commands(line: &str) -> Vec<Vec<String>> {
-    let mut quote = None;
-    let mut pieces = vec![String::new()];
-    let mut before = ' ';
-    for character in line.chars() {
-        match (quote, character) {
-            (None, '#') if before == ' ' => break,
-            (None, '|' | '>' | ';' | '&') => pieces.push(String::new()),
-            _ => {
-                quote = match (quote, character) {
-                    (None, '\'' | '"') => Some(character),
-                    (Some(open), close) if open == close => None,
-                    _ => quote,
-                };
-                pieces.last_mut().expect("one piece").push(character);
-            }
-        }
-        before = character;
-    }
-    pieces.iter().filter_map(|piece| shlex::split(piece)).filter_map(|words| from_kgen(&words)).collect()
-}
-
-/// The words from kgen on, if it is what they start.
-fn from_kgen(words: &[String]) -> Option<Vec<String>> {
-    let is_assignment =
-        |word: &String| word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
-    let words: Vec<String> = words.iter().skip_while(|word| is_assignment(word)).cloned().collect();
-    let command = match words.first()?.as_str() {
-        "cargo" if words.get(1).is_some_and(|word| word == "run") => {
-            words.iter().skip_while(|word| *word != "--").cloned().collect()
-        }
-        program if program.rsplit('/').next() == Some("kgen") => words,
-        _ => return None,
-    };
-    // A sentence may say that kgen does something; a command has a word of the command line after it.
-    (command.len() > 1).then_some(command)
-}
-
-/// Whether a word stands for others: `…`, `COMMAND`.
-fn is_placeholder(word: &str) -> bool {
-    word.contains('…') || word.contains("...") || word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
-}
-
-/// Why kgen would not take a command line; a span in back-ticks may leave required arguments out, and placeholders may
-/// stand for any value.
-fn flaw(words: &[String], is_block: bool) -> Option<String> {
-    let subcommand = words.get(1).expect("a command line has a second word");
-    if is_placeholder(subcommand) {
-        return None;
-    }
-    // An ellipsis is the value of the flag before it, or further arguments.
-    let parsed = Cli::command().try_get_matches_from(words);
-    let without = words.iter().filter(|word| *word != "…");
-    let error = parsed.or_else(|_| Cli::command().try_get_matches_from(without)).err()?;
-    let has_placeholder = words.iter().any(|word| is_placeholder(word));
-    let is_shortened = |kind| match kind {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
-        ErrorKind::MissingRequiredArgument
-        | ErrorKind::MissingSubcommand
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !is_block,
-        ErrorKind::InvalidValue => !is_block && error.to_string().contains("a value is required") || has_placeholder,
-        ErrorKind::ValueValidation => has_placeholder,
-        _ => false,
-    };
-    (!is_shortened(error.kind())).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
-}
-
 #[test]
 fn every_command_that_a_page_names_is_one_that_kgen_takes() {
     let mut wrong = Vec::new();
@@ -162,33 +95,6 @@ fn every_command_that_a_page_names_is_one_that_kgen_takes() {
     assert!(wrong.is_empty(), "commands that kgen does not take:\n{}", wrong.join("\n"));
 }
 
-/// A command and all below it.
-fn tree(command: &clap::Command) -> Vec<&clap::Command> {
-    let below = command.get_subcommands().flat_map(tree);
-    std::iter::once(command).chain(below).collect()
-}
-
-#[test]
-fn every_command_in_an_example_of_a_help_text_is_one_that_kgen_takes() {
-    let mut root = Cli::command();
-    root.build();
-    let mut wrong = Vec::new();
-    let mut found = 0;
-    for command in tree(&root).into_iter().filter(|command| command.get_name() != "help") {
-        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        for line in text.lines().filter_map(|line| line.strip_prefix("  kgen ")) {
-            // The explanation stands after the command, two spaces or more away.
-            let line = format!("kgen {}", line.split("  ").next().unwrap_or(line).trim_end_matches('\\'));
-            for words in kgen_commands(&line) {
-                found += 1;
-                wrong.extend(flaw(&words, false).map(|flaw| format!("kgen {}: `{line}`: {flaw}", command.get_name())));
-            }
-        }
-    }
-    assert!(found > 30, "only {found} examples were found");
-    assert!(wrong.is_empty(), "examples that kgen does not take:\n{}", wrong.join("\n"));
-}
-
 /// Flags of compilers and linkers that pages name.
 const FLAGS_OF_OTHERS: [&str; 2] = ["exclude-libs", "orig_src_path_name"];
 
@@ -202,15 +108,7 @@ fn scripts() -> String {
 #[test]
 fn every_flag_that_a_page_names_alone_exists() {
     let scripts = scripts();
-    let root = Cli::command();
-    let long = |command: &clap::Command| {
-        command
-            .get_arguments()
-            .flat_map(|argument| argument.get_long_and_visible_aliases().unwrap_or_default())
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let flags: BTreeSet<String> = tree(&root).into_iter().flat_map(long).collect();
+    let flags = flags();
     let mut wrong = Vec::new();
     let mut found = 0;
     for page in pages() {

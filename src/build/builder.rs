@@ -7,6 +7,7 @@ use super::{
     inspect::Inspector,
     key::KeyHasher,
     memory::{self, Gate, Peaks},
+    report,
     workplace::refuse_obeyed_paths,
 };
 use crate::{
@@ -201,7 +202,7 @@ impl<'a> Builder<'a> {
     /// # Errors
     /// [`BuildError::Output`].
     pub fn write_report(&self, report: &BuildReport) -> Result<PathBuf, BuildError> {
-        let path = self.options.out_dir.join("report.json");
+        let path = self.options.out_dir.join(report::FILE);
         let text = serde_json::to_string_pretty(report).map_err(io::Error::from);
         let written = text.and_then(|text| write_atomic(&path, format!("{text}\n").as_bytes()));
         written.map_err(BuildError::output("write", &path))?;

@@ -20,6 +20,7 @@ use crate::{
     },
 };
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::Write,
     path::Path,
@@ -145,6 +146,7 @@ impl Builder<'_> {
             kind: unit.kind,
             object,
             flags: unit.flags.clone(),
+            source: unit.source.clone(),
             key,
             object_hash: entry.output_hash.clone(),
             resources: entry.resources.clone(),
@@ -189,22 +191,26 @@ impl Builder<'_> {
         write_atomic(&path, log).map(drop).map_err(BuildError::output("write", &path))
     }
 
+    /// `nvcc flags`, as words.
+    pub(super) fn nvcc_words(&self, flags: &[String]) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.nvcc.path.clone().into()];
+        words.extend(flags.iter().map(OsString::from));
+        // Always, so that the compiler whose version is in the key is the one that is used.
+        words.extend(["-ccbin".into(), self.host.path.clone().into()]);
+        words
+    }
+
     /// `[launcher] nvcc flags`, with temporary files in the folder it runs in, so that a kill leaves none.
     pub(super) fn nvcc_command(&self, flags: &[String]) -> Command {
-        let mut words = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(str::to_owned);
-        let mut command = if let Some(launcher) = words.next() {
-            let mut command = Command::new(launcher);
-            command.args(words).arg(&self.nvcc.path);
-            command
-        } else {
-            let mut command = Command::new(&self.nvcc.path);
+        let launcher = self.options.launcher.iter().flat_map(|l| l.split_whitespace()).map(OsString::from);
+        let mut words = launcher.chain(self.nvcc_words(flags));
+        // nvcc is one of them.
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).env("LC_ALL", "C");
+        if self.options.launcher.is_none() {
             // Not with a launcher: sccache's server would keep this folder as its own for ever.
             command.env("TMPDIR", ".");
-            command
-        };
-        command.args(flags).env("LC_ALL", "C");
-        // Always, so that the compiler whose version is in the key is the one that is used.
-        command.arg("-ccbin").arg(&self.host.path);
+        }
         command
     }
 

@@ -117,7 +117,7 @@ mod tests {
             features: Features::NONE,
             target: Target::Sm80,
         };
-        Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, ptx)
+        Unit::kernel(&Plan::new(variant, None).unwrap(), Path::new("a.cu"), text, String::new(), ptx)
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! Builder::open ─▶ compile(units) ─▶ BuildReport ─▶ link ─▶ write_report
 //! ```
 //!
-//! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `lib/manifest.json`, `report.json`.
+//! Layout of the output folder: `obj/<name>.o`, `log/<name>.log`, `lib/libkgen.so`, `lib/manifest.json`, `report.json`,
+//! `compile_commands.json`.
 
 mod builder;
 mod cache;
 mod compile;
+mod database;
 mod diagnostics;
 mod error;
 mod inspect;
@@ -28,6 +30,8 @@ mod workplace;
 pub use builder::{BuildOptions, Builder};
 pub use error::BuildError;
 pub use observer::{Observer, Outcome};
-pub use report::{Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION, Share};
+pub use report::{
+    Artifact, BuildFailure, BuildReport, FailureKind, KernelResources, Library, REPORT_VERSION, Record, Share, records,
+};
 pub use sass::MachineCode;
 pub use unit::Unit;

@@ -2,12 +2,18 @@
 //! folder may be moved.
 
 use super::MachineCode;
-use crate::grid::{Kind, Target};
+use crate::{
+    files,
+    grid::{Kind, Target},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+
+/// The report's name in the output folder.
+pub(super) const FILE: &str = "report.json";
 
 /// Version of `report.json`; grows when a field changes its meaning or goes away.
 pub const REPORT_VERSION: u32 = 2;
@@ -44,6 +50,8 @@ pub struct Artifact {
     pub object: PathBuf,
     /// nvcc's flags that decide what it is.
     pub flags: Vec<String>,
+    /// Hash of a kernel's text and its headers (BLAKE3, hexadecimal); `None` for host code.
+    pub source: Option<String>,
     /// Cache key (BLAKE3, hexadecimal).
     pub key: String,
     /// BLAKE3 of the object, hexadecimal.
@@ -205,6 +213,36 @@ impl BuildReport {
     pub fn cpu_seconds(&self) -> f64 {
         self.artifacts.iter().filter(|a| !a.cached).map(|a| a.cpu_seconds).sum()
     }
+}
+
+/// What a report says of one kernel, for those who look at it later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// As [`Artifact::source`].
+    pub source: String,
+    /// As [`Artifact::registers`].
+    pub registers: u32,
+}
+
+/// The kernels of the report in `folder`, by name; `None` where there is no report that this kgen can read.
+pub fn records(folder: &Path) -> Option<BTreeMap<String, Record>> {
+    #[derive(Deserialize)]
+    struct Report {
+        version: u32,
+        artifacts: Vec<Listed>,
+    }
+    #[derive(Deserialize)]
+    struct Listed {
+        name: String,
+        source: Option<String>,
+        resources: Vec<KernelResources>,
+    }
+    let report: Report = serde_json::from_slice(&files::read(&folder.join(FILE)).ok()?).ok()?;
+    let record = |listed: Listed| {
+        let registers = listed.resources.iter().map(|kernel| kernel.registers).max()?;
+        Some((listed.name, Record { source: listed.source?, registers }))
+    };
+    (report.version == REPORT_VERSION).then(|| report.artifacts.into_iter().filter_map(record).collect())
 }
 
 /// `obj/<name>.o`.

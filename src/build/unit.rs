@@ -23,6 +23,8 @@ pub struct Unit {
     pub kind: Option<Kind>,
     /// What a kernel's machine code has to be made of; `None` for host code, which has none.
     pub promised: Option<TensorCore>,
+    /// The name of what a kernel is compiled from; `None` for host code.
+    pub source: Option<String>,
     /// nvcc's flags without input, output and launcher: the same on every machine, and so part of the cache key.
     pub flags: Vec<String>,
 }
@@ -32,8 +34,8 @@ const COMMON_FLAGS: [&str; 3] = ["-Iinclude", "-Xcompiler", "-fPIC"];
 
 impl Unit {
     /// The kernel of `plan` with the plan's flags; `ptx` keeps PTX beside machine code where the target allows it.
-    /// ptxas is asked for its resource report.
-    pub fn kernel(plan: &Plan, path: &Path, text: &str, ptx: bool) -> Self {
+    /// ptxas is asked for its resource report. `source` names the text and its headers.
+    pub fn kernel(plan: &Plan, path: &Path, text: &str, source: String, ptx: bool) -> Self {
         let mut flags = plan::nvcc_flags(plan.compiled_for(), ptx);
         flags.extend(["-Xptxas", "-v"].into_iter().chain(COMMON_FLAGS).map(String::from));
         Self {
@@ -44,6 +46,7 @@ impl Unit {
             compiled_for: Some(plan.compiled_for()),
             kind: Some(plan.variant.kind()),
             promised: Some(plan.tensor_core),
+            source: Some(source),
             flags,
         }
     }
@@ -60,6 +63,7 @@ impl Unit {
             compiled_for: None,
             kind: None,
             promised: None,
+            source: None,
             flags,
         }
     }

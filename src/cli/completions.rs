@@ -25,5 +25,5 @@ pub struct Args {
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kgen", &mut script);
-    ui::print(&String::from_utf8_lossy(&script))
+    ui::print_verbatim(&String::from_utf8_lossy(&script))
 }

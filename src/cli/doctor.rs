@@ -1,6 +1,6 @@
 //! `kgen doctor`: what this machine has, and how to get what it lacks.
 
-use super::{CliError, Format, Global, escape::plain, ui};
+use super::{CliError, Format, Global, config, escape::plain, ui};
 use crate::{
     device::GpuInfo,
     toolchain::{self, Cancel, DISASSEMBLER, Nvcc, NvccRequest, Pip, ToolchainError},
@@ -55,7 +55,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let pip = Pip::find(&Cancel::default());
     let found = toolchain::find_nvcc(&NvccRequest { flag: args.nvcc, offline: true, ..NvccRequest::default() }, &|_: &str| ());
     let disassembler = disassembler(found.as_ref().ok(), pip.is_ok())?;
-    let findings = [nvcc(found, pip.is_ok()), disassembler, host_compiler(), pip_finding(pip), gpu(), cache()];
+    let findings = [nvcc(found, pip.is_ok()), disassembler, host_compiler(), pip_finding(pip), gpu(), cache(), settings()];
     match global.format {
         Format::Human => ui::print(&findings.iter().map(line).collect::<String>())?,
         Format::Json => ui::print_json(&findings)?,
@@ -159,6 +159,15 @@ fn cache() -> Finding {
         Err(error) => (State::Missing, error.to_string()),
     };
     Finding { name: "cache", state, detail }
+}
+
+/// Where defaults of flags come from, and which they are.
+fn settings() -> Finding {
+    let (state, detail) = match config::settings() {
+        Some(settings) => (State::Found, format!("`{}`: {}", settings.path.display(), settings.summary)),
+        None => (State::Absent, "no defaults of flags, here or in a folder above".into()),
+    };
+    Finding { name: "kgen.toml", state, detail }
 }
 
 /// Whether files can be made in `folder`, or where it would be made. Leaves nothing behind.

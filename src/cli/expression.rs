@@ -128,7 +128,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let report = report(&expr, goal);
     match global.format {
         Format::Json => ui::print_json(&report),
-        Format::Human => ui::print(&shown(&report)),
+        Format::Human => ui::print_verbatim(&shown(&report)),
     }
 }
 

@@ -1,20 +1,25 @@
 //! `kgen generate`.
 
+mod chosen;
+mod selected;
+
 use super::{
     CliError, Format, Global,
     helpers::HelperArgs,
-    names,
+    manner, names,
     select::SelectionArgs,
     ui,
     workshop::{Workshop, tell_edited, unwritable},
 };
 use crate::{
     files::{self, path::lossy},
-    grid::{Kind, Variant},
+    grid::Variant,
     plan::Plan,
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
 };
+use chosen::only_one;
 use itertools::Itertools;
+use selected::Selected;
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
@@ -62,7 +67,10 @@ pub struct Args {
 struct Report<'a> {
     #[serde(serialize_with = "lossy")]
     output: &'a Path,
+    /// All kernels that the folder holds now.
     variants: Vec<String>,
+    /// The file of each kernel of the selection.
+    selected: &'a [Selected],
     #[serde(flatten)]
     summary: &'a WriteSummary,
     milliseconds: u128,
@@ -91,15 +99,39 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     selection.tell_notes(&workshop.grid, &variants);
     refuse_other_endings(output)?;
     let is_file = output.extension().is_some_and(|extension| extension == "cu") && !output.is_dir();
-    let variants = if is_file { vec![only_one(&variants, output)?] } else { helpers.complete(&workshop.grid, variants) };
+    let variants = if is_file {
+        vec![only_one(&variants, output, selection.is_by_name())?]
+    } else {
+        helpers.complete(&workshop.grid, variants)
+    };
 
     if check {
         return if is_file { check_file(&workshop, output, variants[0]) } else { check_folder(&workshop, output, &variants) }
             .and_then(|(variants, drift)| report_drift(global, output, &variants, &drift));
     }
-    let (variants, summary) =
+    let (held, summary) =
         if is_file { write_file(&workshop, output, variants[0])? } else { write_folder(&workshop, output, &variants)? };
-    report(global, output, &variants, &summary, start)
+    let file_of = |variant: &Variant| if is_file { name_of(output) } else { render::file_name(variant) };
+    let selected: Vec<Selected> = variants.iter().map(|variant| Selected::new(variant, file_of(variant), &summary)).collect();
+    let is_plain = workshop.is_whole_grid(&variants) && !manner::verbose();
+    let shown = if is_plain { String::new() } else { selected::describe(folder_of(output), &selected) };
+    report(global, output, &Written { held, selected, shown, summary }, start)
+}
+
+/// What was written.
+struct Written {
+    /// The kernels that the output holds now.
+    held: Vec<Variant>,
+    /// Those that were asked for.
+    selected: Vec<Selected>,
+    /// Their files, for people.
+    shown: String,
+    summary: WriteSummary,
+}
+
+/// The folder that a folder or a file is.
+fn folder_of(output: &Path) -> &Path {
+    if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output }
 }
 
 /// Refuses an output that looks like a file and is none that kgen writes: `my.cuh` would silently become a folder.
@@ -172,26 +204,6 @@ fn variants_of(plans: &[Plan]) -> Vec<Variant> {
     plans.iter().map(|plan| plan.variant).collect()
 }
 
-/// The variant a single file is to hold. Forward attention and the full mask are taken where the flags leave a choice
-/// of kind or mask; anything else has to be said.
-fn only_one(variants: &[Variant], file: &Path) -> Result<Variant, CliError> {
-    let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
-        if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
-    };
-    let left = prefer(prefer(variants.to_vec(), |v| v.kind() == Kind::all()[0]), |v| v.causal() == Some(false));
-    if let [variant] = left[..] {
-        if variants.len() > 1 {
-            ui::note(&format!("`{}` is `{variant}`; `--causal` and `--kind` choose others", file.display()));
-        }
-        return Ok(variant);
-    }
-    let (count, file) = (left.len(), file.display());
-    let some = left.iter().take(3).map(|v| format!("`{v}`")).join(", ");
-    let more = if count > 3 { ", …" } else { "" };
-    let remedy = "narrow it with `--head-dim`, `--dtype`, `--target`, or give a folder";
-    Err(CliError::Usage(format!("`--output {file}` holds one kernel and {count} are selected ({some}{more}); {remedy}")))
-}
-
 fn name_of(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -200,21 +212,21 @@ fn names_of(variants: &[Variant]) -> Vec<String> {
     variants.iter().map(Variant::name).collect()
 }
 
-fn report(global: &Global, output: &Path, variants: &[Variant], summary: &WriteSummary, start: Instant) -> Result<(), CliError> {
-    let folder = if output.is_file() { output.parent().unwrap_or(Path::new("")) } else { output };
-    tell_edited(folder, summary, &ui::note);
+fn report(global: &Global, output: &Path, written: &Written, start: Instant) -> Result<(), CliError> {
+    let Written { held, selected, shown, summary } = written;
+    tell_edited(folder_of(output), summary, &ui::note);
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
-        return ui::print_json(&Report { output, variants: names_of(variants), summary, milliseconds });
+        return ui::print_json(&Report { output, variants: names_of(held), selected, summary, milliseconds });
     }
     let removed = match summary.removed.len() {
         0 => String::new(),
         count => format!(", {count} removed"),
     };
     let text = format!(
-        "{}: {}; {} written, {} unchanged{removed} ({milliseconds} ms)\n",
+        "{shown}{}: {}; {} written, {} unchanged{removed} ({milliseconds} ms)\n",
         output.display(),
-        ui::count(variants.len(), "kernel"),
+        ui::count(held.len(), "kernel"),
         ui::count(summary.written.len(), "file"),
         summary.unchanged.len(),
     );

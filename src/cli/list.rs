@@ -1,5 +1,7 @@
 //! `kgen list`.
 
+mod compiled;
+
 use super::{
     CliError, Format, Global,
     select::{self, SelectionArgs, load_grid},
@@ -10,7 +12,10 @@ use crate::{
     grid::{Dtype, Features, HeadDim, Kind, Target, Variant},
     plan::{self, Plan},
 };
+use compiled::Compiled;
+use rayon::prelude::*;
 use serde::Serialize;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,6 +36,10 @@ pub struct Args {
     /// Add how each variant would be done: tile, shared memory, registers, blocks per multiprocessor.
     #[arg(long)]
     plan: bool,
+
+    /// Where `--plan` looks for the registers of kernels that have been compiled.
+    #[arg(long, value_name = "DIR", default_value = "build")]
+    build_dir: PathBuf,
 }
 
 /// One line of the list. The first six keys of its JSON are what scripts rely on.
@@ -56,6 +65,9 @@ struct Entry {
     /// With `--plan`: why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_error: Option<String>,
+    /// With `--plan`: registers that the compiler took, where the last build compiled the same source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compiled_registers: Option<u32>,
 }
 
 /// Runs the command.
@@ -65,10 +77,15 @@ struct Entry {
 /// one.
 pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let grid = load_grid(global)?;
-    let Args { selection, plan: with_plan } = args;
+    let Args { selection, plan: with_plan, build_dir } = args;
     let variants = selection.resolve(&grid)?;
-    let entries: Vec<Entry> =
+    let mut entries: Vec<Entry> =
         variants.iter().map(|variant| Entry::new(*variant, with_plan.then(|| select::plan(&grid, *variant)))).collect();
+    if with_plan && let Some(compiled) = Compiled::read(global, &build_dir)? {
+        entries
+            .par_iter_mut()
+            .for_each(|entry| entry.compiled_registers = entry.plan.as_ref().and_then(|p| compiled.registers(p)));
+    }
     match global.format {
         Format::Human => ui::print(&table(&entries, with_plan))?,
         Format::Json => ui::print_json(&entries)?,
@@ -106,6 +123,7 @@ impl Entry {
             newer_by_ptx: at.target.carries_ptx(),
             plan,
             plan_error,
+            compiled_registers: None,
         }
     }
 
@@ -136,6 +154,9 @@ impl Entry {
             cells.push(of(&|plan| plan.tile().to_string()));
             cells.push(of(&|plan| plan.shared_memory_bytes.to_string()));
             cells.push(of(&|plan| plan.registers.total.to_string()));
+            if shown.compiled {
+                cells.push(or_dash(self.compiled_registers.map(|registers| registers.to_string())));
+            }
             cells.push(of(&|plan| plan.occupancy.blocks_per_sm.to_string()));
         }
         cells
@@ -148,10 +169,13 @@ struct Shown {
     /// Some variant has any.
     features: bool,
     plan: bool,
+    /// The registers of some variant are known from a build.
+    compiled: bool,
 }
 
 fn table(entries: &[Entry], with_plan: bool) -> String {
-    let shown = Shown { features: entries.iter().any(Entry::has_features), plan: with_plan };
+    let compiled = entries.iter().any(|entry| entry.compiled_registers.is_some());
+    let shown = Shown { features: entries.iter().any(Entry::has_features), plan: with_plan, compiled };
     let mut columns = vec![
         Column::text("name").needed(),
         Column::text("kind"),
@@ -165,10 +189,16 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
         // What was asked for stays where names have to do for the rest.
         columns.push(Column::text("tile").needed());
         // Registers are counted from the kernel's arrays alone; the compiler needs 18 to 55 more.
-        columns.extend(["smem (B)", "regs ≥", "blocks/SM"].map(|heading| Column::number(heading).needed()));
+        let compiled = shown.compiled.then_some("compiled");
+        let headings = ["smem (B)", "regs ≥"].into_iter().chain(compiled).chain(["blocks/SM"]);
+        columns.extend(headings.map(|heading| Column::number(heading).needed()));
     }
     let table = table::of(&columns, entries.iter().map(|entry| entry.cells(shown)));
-    let bound = if shown.plan { "; registers are a lower bound, `kgen build` prints the compiler's" } else { "" };
+    let bound = match (shown.plan, shown.compiled) {
+        (false, _) => "",
+        (true, false) => "; registers are a lower bound, `kgen build` prints the compiler's",
+        (true, true) => "; registers are a lower bound, and beside it the compiler's where the last build had the same source",
+    };
     format!("{table}\n{}{bound}\n", ui::count(entries.len(), "variant"))
 }
 
@@ -278,6 +308,16 @@ mod tests {
     }
 
     #[test]
+    fn registers_that_a_build_has_found_stand_beside_the_bound() {
+        let known = Entry { compiled_registers: Some(247), ..Entry::new(VARIANT, Some(Ok(plan()))) };
+        let text = table(&[known, Entry::new(VARIANT, Some(Ok(plan())))], true);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(rows[0].ends_with(&["regs", "≥", "compiled", "blocks/SM"]), "{text}");
+        assert!(rows[1].ends_with(&["210", "247", "3"]) && rows[2].ends_with(&["210", "-", "3"]), "{text}");
+        assert!(!table(&[Entry::new(VARIANT, Some(Ok(plan())))], true).contains("compiled"));
+    }
+
+    #[test]
     fn a_table_has_a_column_of_features_where_some_variant_has_any() {
         let features: Features = serde_json::from_value(serde_json::json!(["window", "sinks"])).expect("it is a set");
         let windowed = Variant::Attention(Point { features, ..POINT });
@@ -306,7 +346,7 @@ mod tests {
         let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         let entry = Entry::new(helper, None);
         assert_eq!(
-            entry.cells(Shown { features: false, plan: false }),
+            entry.cells(Shown { features: false, plan: false, compiled: false }),
             ["flash_fwd_combine_sm80", "fwd_combine", "-", "-", "-", "sm80"]
         );
         let json = serde_json::to_value(entry).expect("plain data");

@@ -48,10 +48,10 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
     (
         "FILES",
         &[
-            ("kgen.toml", "Defaults of flags, in the current folder."),
+            ("kgen.toml", "Defaults of flags, in the current folder or the nearest above it."),
             ("~/.cache/kgen", "Compiled objects, passed checks, emulator libraries, and the nvcc that kgen installed."),
             ("generated/", "Rendered kernels, the dispatcher, headers and manifest.json."),
-            ("build/", "Objects in obj/, logs in log/, the library in lib/, and report.json."),
+            ("build/", "Objects in obj/, logs in log/, the library in lib/, report.json, and compile_commands.json."),
         ],
     ),
 ];
@@ -93,7 +93,7 @@ pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     };
     let page = page(&Man::new(command));
     let page = page.map_err(|error| CliError::Environment(format!("cannot make the page: {error}")))?;
-    ui::print(&String::from_utf8_lossy(&page))
+    ui::print_verbatim(&String::from_utf8_lossy(&page))
 }
 
 /// `command` without `help` commands, which need no pages: every command has `--help`.

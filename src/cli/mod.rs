@@ -33,6 +33,7 @@ mod vendor;
 mod wheel;
 mod worker;
 mod workshop;
+mod wrap;
 
 pub use error::CliError;
 use error::ErrorDocument;
@@ -88,6 +89,12 @@ impl Cli {
                 // The message goes to standard error all the same.
                 ui::print_json(&ErrorDocument::of(&CliError::Usage(message))).ok();
             }
+            if error.use_stderr() {
+                let text = error.render();
+                let text = if console::colors_enabled_stderr() { text.ansi().to_string() } else { text.to_string() };
+                ui::tell(format_args!("{}", text.trim_end()));
+                std::process::exit(error.exit_code());
+            }
             error.exit()
         })
     }
@@ -128,9 +135,9 @@ pub struct Global {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     pub color: Color,
 
-    /// Defaults of flags, instead of `kgen.toml` in the current folder.
+    /// Defaults of flags, instead of `kgen.toml` in the current folder or the nearest above it.
     #[arg(long, global = true, value_name = "FILE", env = config::VARIABLE)]
-    #[arg(long_help = concat!("Defaults of flags, instead of `kgen.toml` in the current folder; its keys: ", page!("config.md")))]
+    #[arg(long_help = concat!("Defaults of flags, instead of `kgen.toml` in the current folder or the nearest above it; its keys: ", page!("config.md")))]
     pub config: Option<PathBuf>,
 
     /// Print help; `-h` prints a summary.
@@ -198,6 +205,9 @@ pub enum Command {
 pub fn run(cli: Cli) -> Result<(), CliError> {
     let Cli { global, command } = cli;
     manner::set(global.quiet, global.verbose, global.color);
+    if !matches!(command, Command::Worker(_)) {
+        config::tell_left_out();
+    }
     match command {
         Command::List(args) => list::run(&global, args),
         Command::Generate(args) => generate::run(&global, args),

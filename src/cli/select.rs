@@ -2,6 +2,7 @@
 
 use super::{
     CliError, Global,
+    config::{self, DefaultTarget},
     names::{self, NameParser, SetParser},
     score::ScoreArgs,
     target::{TargetParser, TargetWord},
@@ -93,7 +94,10 @@ pub struct SelectionArgs {
         hide_possible_values = true
     )]
     #[arg(value_parser = TargetParser)]
-    #[arg(help = help::<Target>("Only these targets, or those of these GPUs (h100, rtx3090, native, …)"))]
+    #[arg(help = format!(
+        "{} [default: `target` of `kgen.toml`, where other flags narrow the selection and there is no `--set`, `--filter` or `--all`]",
+        help::<Target>("Only these targets, or those of these GPUs (h100, rtx3090, native, …)")
+    ))]
     target: Vec<TargetWord>,
 
     /// Only a named set of the grid, for example standard-74.
@@ -116,6 +120,11 @@ impl SelectionArgs {
     /// Whether no flag was given, `--all` neither.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether variants are named, so that no flag narrows them.
+    pub fn is_by_name(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// The variants of `grid` that the names or flags mean: sorted, without duplicates, at least one.
@@ -154,27 +163,47 @@ impl SelectionArgs {
             set: self.set.clone(),
             filter,
         };
-        let selected = grid.select(&selection).map_err(|error| usage(error.to_string()))?;
+        let by_default = self.default_target();
+        if let Some(default) = by_default {
+            ui::note(&format!("only {}, by {}; `--target` takes others", targets_of(&selection), default.place));
+        }
+        let help = by_default.map_or_else(String::new, |default| {
+            format!("\nhelp: {} takes {} alone; `--target` takes others", default.place, targets_of(&selection))
+        });
+        let selected = grid.select(&selection).map_err(|error| usage(format!("{error}{help}")))?;
         Ok(if features.is_some() { with_the_features(selected) } else { selected })
     }
 
     /// Tells what a user has to know of a selection that worked: that the set asked for names more than the grid
     /// declares, which files a GPU runs that is no target, and where files of a target run that newer GPUs cannot load.
     pub fn tell_notes(&self, grid: &Grid, selected: &[Variant]) {
-        let plans: Vec<Plan> = if self.target.is_empty() {
-            Vec::new()
-        } else {
-            selected.iter().filter_map(|variant| plan(grid, *variant).ok()).collect()
-        };
-        let gpus = self.target.iter().filter_map(|word| word.note(&plans));
-        let places = self.target.iter().filter_map(TargetWord::places);
+        let words = self.target_words();
+        let plans: Vec<Plan> =
+            if words.is_empty() { Vec::new() } else { selected.iter().filter_map(|variant| plan(grid, *variant).ok()).collect() };
+        let gpus = words.iter().filter_map(|word| word.note(&plans));
+        let places = words.iter().filter_map(TargetWord::places);
         self.note(grid).into_iter().chain(gpus).chain(places).for_each(|note| ui::note(&note));
     }
 
-    /// The targets asked for, none twice.
+    /// The targets asked for, or those of `kgen.toml`; none twice.
     fn targets(&self) -> Result<Vec<Target>, CliError> {
-        let targets = self.target.iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>()?;
+        let targets = self.target_words().iter().map(TargetWord::target).collect::<Result<Vec<_>, _>>();
+        let targets = targets.map_err(|error| match self.default_target() {
+            Some(default) => CliError::Environment(format!("{error}; or change {}", default.place)),
+            None => error,
+        })?;
         Ok(targets.into_iter().unique().collect())
+    }
+
+    fn target_words(&self) -> &[TargetWord] {
+        self.default_target().map_or(&self.target, |default| &default.words)
+    }
+
+    /// The targets of `kgen.toml`, where flags narrow the selection and leave the target open. `--all`, and with it no
+    /// flag at all, is the whole grid; sets and conditions say themselves which targets they mean.
+    fn default_target(&self) -> Option<&'static DefaultTarget> {
+        let says_itself = !self.target.is_empty() || self.is_by_name() || self.all || self.set.is_some() || self.filter.is_some();
+        config::settings().and_then(|settings| settings.target.as_ref()).filter(|_| !says_itself && !self.is_empty())
     }
 
     fn note(&self, grid: &Grid) -> Option<String> {
@@ -183,6 +212,11 @@ impl SelectionArgs {
         let missing = size.checked_sub(declared).filter(|missing| *missing > 0)?;
         Some(format!("the set `{}` names {size} variants; the grid declares {declared} of them, {missing} not yet", set.name))
     }
+}
+
+/// The targets of a selection, for messages.
+fn targets_of(selection: &Selection) -> String {
+    selection.targets.iter().map(|target| format!("`{target}`")).join(", ")
 }
 
 /// The variants whose templates have their features, with a note about the others; all of them where none has.

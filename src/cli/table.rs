@@ -1,7 +1,7 @@
 //! Tables for people: aligned, and never wider than the terminal.
 
-use super::manner;
-use console::Alignment;
+use super::{manner, wrap};
+use console::{Alignment, Term};
 use std::fmt::Write;
 
 /// So many rows are printed whole; of more, only those that a reader has to look at.
@@ -59,12 +59,11 @@ pub(super) fn of_results(columns: &[Column<'_>], rows: Vec<Row>) -> String {
 
 /// A table without lines, as text with a newline at its end, fitted to the terminal if standard output is one.
 pub(super) fn of(columns: &[Column<'_>], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let terminal = console::Term::stdout();
-    let width = if terminal.is_term() { terminal.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
-    within(width, columns, &rows.into_iter().collect::<Vec<_>>())
+    within(wrap::columns(&Term::stdout()), columns, &rows.into_iter().collect::<Vec<_>>())
 }
 
-/// The same, of at most `width` columns of text as far as leaving out what is not needed can do that, the last first.
+/// The same, of at most `width` columns of text as far as leaving out what is not needed can do that, the last first,
+/// and then putting the first column on lines of its own.
 fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let mut left_out = Vec::new();
@@ -72,15 +71,26 @@ fn within(width: Option<usize>, columns: &[Column<'_>], rows: &[Vec<String>]) ->
         let text = render(columns, &kept, rows);
         let widest = text.lines().map(console::measure_text_width).max().unwrap_or(0);
         let next = kept.iter().rposition(|column| !columns[*column].needed);
-        match (width, next) {
-            (Some(width), Some(next)) if widest > width => left_out.insert(0, columns[kept.remove(next)].heading),
-            _ if left_out.is_empty() => return text,
-            _ => {
-                let names = left_out.join(", ");
-                return format!("{text}(too narrow for: {names})\n");
-            }
+        let is_too_wide = width.is_some_and(|width| widest > width);
+        if let Some(next) = next.filter(|_| is_too_wide) {
+            left_out.insert(0, columns[kept.remove(next)].heading);
+            continue;
         }
+        let text = if is_too_wide && kept.len() > 1 { stacked(columns, &kept, rows) } else { text };
+        let names = left_out.join(", ");
+        return if names.is_empty() { text } else { format!("{text}(too narrow for: {names})\n") };
     }
+}
+
+/// Two lines for each row: its first cell, and the others below it.
+fn stacked(columns: &[Column<'_>], kept: &[usize], rows: &[Vec<String>]) -> String {
+    let (first, others) = (render(columns, &kept[..1], rows), render(columns, &kept[1..], rows));
+    let mut text = String::new();
+    for (first, others) in first.lines().zip(others.lines()) {
+        // Writing into a string cannot fail.
+        writeln!(text, "{first}\n  {others}").ok();
+    }
+    text
 }
 
 fn render(columns: &[Column<'_>], kept: &[usize], rows: &[Vec<String>]) -> String {
@@ -129,7 +139,7 @@ mod tests {
         let narrow = within(Some(28), &columns, &rows());
         assert_eq!(narrow, "variant    aaaa  result\nflash_fwd     1  pass\n(too narrow for: bbbb)\n");
         let narrower = within(Some(4), &columns, &rows());
-        assert_eq!(narrower, "variant    result\nflash_fwd  pass\n(too narrow for: aaaa, bbbb)\n", "what is needed stays");
+        assert_eq!(narrower, "variant\n  result\nflash_fwd\n  pass\n(too narrow for: aaaa, bbbb)\n", "what is needed stays");
     }
 
     #[test]

@@ -127,6 +127,16 @@ fn read(word: &str) -> Result<TargetWord, String> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TargetParser;
 
+impl TargetParser {
+    /// Reads one word.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what was probably meant.
+    pub fn read(word: &str) -> Result<TargetWord, String> {
+        read(word)
+    }
+}
+
 impl TypedValueParser for TargetParser {
     type Value = TargetWord;
 

@@ -99,7 +99,7 @@ fn show_path(global: &Global) -> Result<(), CliError> {
     })?;
     let path = own.program(COMPILER.program);
     match global.format {
-        Format::Human => ui::print(&format!("{}\n", path.display())),
+        Format::Human => ui::print_verbatim(&format!("{}\n", path.display())),
         Format::Json => ui::print_json(&json!({ "path": path.display().to_string() })),
     }
 }

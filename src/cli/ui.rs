@@ -5,13 +5,13 @@ use super::{
     CliError, Format,
     escape::{plain, styled},
     estimate::Estimate,
-    manner,
+    manner, wrap,
 };
 use crate::{
     build::{self, Outcome},
     toolchain::{Cancel, Say},
 };
-use console::style;
+use console::{Term, style};
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use signal_hook::{
@@ -61,11 +61,20 @@ pub fn cancel_on_ctrl_c() -> Cancel {
 static JSON_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes a command's result to standard output. A reader that has seen enough (`kgen list | head -1`) is no error.
-/// Control characters are written out, but for colours.
+/// Control characters are written out, but for colours. On a terminal, lines that are too long for it break between
+/// words.
 ///
 /// # Errors
 /// [`CliError::Environment`] where standard output cannot be written for another reason.
 pub fn print(result: &str) -> Result<(), CliError> {
+    write(&wrap::within(wrap::columns(&Term::stdout()), &styled(result)))
+}
+
+/// The same with all lines as they are: for source, scripts and paths.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_verbatim(result: &str) -> Result<(), CliError> {
     write(&styled(result))
 }
 
@@ -101,10 +110,16 @@ fn in_ascii_controls(json: &str) -> String {
     if json.contains(|c| ('\u{7f}'..='\u{9f}').contains(&c)) { json.chars().map(escape).collect() } else { json.to_owned() }
 }
 
-/// A line to standard error. Unlike `eprintln!` it does not panic if nothing reads it (`kgen build 2>&1 | head -1`).
+/// A line to standard error, broken as [`print`] does it. Unlike `eprintln!` it does not panic if nothing reads it
+/// (`kgen build 2>&1 | head -1`).
 pub(super) fn tell(line: fmt::Arguments<'_>) {
     // Nobody is left to be told of a failure.
-    writeln!(io::stderr(), "{}", styled(&line.to_string())).ok();
+    writeln!(io::stderr(), "{}", for_stderr(&line.to_string())).ok();
+}
+
+/// A text as standard error gets it.
+fn for_stderr(text: &str) -> String {
+    wrap::within(wrap::columns(&Term::stderr()), &styled(text)).into_owned()
 }
 
 /// Tells of an installation: sentences, and a bar on a terminal while something is downloaded.
@@ -125,7 +140,7 @@ impl Say for Installing {
     }
 
     fn downloaded(&self, bytes: u64, of: u64) {
-        if manner::quiet() || !console::Term::stderr().is_term() {
+        if manner::quiet() || !Term::stderr().is_term() {
             return;
         }
         let style = || {
@@ -293,7 +308,7 @@ impl Progress {
         let look = match format {
             _ if manner::quiet() => Look::Silent,
             Format::Json => Look::Silent,
-            Format::Human if console::Term::stderr().is_term() => Look::bars(MultiProgress::new(), &estimate),
+            Format::Human if Term::stderr().is_term() => Look::bars(MultiProgress::new(), &estimate),
             Format::Human => Look::Lines,
         };
         Self { look, verb, total: AtomicUsize::new(0), done: AtomicUsize::new(0), estimate }
@@ -330,7 +345,7 @@ impl Progress {
                 running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
                 if let Some(line) = line.filter(|_| important) {
                     // Only a closed standard error makes this fail, and then nothing reads it.
-                    multi.println(styled(&format!("{name}: {line}"))).ok();
+                    multi.println(for_stderr(&format!("{name}: {line}"))).ok();
                 }
                 bar.inc(1);
             }

@@ -4,7 +4,7 @@ use super::{RenderError, Templates};
 use crate::{
     family::attention::{self, DeclaredParts, DeclaredText},
     files::content_hash,
-    grid::{Dtype, Feature, Features, HeadDim, Target, capability_text},
+    grid::{Dtype, Feature, Features, HeadDim, Target, Variant, capability_text},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl Renderer {
     /// # Errors
     /// [`RenderError::Template`] when the template is missing or uses a word it is not given.
     pub fn kernel(&self, plan: &Plan) -> Result<Source, RenderError> {
-        self.kernel_in_file(plan, &file_name(plan))
+        self.kernel_in_file(plan, &file_name(&plan.variant))
     }
 
     /// As [`kernel`](Self::kernel), for a file of another name: its header's compile line names that file.
@@ -189,9 +189,9 @@ impl ValueWords {
     }
 }
 
-/// The file of a plan's kernel in a generated folder.
-pub fn file_name(plan: &Plan) -> String {
-    plan.variant.name() + ".cu"
+/// The file of a kernel in a generated folder.
+pub fn file_name(variant: &Variant) -> String {
+    variant.name() + ".cu"
 }
 
 /// The one line that compiles `file_name` alone, typed in the folder that holds it and `include/`.

@@ -179,7 +179,7 @@ pub(super) fn context(plans: &[Plan]) -> Context {
     context.insert("dram_per_mille", &attention::DRAM_PER_MILLE);
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
     if let Some(first) = plans.first() {
-        context.insert("compile_line", &compile_line(first, &file_name(first)));
+        context.insert("compile_line", &compile_line(first, &file_name(&first.variant)));
         context.insert("object", &format!("{}.o", first.variant.name()));
     }
     context

@@ -3,6 +3,7 @@
 
 mod drift;
 mod error;
+mod fingerprint;
 mod folder;
 mod inside;
 mod kernel;
@@ -14,6 +15,7 @@ mod vendored;
 
 pub use drift::{Drift, drift};
 pub use error::RenderError;
+pub use fingerprint::Fingerprints;
 pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};
 use library::include_tree;

@@ -15,7 +15,7 @@ use crate::{
     grid::{Target, Variant},
     jobs,
     plan::Plan,
-    render::{self, Folder, Prune, Templates},
+    render::{self, Fingerprints, Folder, Prune, Templates},
     toolchain::Cancel,
 };
 use console::style;
@@ -60,8 +60,8 @@ pub(in crate::cli) struct Made {
     lock: Option<FolderLock>,
 }
 
-/// Renders the selection into the generated folder, compiles it, links it and writes `report.json`. Variants that fail
-/// are in the report; the others are made.
+/// Renders the selection into the generated folder, compiles it, links it and writes `report.json` and
+/// `compile_commands.json`. Variants that fail are in the report; the others are made.
 ///
 /// # Errors
 /// [`CliError`] for what stops all of it: bad input, no compiler, an unwritable folder, an interruption.
@@ -116,9 +116,11 @@ pub(in crate::cli) fn make(
     let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;
 
     let text = |path: &str| files.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
+    let fingerprints = Fingerprints::of(&workshop.templates);
     let kernel = |plan: &Plan| {
-        let file = render::file_name(plan);
-        Unit::kernel(plan, Path::new(&file), text(&file), args.ptx())
+        let file = render::file_name(&plan.variant);
+        let text = text(&file);
+        Unit::kernel(plan, Path::new(&file), text, fingerprints.kernel(text), args.ptx())
     };
     let mut units: Vec<Unit> = plans.iter().map(kernel).collect();
     units.push(Unit::dispatcher(DISPATCHER, &dispatcher_path, &dispatcher, args.ptx()));
@@ -141,6 +143,7 @@ pub(in crate::cli) fn make(
     }
     builder.write_manifest(&report)?;
     builder.write_report(&report)?;
+    builder.write_database(&units)?;
     let (out_dir, jobs) = (options.out_dir.clone(), jobs::useful(options.jobs, units.len()));
     let lock = Some(builder.close());
     Ok(Made { plans, selected, kernels: units, templates: workshop.templates, tools, report, link_error, out_dir, jobs, lock })

@@ -1,0 +1,98 @@
+//! `compile_commands.json` in the output folder: the command of every kernel, for clangd and other tools that read
+//! sources. nvcc itself works on a copy; the commands here name the files where they lie, and give the same code.
+
+use super::{BuildError, Builder, Unit, report::object_path};
+use crate::files::{self, write_atomic};
+use serde_json::{Value, json};
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    io::{self, ErrorKind},
+    path::{Path, absolute},
+};
+
+/// The file's name, which tools look for.
+const FILE: &str = "compile_commands.json";
+
+/// The key of an entry that names its source.
+const SOURCE: &str = "file";
+
+/// Flags of nvcc's alone, whose values follow them as words.
+const NVCC_FLAGS: [&str; 4] = ["-gencode", "-Xptxas", "-Xcompiler", "-ccbin"];
+
+impl Builder<'_> {
+    /// Writes the commands of `kernels` into the database. Entries of other sources stay, but for those of kernels that
+    /// the generated folder no longer holds. A file that is no such database is not touched; the observer is told.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn write_database(&self, kernels: &[Unit]) -> Result<(), BuildError> {
+        let path = self.options.out_dir.join(FILE);
+        let folder = &self.options.generated_dir;
+        let folder = absolute(folder).map_err(BuildError::output("resolve", folder))?;
+        let mut entries: Vec<Value> = kernels.iter().map(|unit| self.entry(unit, &folder)).collect::<Result<_, _>>()?;
+        let told: HashSet<String> = entries.iter().filter_map(source).map(str::to_owned).collect();
+        let earlier = match read(&path) {
+            Ok(earlier) => earlier,
+            Err(reason) => {
+                self.observer.note(&format!("`{}` is left as it is: {reason}", path.display()));
+                return Ok(());
+            }
+        };
+        let is_gone = |file: &str| Path::new(file).starts_with(&folder) && !Path::new(file).exists();
+        entries
+            .extend(earlier.into_iter().filter(|entry| source(entry).is_none_or(|file| !told.contains(file) && !is_gone(file))));
+        entries.sort_by(|a, b| source(a).cmp(&source(b)));
+        let text = serde_json::to_string_pretty(&entries).map_err(io::Error::from);
+        let written = text.and_then(|text| write_atomic(&path, format!("{text}\n").as_bytes()));
+        written.map(drop).map_err(BuildError::output("write", &path))
+    }
+
+    /// What the database says of one unit, whose relative path counts from `folder`.
+    fn entry(&self, unit: &Unit, folder: &Path) -> Result<Value, BuildError> {
+        let object = self.options.out_dir.join(object_path(&unit.name));
+        let object = absolute(&object).map_err(BuildError::output("resolve", &object))?;
+        let source = folder.join(&unit.path);
+        let ends: [&OsStr; 4] = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), object.as_ref()];
+        let words = joined(self.nvcc_words(&unit.flags).iter().map(|word| text(word)));
+        let words = words.into_iter().chain(ends.map(text));
+        Ok(json!({
+            "directory": text(folder.as_ref()),
+            SOURCE: text(source.as_ref()),
+            "arguments": words.collect::<Vec<_>>(),
+            "output": text(object.as_ref()),
+        }))
+    }
+}
+
+/// `words` with each of [`NVCC_FLAGS`] and its value as one, so that tools which know only clang's flags can leave out
+/// both.
+fn joined(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(flag) if NVCC_FLAGS.contains(&flag.as_str()) => *flag = format!("{flag}={word}"),
+            _ => joined.push(word),
+        }
+    }
+    joined
+}
+
+/// JSON has no other texts than Unicode.
+fn text(word: &OsStr) -> String {
+    word.to_string_lossy().into_owned()
+}
+
+/// The source of an entry.
+fn source(entry: &Value) -> Option<&str> {
+    entry.get(SOURCE)?.as_str()
+}
+
+/// The entries of a database; none where there is no file.
+fn read(path: &Path) -> Result<Vec<Value>, String> {
+    match files::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("it is no compilation database ({error})")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
+}
