@@ -171,6 +171,7 @@ extern "C" int flash_fwd_combine_sm80(const kgen_fwd_params* given, cudaStream_t
     if (blocks == 0) return KGEN_SUCCESS;
     if (const int code = check_blocks(self, blocks, params)) return code;
     if (params.o == nullptr) return fail(KGEN_ERROR_INVALID_VALUE, "%s: o must not be NULL", self);
+    if (const int code = check_merged_strides(params, self)) return code;
     if (const int code = check_split_workspace(params, self)) return code;
     const bool aligned = rows_are_aligned(params.o, params.cu_seqlens_q ? 0 : params.o_batch_stride, params.o_row_stride, params.o_head_stride);
     const auto kernel = aligned ? combine<true> : combine<false>;

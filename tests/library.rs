@@ -440,7 +440,10 @@ static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| {
         let tile = cluster.is_some().then_some(&tile);
         Plan::new(Point { kind, head_dim, dtype, causal, features: Features::NONE, target }, tile).expect("fits")
     };
+    let grid = Grid::builtin();
+    let append = grid.variants().iter().find(|variant| variant.name() == "append_kv_fp16_sm80").expect("the grid has it");
     let plans = [
+        Plan::new(*append, None).expect("fits"),
         plan(Kind::Fwd, HeadDim::equal(64), Dtype::Fp16, true, Target::Sm75, None),
         plan(Kind::Fwd, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm80, None),
         plan(Kind::FwdSplit, HeadDim::equal(64), Dtype::Bf16, true, Target::Sm80, None),

@@ -123,6 +123,34 @@ union bwd {
     kgen_bwd_params p;
     char room[sizeof(kgen_bwd_params) + 64];
 };
+union append {
+    kgen_append_kv_params p;
+    char room[sizeof(kgen_append_kv_params) + 64];
+};
+
+static void draw_strides(int64_t* first, int count) {
+    for (int i = 0; i < count; ++i) first[i] = draw_stride();
+}
+
+/* What a request may ask for besides: pages, caches, new rows, counters. Nearly in order, so that its sizes are looked at. */
+static void draw_more(kgen_fwd_params* p) {
+    memset(&p->features, 0, sizeof p->features), memset(&p->score, 0, sizeof p->score);
+    p->flags &= ~UINT32_C(2);
+    p->head_dim_v = p->reserved = p->reserved_2 = p->reserved_3 = p->kv_dtype = 0;
+    p->least_queries = p->most_queries = p->cache_entries = 0;
+    p->page_table = NULL, p->cache_batch_idx = p->leftpad_k = NULL, p->qv = NULL, p->k_new = NULL;
+    p->work_counter = NULL, p->k_page_descale = p->v_page_descale = NULL;
+    if (one_in(2)) p->flags |= UINT32_C(1) << (12 + draw() % 4);
+    if (one_in(3)) p->page_table = draw_pointer(), p->page_table_stride = draw_stride(), p->page_size = draw_size(), p->num_pages = draw_size();
+    if (one_in(6)) p->cache_batch_idx = draw_pointer(), p->cache_entries = draw_size();
+    if (one_in(6)) p->qv = draw_pointer(), draw_strides(&p->qv_batch_stride, 3);
+    if (one_in(6)) p->flags |= KGEN_FLAG_WINDOW, p->features.window_left = draw_size(), p->features.window_right = draw_size();
+    if (one_in(3)) p->arrivals = draw_pointer(), p->arrivals_count = draw_stride();
+    if (!one_in(6)) return;
+    p->k_new = draw_pointer(), p->v_new = draw_pointer(), draw_strides(&p->k_new_batch_stride, 6);
+    p->seqlen_new = draw_size(), p->rotary_cos = draw_pointer(), p->rotary_sin = draw_pointer(), p->rotary_row_stride = draw_stride();
+    p->rotary_dim = one_in(2) ? 16 : draw_size(), p->rotary_rows = draw_size();
+}
 
 static void draw_fwd(union fwd* u) {
     noise(u, sizeof *u);
@@ -149,6 +177,34 @@ static void draw_fwd(union fwd* u) {
     p->split_counts = one_in(2) ? draw_pointer() : NULL;
     p->workspace = draw_pointer();
     p->workspace_bytes = one_in(2) ? SIZE_MAX : (size_t)draw_stride();
+    if (one_in(2)) draw_more(p);
+}
+
+static void draw_append(union append* u) {
+    noise(u, sizeof *u);
+    kgen_append_kv_params* p = &u->p;
+    p->struct_size = draw_struct_size(sizeof *p);
+    p->flags = one_in(8) ? (uint32_t)draw() : 0;
+    p->k = draw_pointer(), p->v = draw_pointer(), p->k_cache = draw_pointer(), p->v_cache = draw_pointer();
+    p->q = one_in(2) ? draw_pointer() : NULL, p->q_out = one_in(4) ? (void*)p->q : draw_pointer();
+    p->rotary_cos = one_in(2) ? draw_pointer() : NULL, p->rotary_sin = one_in(6) ? draw_pointer() : (void*)p->rotary_cos;
+    draw_strides(&p->k_batch_stride, 19);
+    p->cache_seqlens = draw_pointer();
+    p->cu_seqlens_new = one_in(3) ? draw_pointer() : NULL, p->cu_seqlens_q = one_in(3) ? draw_pointer() : NULL;
+    p->seqlens_rotary = NULL, p->positions = one_in(4) ? draw_pointer() : NULL;
+    p->cache_batch_idx = NULL, p->page_table = NULL, p->slot_mapping = NULL;
+    if (one_in(3)) p->page_table = draw_pointer();
+    else if (one_in(3)) p->slot_mapping = draw_pointer();
+    else if (one_in(3)) p->cache_batch_idx = draw_pointer();
+    p->page_table_stride = draw_stride();
+    p->k_descale = p->v_descale = NULL, draw_strides(&p->k_descale_batch_stride, 4);
+    p->batch = draw_size(), p->seqlen_new = draw_size(), p->total_new = draw_size(), p->seqlen_q = draw_size(), p->total_q = draw_size();
+    p->num_heads = draw_size(), p->num_heads_k = draw_size();
+    p->head_dim = one_in(4) ? draw_size() : 64, p->head_dim_v = one_in(4) ? draw_size() : 0;
+    p->rotary_dim = p->rotary_cos == NULL ? 0 : one_in(4) ? draw_size() : 16, p->rotary_rows = draw_size();
+    p->page_size = draw_size(), p->num_pages = draw_size(), p->pages_per_sequence = draw_size();
+    p->dtype = one_in(8) ? draw_size() : KGEN_DTYPE_FP16, p->cache_dtype = one_in(4) ? KGEN_DTYPE_FP8_E4M3 : p->dtype;
+    p->seqlens_after = one_in(2) ? draw_pointer() : NULL;
 }
 
 static void draw_bwd(union bwd* u) {
@@ -181,8 +237,9 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         kgen_emulator_multiprocessors((int)(draw() % 200));
         union fwd f;
         union bwd b;
+        union append a;
         strides_fit = one_in(2);
-        draw_fwd(&f), draw_bwd(&b);
+        draw_fwd(&f), draw_bwd(&b), draw_append(&a);
         const kgen_variant* v = variants + draw() % count;
         int code = 0;
         kgen_candidate list[4];
@@ -191,7 +248,9 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
         if (one_in(20)) choice.candidate_size = (uint32_t)draw();
         if (choice.candidate_size > sizeof list[0]) choice.capacity = 0;
         if (one_in(20)) choice.candidates = NULL;
-        switch (draw() % 6) {
+        switch (draw() % 8) {
+            case 7: code = kgen_append_kv(one_in(50) ? NULL : &a.p, NULL); break;
+            case 6: code = kgen_fwd_kvcache(one_in(50) ? NULL : &a.p, one_in(50) ? NULL : &f.p, NULL); break;
             case 5: code = kgen_fwd_metadata(one_in(50) ? NULL : &f.p, NULL); break;
             case 4: code = kgen_explain_choice(one_in(50) ? NULL : &f.p, one_in(50) ? NULL : &choice); break;
             case 0: code = kgen_fwd(one_in(50) ? NULL : &f.p, NULL); break;
@@ -200,7 +259,8 @@ static int fuzz(uint64_t seed, uint64_t iterations) {
             default:
                 f.p.head_dim = b.p.head_dim = one_in(10) ? f.p.head_dim : v->head_dim;
                 f.p.dtype = b.p.dtype = one_in(10) ? f.p.dtype : v->dtype;
-                code = v->launch != NULL ? v->launch(&f.p, NULL) : v->launch_bwd(&b.p, NULL);
+                if (v->launch != NULL) code = v->launch(&f.p, NULL);
+                else if (v->launch_bwd != NULL) code = v->launch_bwd(&b.p, NULL);
         }
         if (code < 0 || code > KGEN_ERROR_UNSUPPORTED || (code != KGEN_SUCCESS && kgen_last_error()[0] == 0)) {
             printf("call %llu: code %d, `%s`\n", (unsigned long long)i, code, kgen_last_error());
@@ -263,6 +323,7 @@ static int blocks(void) {
     kgen_emulator_multiprocessors(10);
     for (size_t i = 0; i < count; ++i) {
         const kgen_variant* v = variants + i;
+        if (v->launch == NULL && v->launch_bwd == NULL) continue; /* append_kv */
         const int packed = v->launch == NULL; /* so that a backward pass's workspace may be small */
         printf("%s:", v->name);
         /* 2^69 blocks and more, which wrap to none; many for the longest sequence, few for all; 2^31, 2^31 - 1 and 2^29 of one query. */

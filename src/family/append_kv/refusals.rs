@@ -85,6 +85,31 @@ pub(super) const CHANGES: &[Change] = &[
     ),
     ("more slots than are counted", many_slots, Refused(ERROR_INVALID_VALUE, "are more than 2^31 - 1 slots")),
     (
+        "rows of K beyond all memory",
+        |c| *field(c, "k_row_stride") = Field::I64(1 << 60),
+        Refused(ERROR_INVALID_VALUE, "k_row_stride 1152921504606846976 leads"),
+    ),
+    (
+        "pages of V beyond all memory",
+        |c| *field(c, "v_cache_page_stride") = Field::I64(i64::MIN),
+        Refused(ERROR_INVALID_VALUE, "v_cache_page_stride -9223372036854775808 leads"),
+    ),
+    (
+        "queries beyond all memory",
+        |c| *field(c, "q_out_head_stride") = Field::I64(1 << 60),
+        Refused(ERROR_INVALID_VALUE, "q_out_head_stride 1152921504606846976 leads"),
+    ),
+    (
+        "tables beyond all memory",
+        |c| *field(c, "rotary_row_stride") = Field::I64(1 << 60),
+        Refused(ERROR_INVALID_VALUE, "rotary_row_stride 1152921504606846976 leads"),
+    ),
+    (
+        "sequences of the page table beyond all memory",
+        |c| *field(c, "page_table_stride") = Field::I64(1 << 60),
+        Refused(ERROR_INVALID_VALUE, "page_table_stride 1152921504606846976 leads"),
+    ),
+    (
         "more rows than are counted",
         |c| set(c, "total_new", i32::MAX),
         Refused(ERROR_INVALID_VALUE, "are more than one call takes"),

@@ -5,6 +5,7 @@
 #include "kgen/contiguous.cuh"
 #include "kgen/launch.cuh"
 #include "kgen/params.cuh"
+#include "kgen/strides.cuh"
 
 namespace kgen {
 
@@ -119,6 +120,35 @@ inline int check_append_tensors(const kgen_append_kv_params& p, const char* name
     return same ? KGEN_SUCCESS : fail(KGEN_ERROR_INVALID_VALUE, "%s: q_out is q, and must have its strides", name);
 }
 
+// Checks the strides that are read.
+inline int check_append_strides(const kgen_append_kv_params& p, const char* name) {
+    const bool appends = rows_to_append(p) > 0, has_queries = query_rows(p) > 0, has_table = p.rotary_cos != nullptr && (appends || has_queries);
+    const rows_and_entries none = {0, 0};
+    const rows_and_entries rows = appends ? extents_of(p.cu_seqlens_new, p.total_new, p.seqlen_new, p.batch) : none;
+    const rows_and_entries queries = has_queries ? extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch) : none;
+    const rows_and_entries cache = appends ? rows_and_entries{p.page_size, p.num_pages} : none;
+    const int64_t heads = has_queries ? p.num_heads : 0, heads_k = appends ? p.num_heads_k : 0;
+    const bool has_factors = appends && is_fp8(p.cache_dtype);
+    const int64_t owners = (p.flags & KGEN_FLAG_DESCALE_BY_PAGE) != 0 ? p.num_pages : p.batch;
+    const int64_t k_owners = has_factors && p.k_descale != nullptr ? owners : 0, v_owners = has_factors && p.v_descale != nullptr ? owners : 0;
+    const named_stride all[] = {
+        {"k_batch_stride", p.k_batch_stride, rows.entries}, {"k_row_stride", p.k_row_stride, rows.rows}, {"k_head_stride", p.k_head_stride, heads_k},
+        {"v_batch_stride", p.v_batch_stride, rows.entries}, {"v_row_stride", p.v_row_stride, rows.rows}, {"v_head_stride", p.v_head_stride, heads_k},
+        {"k_cache_page_stride", p.k_cache_page_stride, cache.entries}, {"k_cache_row_stride", p.k_cache_row_stride, cache.rows},
+        {"k_cache_head_stride", p.k_cache_head_stride, heads_k},
+        {"v_cache_page_stride", p.v_cache_page_stride, cache.entries}, {"v_cache_row_stride", p.v_cache_row_stride, cache.rows},
+        {"v_cache_head_stride", p.v_cache_head_stride, heads_k},
+        {"q_batch_stride", p.q_batch_stride, queries.entries}, {"q_row_stride", p.q_row_stride, queries.rows}, {"q_head_stride", p.q_head_stride, heads},
+        {"q_out_batch_stride", p.q_out_batch_stride, queries.entries}, {"q_out_row_stride", p.q_out_row_stride, queries.rows},
+        {"q_out_head_stride", p.q_out_head_stride, heads},
+        {"rotary_row_stride", p.rotary_row_stride, has_table ? p.rotary_rows : 0},
+        {"page_table_stride", p.page_table_stride, appends && p.page_table != nullptr ? p.batch : 0},
+        {"k_descale_batch_stride", p.k_descale_batch_stride, k_owners}, {"k_descale_head_stride", p.k_descale_head_stride, k_owners > 0 ? heads_k : 0},
+        {"v_descale_batch_stride", p.v_descale_batch_stride, v_owners}, {"v_descale_head_stride", p.v_descale_head_stride, v_owners > 0 ? heads_k : 0},
+    };
+    return check_strides(all, name);
+}
+
 // Copies the caller's structure into `params` and checks every documented range.
 inline int check_append_kv_params(const kgen_append_kv_params* given, int32_t dtype, const char* dtype_name, const char* name,
                                   kgen_append_kv_params& params) {
@@ -133,6 +163,7 @@ inline int check_append_kv_params(const kgen_append_kv_params* given, int32_t dt
     if (rows_to_append(params) > 0 || params.seqlens_after != nullptr) {
         if (const int code = check_append_cache(params, name)) return code;
     }
+    if (const int code = check_append_strides(params, name)) return code;
     return check_append_tensors(params, name);
 }
 

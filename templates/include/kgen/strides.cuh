@@ -83,6 +83,17 @@ inline int check_fwd_strides(const kgen_fwd_params& p, const char* name) {
     return check_strides(all, name);
 }
 
+// The same of the O and LSE that partial results are merged into.
+inline int check_merged_strides(const kgen_fwd_params& p, const char* name) {
+    const rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch);
+    const int64_t heads = p.num_heads;
+    const named_stride all[] = {
+        {"o_batch_stride", p.o_batch_stride, q.entries}, {"o_row_stride", p.o_row_stride, q.rows}, {"o_head_stride", p.o_head_stride, heads},
+        {"lse_batch_stride", p.lse_batch_stride, p.lse != nullptr ? q.entries : 0}, {"lse_head_stride", p.lse_head_stride, p.lse != nullptr ? heads : 0},
+    };
+    return check_strides(all, name);
+}
+
 // The same of a backward pass.
 inline int check_bwd_strides(const kgen_bwd_params& p, const char* name) {
     rows_and_entries q = extents_of(p.cu_seqlens_q, p.total_q, p.seqlen_q, p.batch), k = extents_of(p.cu_seqlens_k, 0, p.seqlen_k, p.batch);

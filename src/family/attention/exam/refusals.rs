@@ -601,6 +601,16 @@ fn many_rows_of_nobody(call: &mut Call) {
 }
 
 const COMBINE: &[Change] = &[
+    (
+        "a stride of O beyond all memory",
+        |c| strides(c)[3].row = 1 << 60,
+        Refused(ERROR_INVALID_VALUE, "o_row_stride 1152921504606846976 leads"),
+    ),
+    (
+        "a stride of LSE beyond all memory",
+        |c| fwd(c).lse_strides[1] = i64::MIN,
+        Refused(ERROR_INVALID_VALUE, "lse_head_stride -9223372036854775808 leads"),
+    ),
     ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "o must not be NULL")),
     ("no head dim", |c| fwd(c).head_dim = 0, Refused(ERROR_INVALID_VALUE, "head_dim 0 must be a multiple of 8")),
     ("a head dim of 12", |c| fwd(c).head_dim = 12, Refused(ERROR_INVALID_VALUE, "head_dim 12 must be a multiple of 8")),
