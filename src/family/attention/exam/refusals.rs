@@ -603,8 +603,8 @@ fn many_rows_of_nobody(call: &mut Call) {
 const COMBINE: &[Change] = &[
     (
         "a stride of O beyond all memory",
-        |c| strides(c)[3].row = 1 << 60,
-        Refused(ERROR_INVALID_VALUE, "o_row_stride 1152921504606846976 leads"),
+        |c| strides(c)[3].head = 1 << 60,
+        Refused(ERROR_INVALID_VALUE, "o_head_stride 1152921504606846976 leads"),
     ),
     (
         "a stride of LSE beyond all memory",
