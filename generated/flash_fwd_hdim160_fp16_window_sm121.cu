@@ -177,13 +177,6 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
 // rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
-    // The last tile took a new maximum: only now do the sums hold its weights.
-    if (state.headroom == 0.0f) {
-        float least = minimum(state.sum[0][0], state.sum[0][1]);
-        KGEN_UNROLL
-        for (int t = 1; t < M_TILES; ++t) least = minimum(least, minimum(state.sum[t][0], state.sum[t][1]));
-        state.headroom = tolerated_growth(least) / log2_scale;
-    }
     float seen[M_TILES][2];
     bool outgrown = false;
     KGEN_UNROLL
@@ -217,7 +210,10 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
                 }
             }
         }
-        state.headroom = 0.0f;
+        float least = minimum(state.sum[0][0], state.sum[0][1]);  // without this tile
+        KGEN_UNROLL
+        for (int t = 1; t < M_TILES; ++t) least = minimum(least, minimum(state.sum[t][0], state.sum[t][1]));
+        state.headroom = tolerated_growth(least) / log2_scale;
     }
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
