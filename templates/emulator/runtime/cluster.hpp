@@ -202,8 +202,8 @@ inline void begin_cluster(uint32_t first_block, uint32_t thread_count, uint32_t 
 
 constexpr uint32_t MOST_FLAG_POLLS = 256;  // per block, before others are scheduled
 
-// Runs the cluster until it ends, until it cannot proceed or has lasted too long (true), or until it seems to wait for blocks of other
-// clusters.
+// Runs the cluster until it ends, until it cannot proceed or has lasted too long (true), or until it seems to wait for
+// blocks of other clusters.
 inline bool run_cluster() {
     bool goes_on = true, waits = false;
     while (self.alive > 0 && goes_on && !waits) {

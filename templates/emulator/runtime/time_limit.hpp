@@ -12,8 +12,8 @@ constexpr uint32_t STEPS_OF_A_LOOK = 1u << 16;
 // What follows a violation adds little more than counts: a second or so of it is enough.
 constexpr uint32_t MOST_LOOKS_AT_FAULTS = 16;
 
-// Steps are meetings of a warp, and whatever else a thread may do without end: they are counted, and the clock is looked
-// at now and then. It is the thread's own, so that a machine that has more to do makes no difference.
+// Steps are meetings of a warp, and whatever else a thread may do without end: they are counted, and now and then the
+// clock is looked at. It is the thread's own, so that a machine that has more to do makes no difference.
 class time_limit {
   public:
     // A launch begins; an error message if the environment has a limit that is none.

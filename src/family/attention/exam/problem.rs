@@ -138,8 +138,8 @@ pub enum Inputs {
     /// Logits of every other row rise along the keys and those of the others fall, by hundreds of powers of two in one
     /// tile: the maxima of some rows of a warp are outgrown where those of others must not follow their scores down.
     Crossing,
-    /// A key in the middle has over nine tenths of each row's weight, and outgrows by less than 2⁸ the keys at both ends
-    /// that a kernel sees before it: a weight relative to a maximum left too low is then rounded by nearly half a unit.
+    /// A key in the middle has over nine tenths of each row's weight. It outgrows the keys at both ends, which a kernel
+    /// sees before it, by less than 2⁸: relative to a maximum that was left too low its weight is rounded.
     Overtaken,
 }
 
