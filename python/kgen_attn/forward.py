@@ -328,10 +328,10 @@ def _check_values(named: dict[str, TensorOrNone], longest_q: int, longest_k: int
     used_q, used_k, entries = named["seqused_q"], named["seqused_k"], named["cache_batch_idx"]
     if starts_q is not None:
         longest = longest_q if used_q is None else None
-        host_values.check_starts("cu_seqlens_q", starts_q, rows_q, "q", longest, "max_seqlen_q")
+        host_values.check_starts("cu_seqlens_q", starts_q, rows_q, "q", longest, "max_seqlen_q", used_q)
     if starts_k is not None:
         longest = longest_k if used_k is None else None
-        host_values.check_starts("cu_seqlens_k", starts_k, k.shape[0], "k", longest, "max_seqlen_k")
+        host_values.check_starts("cu_seqlens_k", starts_k, k.shape[0], "k", longest, "max_seqlen_k", used_k)
     if used_q is not None:
         host_values.check_lengths("seqused_q", used_q, longest_q, "the longest sequence of `q`")
     if used_k is not None:

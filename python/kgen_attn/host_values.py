@@ -27,16 +27,19 @@ def check_lengths(name: str, tensor: torch.Tensor, most: int, of: str) -> None:
         raise ValueError(f"`{name}` holds {max(values)}; {of} has {most}")
 
 
-def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str) -> None:
+def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor]) -> None:
     """Raises `ValueError` for starts of packed sequences that fall, leave the rows of `of`, or lie further apart than
-    `longest`, which the argument `said` gives."""
+    `longest`, which the argument `said` gives. Of a sequence only its `used` rows are read, where they are given: the
+    last entry may then lie beyond the tensor, as that of ranges of a cache does."""
     values = _known(tensor)
     if not values:
         return
     if min(values) < 0 or any(after < before for before, after in zip(values, values[1:])):
         raise ValueError(f"`{name}` is {values}; it must begin at 0 and never fall")
-    if values[-1] > total:
-        raise ValueError(f"`{name}` ends at {values[-1]}; `{of}` has {total} rows")
+    lengths = [] if used is None else _known(used)
+    ends = [min(start + length, end) for start, end, length in zip(values, values[1:], lengths)] or values[-1:]
+    if max(ends) > total:
+        raise ValueError(f"`{name}` ends at {max(ends)}; `{of}` has {total} rows")
     if longest is not None:
         found = max(after - before for before, after in zip(values, values[1:])) if len(values) > 1 else 0
         if found > longest:

@@ -88,6 +88,10 @@ def test_packed_sequences_do_not_see_each_other(device):
     assert torch.allclose(packed, alone, atol=1e-2)
 
 
+#: transformers 5.24 masks by positions where it sees several sequences: a query sees later keys of its own position, too.
+TIES_SEE_EACH_OTHER = hasattr(pytest.importorskip("transformers.masking_utils"), "remap_positions_for_packed_sequence")
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded):
     """Sequences begin at the least position, as transformers' own packing has it."""
@@ -97,6 +101,10 @@ def test_position_ids_that_repeat_do_not_cut_a_sequence(device, padded):
     if padded:
         given["attention_mask"], end = (torch.arange(9, device=device) < 7).long()[None], 7
     whole = torch.ones(1, 9, dtype=torch.long, device=device)  # transformers cuts without one
+    if TIES_SEE_EACH_OTHER and not padded:
+        with torch.no_grad(), pytest.raises(NotImplementedError, match="remap_positions_for_packed_sequence.*query 2 sees key 3"):
+            kgen(tokens, position_ids=positions, use_cache=False)
+        return
     with torch.no_grad():
         found = kgen(tokens, position_ids=positions, use_cache=False, **given).logits
         others = [model(tokens, position_ids=positions, attention_mask=whole, use_cache=False).logits for model in (low, exact)]

@@ -82,7 +82,7 @@ def test_an_argument_of_varlen_fwd(emulator, name, value):
 
 def test_a_generator(emulator):
     op, names, values = varlen()
-    with pytest.raises(RuntimeError, match="Generator"):
+    with pytest.raises(RuntimeError, match="Generator|`gen` is given"):  # torch 2.15 knows the type
         emulator.run(op, [(values | dict(gen=torch.Generator())).get(name) for name in names])
 
 
