@@ -1,9 +1,18 @@
 //! Calls that a launcher must refuse before it starts anything, each with one thing wrong, and those that it must not
 //! refuse because of how their structure begins or how large they might be. They are ordinary calls, changed.
 
+mod keys;
 mod score;
+mod splitting;
 
-use self::score::{holds, of_score};
+use self::{
+    keys::{
+        NEW_ROWS_IN_PAGES, WITH_CACHE, WITH_E4M3, WITH_E5M2, WITH_NEW_ROWS, WITH_PAGES, WITH_QV, WITHOUT_CACHE, WITHOUT_KV,
+        WITHOUT_NEW_ROWS, WITHOUT_PAGE_DESCALE, WITHOUT_PAGES, WITHOUT_QV,
+    },
+    score::{holds, of_score},
+    splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_of_nobody},
+};
 use super::{
     backward::{BackwardCase, BackwardProblem},
     combine,
@@ -19,8 +28,8 @@ use crate::{
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
     device::{
-        AttentionFeatures, BwdParams, Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE,
-        ERROR_MISMATCH, ERROR_UNSUPPORTED, Element, FwdParams, Header, Image, NewRows, PagedKeys, Params, Strides,
+        AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
+        FwdParams, Header, Image, Params, Strides,
     },
     family::attention::{Append, Asked, Cache, Kind, KvFormat, Point, Starts},
     grid::{Dtype, Feature, Target},
@@ -296,154 +305,6 @@ const WITHOUT: &[(Feature, &[Change])] = &[
     (Feature::Sinks, &[("sinks", |c| push(c, "sinks"), Refused(ERROR_MISMATCH, "built without the feature `sinks`"))]),
 ];
 
-/// The same of where forward kernels find K and V.
-const WITHOUT_PAGES: &[Change] = &[
-    (
-        "a limit on queries without pages",
-        |c| fwd(c).pages = Some(PagedKeys { query_limits: [2, 0], ..PagedKeys::default() }),
-        Refused(ERROR_UNSUPPORTED, "least_queries 2 and most_queries 0 must be 0"),
-    ),
-    ("a page table", page_table, Refused(ERROR_MISMATCH, "built without the feature `paged`")),
-];
-
-const WITHOUT_CACHE: &[Change] = &[
-    ("entries of a cache", |c| push_zero(c, "cache_batch_idx"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
-    ("rows before the keys", |c| push_zero(c, "leftpad_k"), Refused(ERROR_MISMATCH, "built without the feature `cache`")),
-];
-
-/// What kernels do that read a cache.
-const WITH_CACHE: &[Change] = &[
-    (
-        "entries of packed keys",
-        |c| packed_with(c, "cache_batch_idx"),
-        Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a"),
-    ),
-    ("rows before packed keys", |c| packed_with(c, "leftpad_k"), Refused(ERROR_INVALID_VALUE, "NULL with cu_seqlens_k or a")),
-    ("each its own entry", |c| push_zero(c, "cache_batch_idx"), Same),
-    ("no rows before the keys", |c| push_zero(c, "leftpad_k"), Same),
-];
-
-/// An array of one sequence's number, which is 0.
-fn push_zero(call: &mut Call, name: &'static str) {
-    call.inputs.push((name, Image::of_integers(&[0])));
-}
-
-fn packed_with(call: &mut Call, name: &'static str) {
-    push_zero(call, name);
-    call.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40])));
-}
-
-fn page_table(call: &mut Call) {
-    call.inputs.push(("page_table", Image::of_integers(&[0])));
-    fwd(call).pages = Some(PagedKeys { table_stride: 1, size: 40, count: 1, ..PagedKeys::default() });
-}
-
-/// The same of factors by page.
-const WITHOUT_PAGE_DESCALE: &[Change] = &[
-    ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
-    ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
-];
-
-/// The same of what queries are made of.
-const WITHOUT_QV: &[Change] =
-    &[("queries of two parts", |c| push(c, "qv"), Refused(ERROR_MISMATCH, "built without the feature `qv`"))];
-
-/// What kernels do that write no new rows.
-const WITHOUT_NEW_ROWS: &[Change] =
-    &[("new rows", |c| push(c, "k_new"), Refused(ERROR_MISMATCH, "built without the feature `append`"))];
-
-/// What those do that write them.
-const WITH_NEW_ROWS: &[Change] = &[
-    ("no new rows", |c| drop_tensor(c, "k_new"), Refused(ERROR_MISMATCH, "called without k_new")),
-    ("new rows of K alone", |c| drop_tensor(c, "v_new"), Refused(ERROR_INVALID_VALUE, "v_new must not be NULL")),
-    ("no lengths", |c| drop_tensor(c, "seqused_k"), Refused(ERROR_INVALID_VALUE, "k_new needs seqused_k")),
-    ("fewer than no new rows", |c| new_rows(c).seqlen = -1, Refused(ERROR_INVALID_VALUE, "seqlen_new -1 must not")),
-    ("cosines alone", |c| drop_tensor(c, "rotary_sin"), Refused(ERROR_INVALID_VALUE, "rotary_cos and rotary_sin must both")),
-    ("sines alone", |c| drop_tensor(c, "rotary_cos"), Refused(ERROR_INVALID_VALUE, "rotary_cos and rotary_sin must both")),
-    ("a rotation without tables", no_tables, Refused(ERROR_INVALID_VALUE, "rotary_dim 16 must be 0 without rotary_cos")),
-    (
-        "positions without tables",
-        |c| {
-            no_tables(c);
-            new_rows(c).rotary_dim = 0;
-        },
-        Refused(ERROR_INVALID_VALUE, "seqlens_rotary needs rotary_cos"),
-    ),
-    ("a rotation of 8 columns", |c| new_rows(c).rotary_dim = 8, Refused(ERROR_INVALID_VALUE, "rotary_dim 8 must be a multiple")),
-    ("a rotation of nothing", |c| new_rows(c).rotary_dim = 0, Refused(ERROR_INVALID_VALUE, "rotary_dim 0 must be a multiple")),
-    (
-        "a rotation of more than there is",
-        |c| new_rows(c).rotary_dim = 272,
-        Refused(ERROR_INVALID_VALUE, "rotary_dim 272 must be a multiple"),
-    ),
-    ("tables of no rows", |c| new_rows(c).rotary_rows = 0, Refused(ERROR_INVALID_VALUE, "rotary_rows 0 must be at least 1")),
-    ("no queries", |c| *numbers(c).seqlen_q = 0, Refused(ERROR_UNSUPPORTED, "0 rows of queries and heads that read one key")),
-    ("rows of K that are not aligned", |c| new_rows(c).strides[0].row += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
-    ("heads of K that are not", |c| new_rows(c).strides[0].head += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
-    ("sequences of V that are not", |c| new_rows(c).strides[1].batch += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
-    ("tables that are not", |c| new_rows(c).rotary_row_stride += 4, Refused(ERROR_UNSUPPORTED, "aligned to 16 bytes")),
-];
-
-/// What the launcher of one says of pages.
-const NEW_ROWS_IN_PAGES: &[Change] = &[(
-    "a limit on queries",
-    |c| pages(c).query_limits = [0, 3],
-    Refused(ERROR_INVALID_VALUE, "least_queries and most_queries must be 0 with k_new"),
-)];
-
-fn new_rows(call: &mut Call) -> &mut NewRows {
-    fwd(call).new_rows.as_mut().expect("the kernel writes new rows")
-}
-
-fn no_tables(call: &mut Call) {
-    drop_tensor(call, "rotary_cos");
-    drop_tensor(call, "rotary_sin");
-}
-
-/// What kernels do for queries of two parts.
-const WITH_QV: &[Change] = &[("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv"))];
-
-/// What kernels do that read pages.
-const WITH_PAGES: &[Change] = &[
-    ("no page table", |c| drop_tensor(c, "page_table"), Refused(ERROR_MISMATCH, "called without a page_table")),
-    ("pages of no rows", |c| pages(c).size = 0, Refused(ERROR_INVALID_VALUE, "page_size 0 must be at least 1")),
-    ("no pages", |c| pages(c).count = 0, Refused(ERROR_INVALID_VALUE, "num_pages 0 must be at least 1")),
-    ("fewer than no pages", |c| pages(c).count = -1, Refused(ERROR_INVALID_VALUE, "num_pages -1 must be at least 1")),
-    (
-        "a negative limit on queries",
-        |c| pages(c).query_limits = [0, -1],
-        Refused(ERROR_INVALID_VALUE, "most_queries -1 must not be negative"),
-    ),
-    (
-        "packed keys in pages",
-        |c| c.inputs.push(("cu_seqlens_k", Image::of_integers(&[0, 40]))),
-        Refused(ERROR_INVALID_VALUE, "cu_seqlens_k must be NULL with a page_table"),
-    ),
-];
-
-/// What kernels do that read K and V of Q's type.
-const WITHOUT_KV: &[Change] = &[
-    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
-    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
-    ("K and V in fp32", |c| fwd(c).kv_dtype = DTYPE_FP32, Refused(ERROR_INVALID_VALUE, "kv_dtype 3 must be")),
-];
-
-/// What those do that read E4M3.
-const WITH_E4M3: &[Change] = &[
-    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E4M3")),
-    ("K and V in E5M2", |c| fwd(c).kv_dtype = DTYPE_FP8_E5M2, Refused(ERROR_MISMATCH, "built without the feature `kv_e5m2`")),
-];
-
-/// The same of E5M2.
-const WITH_E5M2: &[Change] = &[
-    ("K and V of the type of Q", |c| fwd(c).kv_dtype = 0, Refused(ERROR_MISMATCH, "called without kv_dtype KGEN_DTYPE_FP8_E5M2")),
-    ("K and V in E4M3", |c| fwd(c).kv_dtype = DTYPE_FP8_E4M3, Refused(ERROR_MISMATCH, "built without the feature `kv_e4m3`")),
-];
-
-fn pages(call: &mut Call) -> &mut PagedKeys {
-    fwd(call).pages.as_mut().expect("the kernel reads pages")
-}
-
 fn push(call: &mut Call, name: &'static str) {
     call.inputs.push((name, Image::of_numbers(&[(0, 1.0), (1, 1.0)])));
     numbers(call).features.sinks_dtype = DTYPE_FP32;
@@ -544,100 +405,6 @@ fn too_many_keys(call: &mut Call) {
     *numbers(call).num_heads_k = 1 << 15;
     *numbers(call).seqlen_k = 1;
 }
-
-/// What all three kernels of split-KV do.
-const SPLITTING: &[Change] = &[
-    ("no splits", |c| fwd(c).num_splits = 0, Refused(ERROR_INVALID_VALUE, "num_splits 0 must lie in 1 .. 256")),
-    (
-        "more splits than there may be",
-        |c| fwd(c).num_splits = 257,
-        Refused(ERROR_INVALID_VALUE, "num_splits 257 must lie in 1 .. 256"),
-    ),
-    ("a negative total_q", |c| fwd(c).total_rows[0] = -1, Refused(ERROR_INVALID_VALUE, "total_q -1 must not be negative")),
-];
-
-/// What those two do that have partial results.
-const PARTIAL: &[Change] = &[
-    ("no workspace", |c| drop_tensor(c, "workspace"), Refused(ERROR_INVALID_VALUE, "the workspace has 0 bytes")),
-    ("a number too little of workspace", small_workspace, Refused(ERROR_INVALID_VALUE, "the workspace has")),
-];
-
-fn small_workspace(call: &mut Call) {
-    for (name, image) in call.inputs.iter_mut().chain(&mut call.outputs) {
-        if *name == "workspace" {
-            *image = Image::poisoned(Element::Bits32, image.span_bytes() / 4 - 1, 0);
-        }
-    }
-}
-
-const SPLIT: &[Change] = &[
-    (
-        "a block more than a grid has",
-        |c| blocks(c, 1 << 30, 2, 1 << 4),
-        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
-    ),
-    ("no batch and many rows, were they of all heads", many_rows_of_nobody, Nothing),
-    ("rows of a tile that wrap", |c| blocks(c, 1, 4, 1 << 30), Refused(ERROR_INVALID_VALUE, "rows of queries and heads")),
-    ("a counter too few", |c| counters(c, 0), Refused(ERROR_INVALID_VALUE, "arrivals_count is 0; the row tiles need 1")),
-    (
-        "more splits than a counter counts",
-        |c| {
-            counters(c, 2);
-            fwd(c).num_splits = 256;
-        },
-        Refused(ERROR_INVALID_VALUE, "num_splits 256; with counters (arrivals) at most 255"),
-    ),
-    ("a negative number of counters", |c| counters(c, -1), Refused(ERROR_INVALID_VALUE, "arrivals_count is -1")),
-];
-
-fn counters(call: &mut Call, words: i64) {
-    call.outputs.push(("arrivals", Image::of_integers(&[0, 0])));
-    fwd(call).arrivals = words;
-}
-
-fn many_rows_of_nobody(call: &mut Call) {
-    blocks(call, 0, 1 << 10, 1 << 20);
-    *numbers(call).num_heads_k = 1 << 10;
-}
-
-const COMBINE: &[Change] = &[
-    (
-        "a stride of O beyond all memory",
-        |c| strides(c)[3].head = 1 << 60,
-        Refused(ERROR_INVALID_VALUE, "o_head_stride 1152921504606846976 leads"),
-    ),
-    (
-        "a stride of LSE beyond all memory",
-        |c| fwd(c).lse_strides[1] = i64::MIN,
-        Refused(ERROR_INVALID_VALUE, "lse_head_stride -9223372036854775808 leads"),
-    ),
-    ("no o", |c| drop_tensor(c, "o"), Refused(ERROR_INVALID_VALUE, "o must not be NULL")),
-    ("no head dim", |c| fwd(c).head_dim = 0, Refused(ERROR_INVALID_VALUE, "head_dim 0 must be a multiple of 8")),
-    ("a head dim of 12", |c| fwd(c).head_dim = 12, Refused(ERROR_INVALID_VALUE, "head_dim 12 must be a multiple of 8")),
-    ("a head dim of 264", |c| fwd(c).head_dim = 264, Refused(ERROR_INVALID_VALUE, "head_dim 264 must be a multiple of 8")),
-    ("a head dim of V of 12", |c| fwd(c).head_dim_v = 12, Refused(ERROR_INVALID_VALUE, "head_dim_v 12 must be a multiple of 8")),
-    (
-        "a head dim of V of 520",
-        |c| fwd(c).head_dim_v = 520,
-        Refused(ERROR_INVALID_VALUE, "head_dim_v 520 must be a multiple of 8"),
-    ),
-    ("a negative dtype", |c| fwd(c).dtype = -1, Refused(ERROR_INVALID_VALUE, "unknown dtype -1")),
-    ("an unknown dtype", |c| fwd(c).dtype = 3, Refused(ERROR_INVALID_VALUE, "unknown dtype 3")),
-    (
-        "a block more than a grid has",
-        |c| blocks(c, 1 << 30, 2, 1),
-        Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has"),
-    ),
-];
-
-const SCHEDULER: &[Change] = &[
-    ("no split_counts", |c| drop_tensor(c, "split_counts"), Refused(ERROR_INVALID_VALUE, "split_counts must not be NULL")),
-    (
-        "negative concurrent_blocks",
-        |c| fwd(c).concurrent_blocks = -1,
-        Refused(ERROR_INVALID_VALUE, "concurrent_blocks -1 must not be negative"),
-    ),
-];
 
 /// The cases of a kernel.
 pub(super) fn cases(subject: &Subject<Point>) -> Vec<Box<dyn Case>> {
