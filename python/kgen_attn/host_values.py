@@ -27,7 +27,7 @@ def check_lengths(name: str, tensor: torch.Tensor, most: int, of: str) -> None:
         raise ValueError(f"`{name}` holds {max(values)}; {of} has {most}")
 
 
-def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor]) -> None:
+def check_starts(name: str, tensor: torch.Tensor, total: int, of: str, longest: Optional[int], said: str, used: Optional[torch.Tensor] = None) -> None:
     """Raises `ValueError` for starts of packed sequences that fall, leave the rows of `of`, or lie further apart than
     `longest`, which the argument `said` gives. Of a sequence only its `used` rows are read, where they are given: the
     last entry may then lie beyond the tensor, as that of ranges of a cache does."""
