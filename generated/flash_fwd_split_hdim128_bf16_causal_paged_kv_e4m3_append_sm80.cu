@@ -226,7 +226,7 @@ KGEN_DEVICE void mask(scores& s, const view& seen) {
 // One step of the online softmax: turns S into P = exp2(log2_scale * (S - max)), adds P's rows to the sums, and
 // rescales O and the sums to a new maximum where the old one has been exceeded.
 KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
-    float seen[M_TILES][2];
+    float seen[M_TILES][2];  // of this lane's columns
     bool outgrown = false;
     KGEN_UNROLL
     for (int t = 0; t < M_TILES; ++t) {
@@ -235,22 +235,24 @@ KGEN_DEVICE void softmax(scores& s, row_state& state, float log2_scale) {
             float m = maximum(s[t][0][2 * h], s[t][0][2 * h + 1]);
             KGEN_UNROLL
             for (int j = 1; j < key_tile::rows / 8; ++j) m = maximum(m, maximum(s[t][j][2 * h], s[t][j][2 * h + 1]));
-            m = maximum(m, shuffle_xor(m, 1));
-            m = maximum(m, shuffle_xor(m, 2));
-            seen[t][h] = maximum(m, state.max[t][h]);
-            outgrown |= seen[t][h] > state.max[t][h] + state.headroom;
+            seen[t][h] = m;
+            outgrown |= m > state.max[t][h] + state.headroom;
         }
     }
-    // The first tile always takes this branch: the maximum starts at -infinity.
+    // The first tile always takes this branch: the maximum starts at -infinity. Later ones seldom do, so only here
+    // lanes exchange their maxima.
     if (warp_any(outgrown)) {
         KGEN_UNROLL
         for (int t = 0; t < M_TILES; ++t) {
             KGEN_UNROLL
             for (int h = 0; h < 2; ++h) {
+                float m = maximum(seen[t][h], shuffle_xor(seen[t][h], 1));
+                m = maximum(m, shuffle_xor(m, 2));
                 // Before the first visible key O and the sum are 0; this avoids -infinity - -infinity.
                 const float old_max = state.max[t][h];
-                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - seen[t][h]));
-                state.max[t][h] = seen[t][h];
+                m = maximum(m, old_max);
+                const float factor = old_max == -infinity() ? 0.0f : exp2_fast(log2_scale * (old_max - m));
+                state.max[t][h] = m;
                 state.sum[t][h] *= factor;
                 KGEN_UNROLL
                 for (int j = 0; j < O_TILES; ++j) {
