@@ -18,9 +18,11 @@ import statistics
 import torch
 
 from fwd_vs_fa2 import card_state, side_by_side
-from kgen_ctypes import BwdParams, FwdParams, Library, bwd_params, fwd_params
+from kgen_ctypes import FLAG_WINDOW, BwdParams, FwdParams, Library, bwd_params, fwd_params
 from paired import geomean
 
+# The kernels that take slopes; a causal mask is a window there.
+SLOPES = ["window", "softcap", "alibi", "sinks"]
 # Sizes that libraries of older versions know too.
 FWD_SIZE, BWD_SIZE = FwdParams.cache_entries.offset, BwdParams.dlse.offset
 
@@ -30,7 +32,9 @@ def tensors(dim, seqlen, count):
     return [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
 
 
-def with_slopes(p, heads):
+def with_slopes(p, heads, causal):
+    if causal:
+        p.flags, p.features.window_left, p.features.window_right = FLAG_WINDOW, p.seqlen_k, 0
     slopes = torch.exp2(-8 * torch.arange(1, heads + 1, device="cuda") / heads).float()
     p.features.alibi_slopes = slopes.data_ptr()
     return slopes
@@ -45,9 +49,9 @@ def forward(library, name, dim, seqlen, causal):
         return None
     q, k, v = tensors(dim, seqlen, 3)
     o, lse = torch.empty_like(q), torch.empty(q.shape[0], q.shape[2], seqlen, device="cuda")
-    p = fwd_params(q, k, v, o, lse, causal)
+    p = fwd_params(q, k, v, o, lse, False)
     p.struct_size = FWD_SIZE
-    kept = (q, k, v, o, lse, with_slopes(p, q.shape[2]))
+    kept = (q, k, v, o, lse, with_slopes(p, q.shape[2], causal))
     launch = library.launcher(name)
     return lambda kept=kept: launch(p)
 
@@ -58,11 +62,11 @@ def backward(library, name, dim, seqlen, causal, alibi=False, dlse=False):
     q, k, v, o, dout, dq, dk, dv = tensors(dim, seqlen, 8)
     rows = (q.shape[0], q.shape[2], seqlen)
     lse = torch.full(rows, 8.0, device="cuda")  # about that of random inputs
-    p = bwd_params(dict(q=q, k=k, v=v, o=o, dout=dout, dq=dq, dk=dk, dv=dv), lse, causal)
+    p = bwd_params(dict(q=q, k=k, v=v, o=o, dout=dout, dq=dq, dk=dk, dv=dv), lse, causal and not alibi)
     p.struct_size = BWD_SIZE
     kept = [q, k, v, o, dout, dq, dk, dv, lse]
     if alibi:
-        kept.append(with_slopes(p, q.shape[2]))
+        kept.append(with_slopes(p, q.shape[2], causal))
     if dlse:
         gradient = torch.randn(rows, device="cuda")
         p.struct_size = ctypes.sizeof(BwdParams)
@@ -108,7 +112,7 @@ def main():
     for dim, causal, seqlen in itertools.product((64, 128), (False, True), args.seqlen):
         shape = {"head_dim": dim, "causal": causal, "seqlen": seqlen}
         for kind, target in (("fwd", "sm90"), ("fwd", "sm80"), ("bwd", "sm90")):
-            name = name_of(kind, dim, causal, ["alibi"], target)
+            name = name_of(kind, dim, False, SLOPES, target)
             call = forward if kind == "fwd" else lambda *a: backward(*a, alibi=True)
             sides = {label: call(library, name, dim, seqlen, causal) for label, library in libraries.items()}
             compare({"what": "ALiBi", "kernel": f"{kind} {target}", **shape}, sides, rows, args)

@@ -135,7 +135,7 @@ class Kgen:
         return self._forward(q, k, v, (None,) * 13, (0, 0, scale, causal, -1, -1, 0, 0.0, 0))
 
     def backward(self, dout, q, k, v, o, lse, causal, scale):
-        return self._backward(dout, q, k, v, o, lse, *(None,) * 6, 0, 0, scale, causal, -1, -1, 0, 0.0, False)[:3]
+        return self._backward(dout, q, k, v, o, lse, *(None,) * 7, 0, 0, scale, causal, -1, -1, 0, 0.0, False)[:3]
 
 
 def one_call(kgen, rng, dtype, head_dim, scale, device):

@@ -6,12 +6,13 @@
 # CALLS in all (20000), divided among PROCESSES (8), of which each has a seed of its own, from FIRST_SEED (1) on.
 # PYTHON names an interpreter with torch, numpy and pytest (python3). A process's output goes to OUT/random-SEED.txt
 # (build/random); its count and each wrong call are printed. Exits 1 if a process failed. A library of the whole grid
-# leaves the fewest calls without a kernel.
+# leaves the fewest calls without a kernel. Each process computes on one thread (OMP_NUM_THREADS).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 calls=${1:-20000} first=${2:-1} processes=${3:-8}
 out=$(mkdir -p "${OUT:-build/random}" && cd "${OUT:-build/random}" && pwd)
 KGEN_LIBRARY=$(realpath "${KGEN_LIBRARY:?names the library}")
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export KGEN_LIBRARY PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH}
 cd "$root/python/tests"
 

@@ -11,6 +11,7 @@ ABI_VERSION = 9
 
 SUCCESS = 0
 ERROR_NO_VARIANT = 3
+ERROR_UNSUPPORTED = 5
 
 DTYPES = {"float16": 0, "bfloat16": 1, "float8_e4m3fn": 2, "float32": 3, "float8_e5m2": 4}
 KINDS = {"fwd": 0, "fwd_split": 1, "fwd_combine": 2, "prepare_scheduler": 3, "bwd": 4, "fwd_short": 5, "append_kv": 21}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Optional
 import torch
 
 from . import abi, host_values
-from .errors import MissingKernel
+from .errors import KgenError, MissingKernel
 from .launch import (
     DTYPES,
     EIGHTS,
@@ -54,7 +54,7 @@ _OPTIONAL_AT = (
     abi.FwdParams.v_descale.offset,
     abi.FwdParams.qv.offset,
 )
-_QV_AT = len(_OPTIONAL_AT) - 1
+_PAGES_AT, _ENTRIES_AT, _QV_AT = 4, 5, len(_OPTIONAL_AT) - 1
 #: `optional` without any. (Compared by identity: tensors have `==` as an operation.)
 NONE = (None,) * len(_OPTIONAL_AT)
 
@@ -86,9 +86,9 @@ _LATENT = (576, 512)
 
 
 class ForwardPlan(Plan):
-    """A plan with what O and LSE are: shapes and strides, both contiguous."""
+    """A plan with what O and LSE are: shapes and strides, both contiguous; and the numbers it was made with."""
 
-    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows")
+    __slots__ = ("out", "out_dtype", "out_is_like_q", "lse", "device", "rows", "numbers")
 
     def check_values(self, read, appends: bool) -> None:
         """Raises `ValueError` for lengths and indices beyond the tensors, and for tensors without memory."""
@@ -169,13 +169,44 @@ def run(
         out = torch.empty_strided(*plan.out, dtype=plan.out_dtype, device=plan.device)
     lse = torch.empty_strided(*plan.lse, dtype=torch.float32, device=plan.device) if with_lse else None
     try:
-        _launch(plan, q, k, v, out, lse, optional, append)
-    except MissingKernel as error:
-        if append is not None:  # which of the two it was is not known
+        try:
+            _launch(plan, q, k, v, out, lse, optional, append)
+        except MissingKernel as error:
+            if append is not None:  # which of the two it was is not known
+                raise
+            plan.missing_kernel(error)
+            _launch(plan, q, k, v, out, lse, optional, None)
+    except KgenError as error:
+        # New rows may have been written already, and pages are copied by nobody.
+        if error.code != abi.ERROR_UNSUPPORTED or append is not None or optional[_PAGES_AT] is not None:
             raise
-        plan.missing_kernel(error)
-        _launch(plan, q, k, v, out, lse, optional, None)
+        _launch_copies(error, plan, q, k, v, out, lse, optional)
     return out, lse
+
+
+def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, optional) -> None:
+    """The call on copies of the tensors that no kernel could read or write where they lie; raises `refused` if there are
+    none. Kernels of Hopper alone move tensors by TMA, which takes strides and addresses of whole 16 bytes."""
+    if k.dim() == 4 and optional[_ENTRIES_AT] is None:  # a cache of more entries than the batch has
+        batch = abi.FwdParams.from_buffer_copy(plan.params).batch
+        k, v = k[:batch], v[:batch]
+    given = q, k, v, out
+    used = [_movable(tensor) for tensor in given]
+    if all(one is other for one, other in zip(given, used)):
+        raise refused
+    *read, written = used
+    _launch(planned(layout_of(*read), *read, optional, plan.numbers, written), *read, written, lse, optional, None)
+    if written is not out:
+        out.copy_(written)
+
+
+def _movable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied where TMA cannot move it (CUDA driver API, cuTensorMapEncodeTiled)."""
+    size = tensor.element_size()
+    strides = [stride * size for extent, stride in zip(tensor.shape[:-1], tensor.stride()) if extent > 1]
+    if tensor.data_ptr() % 16 == 0 and all(stride > 0 and stride % 16 == 0 for stride in strides):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _launch(plan, q, k, v, out, lse, optional, append) -> None:
@@ -286,6 +317,7 @@ def _plan(q, k, v, optional, numbers, out) -> ForwardPlan:
     plan = ForwardPlan(p, request_of("fwd", p, q, optional), given)
     plan.out, plan.lse = contiguous(out_shape), contiguous(lse_shape)
     plan.out_dtype, plan.device = out_dtype(q), q.device
+    plan.numbers = numbers
     plan.rows = p.seqlen_q, p.seqlen_k, q.shape[0] if cu_seqlens_q is not None else q.shape[1]
     plan.out_is_like_q = q.is_contiguous() and out_shape == q.shape and plan.out_dtype == q.dtype
     return plan

@@ -6,7 +6,7 @@ import torch
 
 
 def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0, chunk=0, slopes=None, sinks=None, dtype=torch.float64):
-    """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`.
+    """O and LSE of (rows, heads, head dim) tensors of one sequence, all arithmetic in `dtype`, on the device of `q`.
 
     Row i is at position i + keys - rows. A row that sees no key gives zeros and an LSE of -infinity.
     """
@@ -16,11 +16,11 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
     scores = torch.einsum("ihd,jhd->hij", q, k) * (scale if scale is not None else q.shape[-1] ** -0.5)
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
-    position = torch.arange(rows)[:, None] + keys - rows
-    key = torch.arange(keys)[None, :]
+    position = torch.arange(rows, device=q.device)[:, None] + keys - rows
+    key = torch.arange(keys, device=q.device)[None, :]
     if slopes is not None:
         scores = scores - slopes.to(scores)[:, None, None] * (position - key).abs()
-    seen = torch.ones(rows, keys, dtype=torch.bool)
+    seen = torch.ones(rows, keys, dtype=torch.bool, device=q.device)
     left, right = window[0], 0 if causal else window[1]
     if left >= 0:
         seen &= key >= position - left
@@ -31,7 +31,7 @@ def attention(q, k, v, *, scale=None, causal=False, window=(-1, -1), softcap=0.0
     scores = scores.masked_fill(~seen, -math.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks.to(scores)[:, None, None].expand(heads, rows, 1)], dim=-1)
-    lse = torch.logsumexp(scores, dim=-1) if scores.shape[-1] else torch.full((heads, rows), -math.inf, dtype=dtype)
+    lse = torch.logsumexp(scores, dim=-1) if scores.shape[-1] else torch.full((heads, rows), -math.inf, dtype=dtype, device=q.device)
     weights = torch.exp(scores - lse.masked_fill(lse == -math.inf, 0.0)[..., None])[..., :keys]
     return torch.einsum("hij,jhd->ihd", weights, v), lse
 

@@ -4,7 +4,17 @@ import pytest
 import torch
 from reference import assert_close, batch
 
-from kgen_attn import KgenError, abi, backward, flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, launch
+from kgen_attn import (
+    KgenError,
+    abi,
+    backward,
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+    launch,
+)
 from kgen_attn.library import library
 
 MASKS = [
@@ -86,6 +96,28 @@ def test_views_are_read_where_they_lie(draw):
         check(*(by_columns if other == place else transposed for other in range(3)), dict())
     one = draw(1, 12, 2, 32).expand(2, -1, -1, -1)
     check(one, one, one, dict())
+
+
+def test_what_tma_cannot_move_is_copied(draw, device):
+    """The library has one kernel of head dim 48, which takes addresses and positive strides of whole 16 bytes alone."""
+    q, k, v = draw(2, 12, 2, 48), draw(2, 20, 2, 48), draw(2, 20, 2, 48)
+    shifted = lambda t: draw(*t.shape[:-1], 52)[..., 1:49]
+    wide = lambda t: draw(*t.shape[:-1], 52)[..., :48]  # rows of 104 bytes
+    expanded = lambda t: draw(t.shape[0], t.shape[1], 1, 48).expand(t.shape)
+    for change in (shifted, wide, expanded):
+        for place in range(3):
+            check(*(change(t) if other == place else t for other, t in enumerate((q, k, v))), dict(causal=True))
+    check(shifted(q), wide(k), expanded(v), dict())
+    cache, used = draw(4, 20, 2, 52)[..., 1:49], torch.tensor([20, 20], dtype=torch.int32, device=device)
+    for _ in range(2):  # the second time by the first one's plan
+        out = flash_attn_with_kvcache(q, cache, cache, cache_seqlens=used, causal=True)
+        assert torch.equal(out, flash_attn_func(q, cache[:2], cache[:2], causal=True))
+    starts = torch.tensor([0, 5, 12], dtype=torch.int32, device=device)
+    packed = [shifted(t)[0] for t in (q, q, q)]
+    out = flash_attn_varlen_func(*packed, starts, starts, 7, 7, causal=True)
+    for rows in (slice(0, 5), slice(5, 12)):
+        alone = flash_attn_func(*(t[None, rows].contiguous() for t in packed), causal=True)
+        assert torch.equal(out[rows], alone[0])
 
 
 def gradients(q, k, v, options, **more):

@@ -357,10 +357,10 @@ def largest(tensor):
 def compare(call, out, lse, wanted, random):
     """O and LSE of every sequence, and gradients of a random loss of both."""
     references = {dtype: None for dtype in (torch.float64, call.dtype)}
-    host = {}
+    apart = {}
     for dtype in references:
-        host[dtype] = {name: leaf.detach().cpu().requires_grad_(name in wanted) for name, leaf in call.leaves.items()}
-        references[dtype] = call.reference(host[dtype], dtype)
+        apart[dtype] = {name: leaf.detach().clone().requires_grad_(name in wanted) for name, leaf in call.leaves.items()}
+        references[dtype] = call.reference(apart[dtype], dtype)
     epsilon = torch.finfo(call.dtype).eps
     for number, (of_q, of_lse, _) in enumerate(call.sequences):
         (exact, exact_lse), (low, low_lse) = references[torch.float64][number], references[call.dtype][number]
@@ -370,19 +370,19 @@ def compare(call, out, lse, wanted, random):
         return
     assert out.requires_grad and out.dtype == call.dtype
     of = random.choice(["O", "LSE", "both"])
-    dout, dlse = torch.randn(out.shape).to(out.dtype), torch.randn(lse.shape)
+    dout, dlse = torch.randn(out.shape).to(out), torch.randn(lse.shape).to(out.device)
     if random.random() < 0.2:
-        dlse = torch.randn(()).expand(lse.shape)
+        dlse = torch.randn(()).to(out.device).expand(lse.shape)
     if random.random() < 0.3:
-        dout = torch.randn(*out.shape[:-1], 1).to(out.dtype).expand(out.shape)
+        dout = torch.randn(*out.shape[:-1], 1).to(out).expand(out.shape)
     outputs = {"O": [out], "LSE": [lse], "both": [out, lse]}[of]
     given = {"O": [dout], "LSE": [dlse], "both": [dout, dlse]}[of]
-    found = lambda: torch.autograd.grad(outputs, [call.leaves[name] for name in wanted], [t.to(out.device) for t in given], allow_unused=True)
+    found = lambda: torch.autograd.grad(outputs, [call.leaves[name] for name in wanted], given, allow_unused=True)
     if call.refused is not None:
         return raises(found, f"`{call.refused}`", (NotImplementedError,))
     gradients = {}
     for dtype, rows in references.items():
-        loss = torch.zeros((), dtype=dtype)
+        loss = torch.zeros((), dtype=dtype, device=out.device)
         for number, (of_q, of_lse, _) in enumerate(call.sequences):
             o, row_lse = rows[number]
             if of != "LSE":
@@ -390,7 +390,7 @@ def compare(call, out, lse, wanted, random):
             if of != "O":
                 finite = ~row_lse.isinf()
                 loss = loss + (row_lse.masked_fill(~finite, 0.0) * dlse[of_lse].to(dtype)).sum()
-        leaves = [host[dtype][name] for name in wanted]
+        leaves = [apart[dtype][name] for name in wanted]
         gradients[dtype] = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else [None] * len(wanted)
     # dS = P (dP - delta): delta is a sum over O, which has been rounded, and dS is rounded before it is multiplied.
     size = {name: largest(call.leaves[name]) for name in call.leaves}
@@ -403,7 +403,7 @@ def compare(call, out, lse, wanted, random):
     more = {"q": scale * k * delta, "k": scale * q * delta * rows, "v": epsilon * largest(dout) * rows, "sinks": delta * rows}
     more["kv"], more["qkv"] = max(more["k"], more["v"]), max(more["q"], more["k"], more["v"])
     for name, one, exact, low in zip(wanted, found(), *gradients.values()):
-        zero = torch.zeros_like(call.leaves[name].detach().cpu(), dtype=torch.float64)
+        zero = torch.zeros_like(call.leaves[name].detach(), dtype=torch.float64)
         one = zero if one is None else one
         close(one, *(zero if t is None else t for t in (exact, low)), f"d{name} of {of}", more[name] + 2 * epsilon * largest(exact if exact is not None else zero))
 

@@ -24,7 +24,7 @@ STRUCTURES = {
     "choice": k.Choice,
 }
 CONSTANTS = {
-    "": {"ABI_VERSION": k.abi.ABI_VERSION, "SUCCESS": k.abi.SUCCESS, "ERROR_NO_VARIANT": k.abi.ERROR_NO_VARIANT},
+    "": {"ABI_VERSION": k.abi.ABI_VERSION, "SUCCESS": k.abi.SUCCESS, "ERROR_NO_VARIANT": k.abi.ERROR_NO_VARIANT, "ERROR_UNSUPPORTED": k.abi.ERROR_UNSUPPORTED},
     "DTYPE_": k.DTYPES,
     "KIND_": {name.upper(): number for name, number in k.abi.KINDS.items()},
     "FEATURE_": {name.upper(): bit for name, bit in k.abi.FEATURES.items()},
