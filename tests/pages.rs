@@ -252,7 +252,7 @@ fn python(arguments: &[&str]) {
 
 #[test]
 fn the_table_of_targets_covers_the_grid_and_follows_from_the_records() {
-    python(&["scripts/targets_table.py", "--check"]);
+    python(&["scripts/targets_table.py", "--check", "--complete"]);
     python(&["-m", "unittest", "-q", "scripts/targets_table_test.py"]);
 }
 
