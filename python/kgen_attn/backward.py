@@ -58,8 +58,8 @@ def backward(
     The parameters are those of `forward`, which gave `out` and `lse`; `dlse` is the gradient of the latter, or None for
     0. Rows that no sequence uses have gradient 0.
     """
-    q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout))
-    dlse = dlse if dlse is None else rows_contiguous(dlse)
+    q, k, v, out, dout = (rows_contiguous(t) for t in (q, k, v, out, dout.resolve_neg()))
+    dlse = dlse if dlse is None else rows_contiguous(dlse.resolve_neg())
     optional = cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, alibi_slopes, sinks, dlse
     # fmt: off
     numbers = (max_seqlen_q, max_seqlen_k, softmax_scale, causal, window_left, window_right, attention_chunk, softcap,

@@ -22,6 +22,7 @@ from .launch import (
     check_device,
     check_host,
     check_integers,
+    check_signs,
     contiguous,
     enter_sizes,
     enter_strides,
@@ -135,7 +136,7 @@ def layout_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple:
     """What a plan depends on in Q, K and V; the strides come last."""
     # fmt: off
     return (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device(),
-            q.stride(), k.stride(), v.stride())
+            q.is_neg() or k.is_neg() or v.is_neg(), q.stride(), k.stride(), v.stride())
     # fmt: on
 
 
@@ -382,6 +383,7 @@ def out_dtype(q: torch.Tensor) -> torch.dtype:
 
 def check_out(out: torch.Tensor, q: torch.Tensor, shape: tuple) -> None:
     """Raises where O cannot be written to `out`."""
+    check_signs({"out": out})
     if tuple(out.shape) != tuple(shape) or out.stride(-1) != 1 or out.device != q.device:
         given = f"{tuple(out.shape)} on `{out.device}` with stride {out.stride(-1)} along its last axis"
         raise ValueError(f"`out` is {given}; it must be {tuple(shape)} on `{q.device}`, with stride 1")

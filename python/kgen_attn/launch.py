@@ -148,7 +148,7 @@ def _extents(read: Sequence[TensorOrNone], written: Sequence[TensorOrNone]) -> t
 def known(tensor: TensorOrNone) -> object:
     """What a plan depends on in a tensor that may be absent. What is no tensor gets no plan: `check_beside` refuses it."""
     try:
-        return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+        return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), tensor.is_neg())
     except (AttributeError, TypeError):
         return type(tensor)
 
@@ -200,6 +200,7 @@ def check_host(tensors: dict[str, TensorOrNone]) -> None:
 
 def check_device(tensor: torch.Tensor, name: str) -> None:
     """Raises `ValueError` where the library cannot read the tensor's memory."""
+    check_signs({name: tensor})
     loaded = library()
     kind = tensor.device.type
     if kind == loaded.device_type:
@@ -218,6 +219,14 @@ def check_beside(first: torch.Tensor, tensors: dict[str, TensorOrNone]) -> None:
             raise TypeError(f"`{name}` is of type {type(tensor).__name__}; it must be a torch.Tensor")
         if tensor is not None and tensor.device != first.device:
             raise ValueError(f"`{name}` is on `{tensor.device}`, `q` on `{first.device}`")
+    check_signs(tensors)
+
+
+def check_signs(tensors: dict[str, TensorOrNone]) -> None:
+    """Raises `ValueError` for views whose elements are those in memory negated, which torch does when it reads them."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.is_neg():
+            raise ValueError(f"`{name}` is a negated view of its memory; pass `{name}.resolve_neg()`")
 
 
 def check_integers(tensors: dict[str, TensorOrNone], dtype: torch.dtype = torch.int32) -> None:

@@ -47,7 +47,7 @@ class Repeats:
             types = (type(left), type(right), *map(type, numbers))
             key = (
                 wants_gradients, types, left, right, *numbers,
-                *[None if t is None else (t.shape, t.stride(), t.dtype, t.get_device(), t.requires_grad) for t in tensors],
+                *[None if t is None else (t.shape, t.stride(), t.dtype, t.get_device(), t.requires_grad, t.is_neg()) for t in tensors],
             )  # fmt: skip
             found = self._kept.get(key)
         except (AttributeError, TypeError, ValueError, RuntimeError):  # the last of tensors without strides

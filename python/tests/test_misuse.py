@@ -330,3 +330,32 @@ def test_what_a_model_may_give_wrongly(draw, integers):
     for error, words, function in wrong:
         with pytest.raises(error, match=words):
             function()
+
+
+def test_negated_views(draw, q, device, integers):
+    """Torch negates their elements when it reads them; a kernel would read what is in memory."""
+    negated = torch._neg_view(q)
+    for place, name in enumerate("qkv"):
+        given = [negated if other == place else q for other in range(3)]
+        with pytest.raises(ValueError, match=f"`{name}` is a negated view.*`{name}.resolve_neg"):
+            flash_attn_func(*given)
+        assert torch.equal(flash_attn_func(*(t.resolve_neg() for t in given)), flash_attn_func(*(-q if t is negated else q for t in given)))
+    slopes = torch._neg_view(torch.ones(1, device=device))
+    with pytest.raises(ValueError, match="`alibi_slopes` is a negated view"):
+        flash_attn_func(q, q, q, alibi_slopes=slopes)
+    packed, starts = q[0], integers(0, 6)
+    flash_attn_varlen_func(packed, packed, packed, starts, starts, 6, 6)
+    with pytest.raises(ValueError, match="`k` is a negated view"):
+        flash_attn_varlen_func(packed, torch._neg_view(packed), packed, starts, starts, 6, 6)
+    cache, used, new = draw(1, 20, 1, 32), integers(4), draw(1, 1, 1, 32)
+    for refused in (dict(k=torch._neg_view(new), v=new), dict(k=new, v=torch._neg_view(new))):
+        call = lambda more: flash_attn_with_kvcache(new, cache, cache.clone(), cache_seqlens=used, causal=True, **more)
+        call({name: new for name in refused})
+        with pytest.raises(ValueError, match="is a negated view"):
+            call(refused)
+    leaf = q.clone().requires_grad_()
+    dout = torch.randn_like(q)
+    out = flash_attn_func(leaf, q, q)
+    (found,) = torch.autograd.grad(out, leaf, torch._neg_view(dout), retain_graph=True)
+    (expected,) = torch.autograd.grad(out, leaf, -dout)
+    assert torch.equal(found, expected)
