@@ -327,6 +327,7 @@ fn tile_rule(entry: &Spanned<TileEntry>, text: &str, lines: &Lines) -> Result<Ti
         q_in_registers: entry.q_in_registers,
         min_blocks_per_sm: entry.min_blocks_per_sm,
         rescale_threshold: entry.rescale_threshold,
+        accuracy: entry.accuracy,
         copy: entry.copy,
         fp8_mma: entry.fp8_mma,
         overlap: entry.overlap,

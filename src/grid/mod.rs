@@ -32,5 +32,5 @@ pub use filter::{Filter, FilterError};
 pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
 pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};
 pub use select::{SelectError, Selection};
-pub use tile::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+pub use tile::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
 pub use words::{AxisWord, Misread, read as read_word};

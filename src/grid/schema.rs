@@ -1,6 +1,6 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use super::{CopyPath, Fp8Mma, StorePath, Turns};
+use super::{Accuracy, CopyPath, Fp8Mma, StorePath, Turns};
 use crate::{
     expression,
     text::{Finding, explain},
@@ -104,6 +104,7 @@ pub(super) struct TileEntry {
     pub q_in_registers: Option<bool>,
     pub min_blocks_per_sm: Option<u32>,
     pub rescale_threshold: Option<u32>,
+    pub accuracy: Option<Accuracy>,
     pub copy: Option<CopyPath>,
     pub fp8_mma: Option<Fp8Mma>,
     pub overlap: Option<bool>,

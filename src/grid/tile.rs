@@ -26,6 +26,17 @@ pub enum StorePath {
     Tma,
 }
 
+/// How exact O is where it costs speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accuracy {
+    /// As exact as `rescale_threshold` allows: a weight that dominates its row is.
+    #[default]
+    Fast,
+    /// The most exact form: O is rescaled at every growth of a maximum, as with a `rescale_threshold` of 0.
+    Exact,
+}
+
 /// The instruction that multiplies FP8 operands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -116,6 +127,8 @@ tile_keys! {
     min_blocks_per_sm: u32,
     /// Powers of two a row maximum may grow before O is rescaled; 0 rescales at every growth.
     rescale_threshold: u32,
+    /// `exact`: a `rescale_threshold` of 0, whatever the default is.
+    accuracy: Accuracy,
     /// How tiles reach shared memory.
     copy: CopyPath,
     /// The instruction of FP8 kernels.

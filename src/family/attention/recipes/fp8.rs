@@ -64,7 +64,7 @@ impl Recipe for Fp8Forward {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy", "fp8_mma"]
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "accuracy", "copy", "fp8_mma"]
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {

@@ -54,7 +54,7 @@ impl Recipe for PortableForward {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "accuracy", "copy"]
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {
@@ -149,7 +149,7 @@ mod tests {
     use crate::grid::HeadDim;
     use crate::{
         family::attention::{Kind, Panel},
-        grid::TileOverride,
+        grid::{Accuracy, TileOverride},
         plan::{Limits, Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;
@@ -283,6 +283,22 @@ mod tests {
         assert!(reason(D128, &TileOverride { n: Some(0), ..none.clone() }).contains("`n` is 0"));
         assert!(reason(D128, &TileOverride { stages: Some(3), ..none.clone() }).contains("`stages` is 3"));
         assert!(reason(D128, &TileOverride { min_blocks_per_sm: Some(0), ..none.clone() }).contains("at least 1"));
+    }
+
+    #[test]
+    fn the_most_exact_form_rescales_at_every_growth() {
+        let exact = TileOverride { accuracy: Some(Accuracy::Exact), ..TileOverride::default() };
+        let fast = TileOverride { accuracy: Some(Accuracy::Fast), rescale_threshold: Some(4), ..TileOverride::default() };
+        let threshold = |change: &TileOverride| Plan::new(D128, Some(change)).map(|plan| plan.attention().tile.rescale_threshold);
+        assert_eq!(threshold(&exact).expect("a plan"), 0);
+        assert_eq!(threshold(&fast).expect("a plan"), 4);
+        assert_eq!(threshold(&TileOverride { rescale_threshold: Some(0), ..exact.clone() }).expect("a plan"), 0);
+        let backward = Point { kind: Kind::Bwd, ..D128 };
+        assert!(reason(backward, &exact).contains("`accuracy` is a tile key that this kernel does not read"));
+        assert!(
+            reason(D128, &TileOverride { rescale_threshold: Some(4), ..exact })
+                .contains("`rescale_threshold` is 4; leave one out")
+        );
     }
 
     #[test]

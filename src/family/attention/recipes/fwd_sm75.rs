@@ -55,7 +55,7 @@ impl Recipe for TuringForward {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "accuracy", "copy"]
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {

@@ -195,6 +195,7 @@ mod tests {
             q_in_registers: Some(false),
             min_blocks_per_sm: Some(1),
             rescale_threshold: Some(8),
+            accuracy: None,
             copy: Some(CopyPath::Tma),
             fp8_mma: None,
             overlap: Some(true),

@@ -46,7 +46,7 @@ impl Recipe for LatentForward {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["rescale_threshold"]
+        &["rescale_threshold", "accuracy"]
     }
 
     fn broken_rule(&self, variant: Point, tile: &Tile) -> Option<String> {

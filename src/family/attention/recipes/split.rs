@@ -108,7 +108,7 @@ impl Recipe for SplitForward {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "copy"]
+        &["m", "n", "warps", "stages", "q_in_registers", "min_blocks_per_sm", "rescale_threshold", "accuracy", "copy"]
     }
 
     fn features(&self) -> Features {

@@ -2,7 +2,7 @@
 //! share.
 
 use super::{PlanError, Point, Recipe};
-use crate::grid::{CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+use crate::grid::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
 use serde::Serialize;
 use std::fmt;
 
@@ -101,7 +101,7 @@ impl Tile {
         if let Some(change) = tile_override {
             tile.apply(change);
         }
-        let ignored = tile_override.and_then(|change| change.refusal(recipe.keys()));
+        let ignored = tile_override.and_then(|change| change.refusal(recipe.keys()).or_else(|| contradiction(change)));
         let none = tile.min_blocks_per_sm == 0;
         let broken = none.then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned());
         match ignored.or(broken).or_else(|| recipe.broken_rule(variant, &tile)) {
@@ -119,6 +119,7 @@ impl Tile {
             q_in_registers,
             min_blocks_per_sm,
             rescale_threshold,
+            accuracy,
             copy,
             fp8_mma,
             overlap,
@@ -134,7 +135,10 @@ impl Tile {
             stages: stages.unwrap_or(self.stages),
             q_in_registers: q_in_registers.unwrap_or(self.q_in_registers),
             min_blocks_per_sm: min_blocks_per_sm.unwrap_or(self.min_blocks_per_sm),
-            rescale_threshold: rescale_threshold.unwrap_or(self.rescale_threshold),
+            rescale_threshold: match accuracy.unwrap_or_default() {
+                Accuracy::Exact => 0,
+                Accuracy::Fast => rescale_threshold.unwrap_or(self.rescale_threshold),
+            },
             copy: copy.unwrap_or(self.copy),
             fp8_mma: fp8_mma.unwrap_or(self.fp8_mma),
             overlap: overlap.unwrap_or(self.overlap),
@@ -144,4 +148,14 @@ impl Tile {
             store: store.unwrap_or(self.store),
         };
     }
+}
+
+/// Why the changes of one tile cannot all be made.
+fn contradiction(change: &TileOverride) -> Option<String> {
+    let threshold = change.rescale_threshold.filter(|&threshold| threshold > 0)?;
+    (change.accuracy == Some(Accuracy::Exact)).then(|| {
+        format!(
+            "`accuracy` is `exact`, which is a `rescale_threshold` of 0, and `rescale_threshold` is {threshold}; leave one out"
+        )
+    })
 }
