@@ -137,10 +137,23 @@ def _setup(ctx, inputs, output) -> None:
     q, k, v = inputs[:3]
     optional, numbers = inputs[3 : 3 + _OPTIONAL], inputs[3 + _OPTIONAL :]
     ctx.set_materialize_grads(False)
-    in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
-    ctx.refused = [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
+    ctx.refused = () if _have_gradients(*optional) else _refused(optional)
     ctx.save_for_backward(q, k, v, *output, *optional[:4], *optional[7:9])
     ctx.numbers = (*numbers[:-2], numbers[-1])  # without num_splits
+
+
+def _have_gradients(_1, _2, _3, _4, pages, entries, leftpad, slopes, _9, q_descale, k_descale, v_descale, qv) -> bool:
+    """Whether none is there of what `_refused` looks at, as in most calls."""
+    # fmt: off
+    return (slopes is None and pages is None and entries is None and leftpad is None and q_descale is None
+            and k_descale is None and v_descale is None and qv is None)
+    # fmt: on
+
+
+def _refused(optional: tuple) -> list[str]:
+    """The names of what the backward pass does not know, and of what waits for a gradient in vain."""
+    in_vain = [at for at in _WITHOUT_GRADIENT if optional[at] is not None and optional[at].requires_grad]
+    return [NAMES[3 + at] for at in (*_WITHOUT_BACKWARD, *in_vain) if optional[at] is not None]
 
 
 def _gradient(ctx, dout, dlse):
