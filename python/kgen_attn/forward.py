@@ -178,27 +178,30 @@ def run(
             plan.missing_kernel(error)
             _launch(plan, q, k, v, out, lse, optional, None)
     except KgenError as error:
-        # New rows may have been written already, and pages are copied by nobody.
-        if error.code != abi.ERROR_UNSUPPORTED or append is not None or optional[_PAGES_AT] is not None:
+        if error.code != abi.ERROR_UNSUPPORTED:
             raise
-        _launch_copies(error, plan, q, k, v, out, lse, optional)
+        _launch_copies(error, plan, q, k, v, out, lse, optional, append)
     return out, lse
 
 
-def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, optional) -> None:
-    """The call on copies of the tensors that no kernel could read or write where they lie; raises `refused` if there are
-    none. Kernels of Hopper alone move tensors by TMA, which takes strides and addresses of whole 16 bytes."""
-    if k.dim() == 4 and optional[_ENTRIES_AT] is None:  # a cache of more entries than the batch has
+def _launch_copies(refused: KgenError, plan: ForwardPlan, q, k, v, out, lse, optional, append) -> None:
+    """The call on copies of the tensors that no kernel could read where they lie; raises `refused` if there are none.
+    Kernels of Hopper alone move tensors by TMA, which takes strides and addresses of whole 16 bytes.
+
+    Pages, slots and caches that get new rows are not copied. If new rows were written before, the same are again.
+    """
+    is_cache = append is not None or optional[_PAGES_AT] is not None or optional[_ENTRIES_AT] is not None
+    if k.dim() == 4 and not is_cache:  # a cache of more entries than the batch has
         batch = abi.FwdParams.from_buffer_copy(plan.params).batch
         k, v = k[:batch], v[:batch]
-    given = q, k, v, out
-    used = [_movable(tensor) for tensor in given]
+    given = q, k, v
+    used = (_movable(q), *((k, v) if is_cache else (_movable(k), _movable(v))))
     if all(one is other for one, other in zip(given, used)):
         raise refused
-    *read, written = used
-    _launch(planned(layout_of(*read), *read, optional, plan.numbers, written), *read, written, lse, optional, None)
-    if written is not out:
-        out.copy_(written)
+    copied = planned(layout_of(*used), *used, optional, plan.numbers, out)
+    if copied.library is not plan.library:  # one that was made for the request
+        copied.use(plan.library)
+    _launch(copied, *used, out, lse, optional, append)
 
 
 def _movable(tensor: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,9 @@ from kgen_attn import (
     flash_attn_qkvpacked_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
+    forward,
     launch,
+    missing,
 )
 from kgen_attn.library import library
 
@@ -98,26 +100,110 @@ def test_views_are_read_where_they_lie(draw):
     check(one, one, one, dict())
 
 
-def test_what_tma_cannot_move_is_copied(draw, device):
-    """The library has one kernel of head dim 48, which takes addresses and positive strides of whole 16 bytes alone."""
+@pytest.fixture
+def copies(monkeypatch):
+    """How many tensors each call has copied since it was last looked at, where one kernel of Hopper serves it."""
+    assert {kernel.target for kernel in library().kernels if kernel.head_dim == 48} == {90}
+    copied, movable = [], forward._movable
+
+    def watched(tensor):
+        used = movable(tensor)
+        if used is not tensor:
+            copied.append(tensor)
+        return used
+
+    monkeypatch.setattr(forward, "_movable", watched)
+
+    def looked_at():
+        count = len(copied)
+        copied.clear()
+        return count
+
+    return looked_at
+
+
+def shifted(draw, *shape):
+    """Rows begin at odd elements."""
+    return draw(*shape[:-1], shape[-1] + 4)[..., 1:-3]
+
+
+def test_what_tma_cannot_move_is_copied(draw, copies):
     q, k, v = draw(2, 12, 2, 48), draw(2, 20, 2, 48), draw(2, 20, 2, 48)
-    shifted = lambda t: draw(*t.shape[:-1], 52)[..., 1:49]
     wide = lambda t: draw(*t.shape[:-1], 52)[..., :48]  # rows of 104 bytes
     expanded = lambda t: draw(t.shape[0], t.shape[1], 1, 48).expand(t.shape)
-    for change in (shifted, wide, expanded):
+    for change in (lambda t: shifted(draw, *t.shape), wide, expanded):
         for place in range(3):
-            check(*(change(t) if other == place else t for other, t in enumerate((q, k, v))), dict(causal=True))
-    check(shifted(q), wide(k), expanded(v), dict())
-    cache, used = draw(4, 20, 2, 52)[..., 1:49], torch.tensor([20, 20], dtype=torch.int32, device=device)
-    for _ in range(2):  # the second time by the first one's plan
-        out = flash_attn_with_kvcache(q, cache, cache, cache_seqlens=used, causal=True)
-        assert torch.equal(out, flash_attn_func(q, cache[:2], cache[:2], causal=True))
+            given = [change(t) if other == place else t for other, t in enumerate((q, k, v))]
+            check(*given, dict(causal=True))
+            assert copies() == 2, "one with LSE, one without"
+    check(shifted(draw, *q.shape), wide(k), expanded(v), dict())
+    assert copies() == 6
+    check(q, k, v, dict())
+    assert copies() == 0
+
+
+def test_o_is_written_where_it_lies(draw, copies):
+    q, out = draw(2, 12, 2, 48), shifted(draw, 2, 12, 2, 48)
+    run = lambda q: forward.forward(q, q, q, forward.NONE, (0, 0, 0.2, True, -1, -1, 0, 0.0, 0), out=out)[0]
+    expected = forward.forward(q, q, q, forward.NONE, (0, 0, 0.2, True, -1, -1, 0, 0.0, 0))[0]
+    assert run(q) is out and torch.equal(out, expected) and copies() == 0
+    other = shifted(draw, *q.shape)
+    other.copy_(q)
+    out.zero_()
+    assert run(other) is out and torch.equal(out, expected) and copies() == 3
+
+
+def test_packed_sequences_that_tma_cannot_move(draw, copies, device):
     starts = torch.tensor([0, 5, 12], dtype=torch.int32, device=device)
-    packed = [shifted(t)[0] for t in (q, q, q)]
+    packed = [shifted(draw, 12, 2, 48) for _ in range(3)]
     out = flash_attn_varlen_func(*packed, starts, starts, 7, 7, causal=True)
+    assert copies() == 3
     for rows in (slice(0, 5), slice(5, 12)):
         alone = flash_attn_func(*(t[None, rows].contiguous() for t in packed), causal=True)
         assert torch.equal(out[rows], alone[0])
+
+
+def test_caches_that_tma_cannot_move(draw, copies, device):
+    integers = lambda *values: torch.tensor(values, dtype=torch.int32, device=device)
+    q, odd = draw(2, 3, 2, 48), shifted(draw, 2, 3, 2, 48)
+    odd.copy_(q)
+    cache, far = draw(4, 32, 2, 48), shifted(draw, 4, 32, 2, 48)
+    far.copy_(cache)
+    for _ in range(2):  # the second time by the first one's plan
+        out = flash_attn_with_kvcache(q, far, far, cache_seqlens=integers(20, 7), causal=True)
+        assert torch.equal(out, flash_attn_with_kvcache(q, cache, cache, cache_seqlens=integers(20, 7), causal=True))
+        assert copies() == 2
+    # Pages, slots and what gets new rows: Q alone.
+    new = draw(2, 3, 2, 48)
+    for more in (dict(block_table=integers([0, 1], [2, 3])), dict(cache_batch_idx=integers(3, 1)), dict(k=new, v=new)):
+        call = lambda q, cache: flash_attn_with_kvcache(q, cache, cache.clone(), cache_seqlens=integers(20, 7), causal=True, **more)
+        expected = call(q, cache.clone())
+        assert copies() == 0
+        assert torch.equal(call(odd, cache.clone()), expected) and copies() == 1
+        for given in (q, odd):
+            with pytest.raises(KgenError, match="K: the tensor starts at"):
+                call(given, far)
+            copies()
+
+
+def test_copies_are_read_by_a_kernel_that_was_made(draw, copies, monkeypatch):
+    """As `KGEN_JIT=1` makes them: the library that was there has none."""
+    real = library()
+
+    class Lacking:
+        path, emulator, device_type, kernels = real.path, real.emulator, real.device_type, real.kernels
+        fwd_workspace = bwd_workspace = staticmethod(lambda params: 0)
+        fwd = staticmethod(lambda *_: abi.ERROR_NO_VARIANT)
+        last_error = staticmethod(lambda: "no kernel")
+
+    monkeypatch.setattr(launch, "library", Lacking)
+    monkeypatch.setattr(missing, "made", lambda *_: real)
+    monkeypatch.setattr(forward, "_plans", {})
+    q = shifted(draw, 1, 4, 1, 48)
+    for _ in range(2):
+        assert torch.equal(forward.forward(q, q, q, forward.NONE, (0, 0, 0.2, False, -1, -1, 0, 0.0, 0))[0], flash_attn_func(q, q, q, softmax_scale=0.2))
+        assert copies() == 6
+    monkeypatch.undo()
 
 
 def gradients(q, k, v, options, **more):

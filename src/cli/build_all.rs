@@ -2,6 +2,7 @@
 
 use super::{
     CliError, Format, Global,
+    ahead::Ahead,
     build::{
         BuildArgs,
         made::{self, Extra, Made},
@@ -12,6 +13,7 @@ use super::{
     select::SelectionArgs,
     table::Column,
     ui::{self, Progress},
+    workshop,
 };
 use crate::{
     build::Unit,
@@ -56,9 +58,14 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let compiling = Progress::new(global.format, "compiling");
     // Asked before anything is built: a missing GPU is told at once.
     let place = Place::find(device)?;
+    let alone = place.gpu.is_some() || build.jobs() == 1;
+    let ahead = if alone { None } else { Some(Ahead::start(workshop::templates(global)?)) };
     let mut made = made::make(global, &selection, &build, &cancel, &compiling)?;
     drop(compiling);
 
+    if let Some(ahead) = ahead {
+        ahead.finish(&cancel);
+    }
     let start = Instant::now();
     let verdicts = smoke(&mut made, &build, place, &cancel, global.format)?;
     match global.format {

@@ -1,5 +1,6 @@
 //! The command line: one file a command, each with its arguments and a short `run`. The only room that prints.
 
+mod ahead;
 mod bench;
 mod build;
 mod build_all;

@@ -20,6 +20,17 @@ pub(super) struct Workshop {
     pub renderer: Renderer,
 }
 
+/// The templates of `--templates`, or the built-in ones.
+///
+/// # Errors
+/// [`CliError::Usage`] where the folder cannot be read or does not hold.
+pub(super) fn templates(global: &Global) -> Result<Templates, CliError> {
+    Ok(match &global.templates {
+        None => Templates::embedded(),
+        Some(folder) => Templates::from_dir(folder)?,
+    })
+}
+
 impl Workshop {
     /// Takes the grid of `--variants` and the templates of `--templates`, or the built-in ones.
     ///
@@ -27,10 +38,7 @@ impl Workshop {
     /// [`CliError::Usage`] where one of them cannot be read or does not hold.
     pub fn new(global: &Global) -> Result<Self, CliError> {
         let grid = load_grid(global)?;
-        let templates = match &global.templates {
-            None => Templates::embedded(),
-            Some(folder) => Templates::from_dir(folder)?,
-        };
+        let templates = templates(global)?;
         let renderer = Renderer::new(&templates)?;
         Ok(Self { grid, templates, renderer })
     }

@@ -216,7 +216,7 @@ impl Grid {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Accuracy, *};
     use crate::family::attention;
     use crate::grid::{AxisWord, Dtype, HeadDim};
     use itertools::Itertools;
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn tile_entries_merge_key_by_key_and_the_later_wins() {
         let grid = parse(
-            "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\n",
+            "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\naccuracy = 'exact'\n",
         );
         let of = |head_dim, causal| {
             let first = grid.variants()[0].attention().expect("an attention kernel");
@@ -323,7 +323,8 @@ mod tests {
         };
         assert_eq!(of(HeadDim::equal(64), true), None);
         assert_eq!(of(HeadDim::equal(128), false), Some(TileOverride { m: Some(128), n: Some(64), ..TileOverride::default() }));
-        let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), ..TileOverride::default() };
+        let accuracy = Some(Accuracy::Exact);
+        let merged = TileOverride { m: Some(128), n: Some(32), q_in_registers: Some(true), accuracy, ..TileOverride::default() };
         assert_eq!(of(HeadDim::equal(128), true), Some(merged));
         assert_eq!(of(HeadDim::equal(200), true).and_then(|tile| tile.n), Some(32), "it holds outside the grid");
     }

@@ -103,9 +103,13 @@ macro_rules! tile_keys {
                 Some(format!("`{ignored}` is a tile key that this kernel does not read; {keys}"))
             }
 
-            /// These changes, and those of `earlier` where these say nothing.
+            /// These changes, and those of `earlier` where these say nothing. (`accuracy` and `rescale_threshold` say
+            /// something about each other.)
             #[must_use]
-            pub fn over(self, earlier: Self) -> Self {
+            pub fn over(self, mut earlier: Self) -> Self {
+                if self.accuracy.is_some() || self.rescale_threshold.is_some() {
+                    (earlier.accuracy, earlier.rescale_threshold) = (None, None);
+                }
                 Self { $($key: self.$key.or(earlier.$key),)+ }
             }
         }

@@ -288,17 +288,31 @@ mod tests {
     #[test]
     fn the_most_exact_form_rescales_at_every_growth() {
         let exact = TileOverride { accuracy: Some(Accuracy::Exact), ..TileOverride::default() };
-        let fast = TileOverride { accuracy: Some(Accuracy::Fast), rescale_threshold: Some(4), ..TileOverride::default() };
-        let threshold = |change: &TileOverride| Plan::new(D128, Some(change)).map(|plan| plan.attention().tile.rescale_threshold);
-        assert_eq!(threshold(&exact).expect("a plan"), 0);
-        assert_eq!(threshold(&fast).expect("a plan"), 4);
-        assert_eq!(threshold(&TileOverride { rescale_threshold: Some(0), ..exact.clone() }).expect("a plan"), 0);
-        let backward = Point { kind: Kind::Bwd, ..D128 };
+        let threshold = |point: Point, change: &TileOverride| {
+            Plan::new(point, Some(change)).expect("a plan").attention().tile.rescale_threshold
+        };
+        let of = |kind, dtype, target| Point { kind, dtype, target, ..D128 };
+        for point in [
+            D128,
+            of(Kind::Fwd, Dtype::Fp16, Target::Sm75),
+            of(Kind::Fwd, Dtype::Bf16, Target::Sm90),
+            of(Kind::FwdShort, Dtype::Bf16, Target::Sm90),
+            of(Kind::FwdSplit, Dtype::Bf16, Target::Sm80),
+            of(Kind::Fwd, Dtype::Fp8, Target::Sm89),
+            of(Kind::Fwd, Dtype::Fp8, Target::Sm90),
+        ] {
+            assert_eq!(threshold(point, &exact), 0, "{}", point.name());
+        }
+        let four = TileOverride { rescale_threshold: Some(4), ..TileOverride::default() };
+        let both = TileOverride { accuracy: Some(Accuracy::Fast), ..four.clone() };
+        assert_eq!(threshold(D128, &both), 4);
+        // Of two entries the later one counts.
+        assert_eq!(threshold(D128, &exact.clone().over(four.clone())), 0);
+        assert_eq!(threshold(D128, &four.clone().over(exact.clone())), 4);
+        let contradiction = TileOverride { accuracy: Some(Accuracy::Exact), ..four };
+        assert!(reason(D128, &contradiction).contains("`rescale_threshold` is 4; leave one out"));
+        let backward = of(Kind::Bwd, Dtype::Fp16, Target::Sm80);
         assert!(reason(backward, &exact).contains("`accuracy` is a tile key that this kernel does not read"));
-        assert!(
-            reason(D128, &TileOverride { rescale_threshold: Some(4), ..exact })
-                .contains("`rescale_threshold` is 4; leave one out")
-        );
     }
 
     #[test]

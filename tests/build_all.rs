@@ -1,0 +1,47 @@
+//! `kgen build-all` through the binary, with a mock in place of nvcc.
+
+#[path = "support/bench.rs"]
+mod bench;
+
+use bench::{Bench, make_executable, support, walk};
+use predicates::str::contains;
+use std::{fs, thread};
+
+#[test]
+fn build_all_checks_what_compiled_and_nothing_else() {
+    let bench = Bench::new();
+    let slice = ["build-all", "--kind", "fwd", "--head-dim", "32", "--dtype", "bf16", "--target", "sm80", "--format", "json"];
+    let failed = "flash_fwd_hdim32_bf16_causal_sm80";
+    let done = bench.kgen(&slice).env("MOCK_NVCC_ERROR", failed).assert().code(1);
+    let result: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).expect("JSON");
+    assert_eq!(result["build"]["failures"][0]["name"], failed);
+    let checked: Vec<_> = result["checks"].as_array().expect("a list").iter().map(|v| &v["name"]).collect();
+    assert_eq!(checked, ["flash_fwd_hdim32_bf16_sm80"]);
+}
+
+#[test]
+fn the_emulator_is_compiled_while_kernels_are() {
+    if thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+        return; // nothing is compiled beside something else
+    }
+    let bench = Bench::new();
+    // No compilation ends before the emulator is there.
+    let waits = "#!/bin/sh\n[ \"$1\" = --version ] || for i in $(seq 500); do\n\
+                 ls \"$XDG_CACHE_HOME\"/kgen/emulator/kit-* >/dev/null 2>&1 && break\nsleep 0.1\n[ $i -lt 500 ] || exit 1\ndone\n";
+    let nvcc = bench.path("nvcc");
+    fs::write(&nvcc, format!("{waits}exec {} \"$@\"\n", support("mock_nvcc.sh").display())).expect("written");
+    make_executable(&nvcc);
+    let one =
+        ["build-all", "--kind", "fwd", "--head-dim", "32", "--dtype", "bf16", "--full", "--target", "sm80", "--nvcc", "./nvcc"];
+    bench.kgen(&one).args(["--device", "emulator"]).assert().success().stdout(contains("smoke: 1 of 1 passed"));
+}
+
+#[test]
+fn an_emulator_that_nothing_needs_is_given_up() {
+    let bench = Bench::new();
+    bench.kgen(&["build-all", "--head-dim", "7", "--device", "emulator"]).assert().code(2).stderr(contains("7"));
+    let mut left = Vec::new();
+    walk(&bench.path("cache"), &mut |path| left.extend(path.is_file().then(|| path.to_owned())));
+    left.retain(|path| path.extension().is_some_and(|e| e == "o" || e == "cpp"));
+    assert!(left.is_empty(), "{left:?}");
+}
