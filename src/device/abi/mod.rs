@@ -321,7 +321,7 @@ mod tests {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let (structures, constants): Python = serde_json::from_slice(&output.stdout).expect("what the program prints");
         let counts: Vec<usize> = constants.values().map(Words::len).collect();
-        assert_eq!((structures.len(), counts), (11, vec![3, 5, 14, 10, 7, 6, 3]), "none is left out");
+        assert_eq!((structures.len(), counts), (11, vec![4, 5, 14, 10, 7, 6, 3]), "none is left out");
         let named = constants.iter().flat_map(|(prefix, numbers)| numbers.iter().map(move |(name, value)| (prefix, name, value)));
         let text: Vec<String> = named
             .map(|(prefix, name, value)| format!("_Static_assert(KGEN_{prefix}{name} == {value}, \"{prefix}{name}\");\n"))
