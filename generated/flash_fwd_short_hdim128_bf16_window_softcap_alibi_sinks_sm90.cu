@@ -88,9 +88,9 @@ constexpr float LN_2 = 0.69314718055994531f;
 // How far a row's maximum may grow before O is rescaled, in powers of two, given a lane's part of the row's sum. Under
 // a stale maximum the largest weight is no longer exactly 1, and the error of rounding it shows in O if it dominates
 // the row. So growth is tolerated while the new weight stays below eight times the lane's part, about twice the row's
-// sum: a weight of more than eight ninths of its row is always exact. (Twice the lane's part would have O rescaled in
-// every other of a row's first tiles, whose sums are small; here they are most tiles.) Growth beyond 2^8 is not
-// tolerated at all, so that P stays in the range of its type.
+// sum: a weight of more than eight ninths of its row is always exact. (Less would have O rescaled more often in a row's
+// first tiles, whose sums are small; a short row has few others.) Growth beyond 2^8 is not tolerated at all, so that
+// P stays in the range of its type.
 constexpr float RESCALE_THRESHOLD = 8.0f;
 KGEN_DEVICE float tolerated_growth(float sum) {
     return minimum(maximum(log2_fast(sum) + 3.0f, 0.0f), RESCALE_THRESHOLD);
