@@ -24,6 +24,7 @@ pub mod files;
 pub mod grid;
 pub mod isolate;
 pub mod jobs;
+pub mod kernel;
 pub mod plan;
 pub mod render;
 pub mod text;

@@ -4,10 +4,11 @@ mod support;
 
 use assert_cmd::Command;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Tiling, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Observer, Status, Verdict, run},
     device::DeviceKind,
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, HeadDim, Target, Variant},
+    kernel::{Dtype, Features, HeadDim, Target, Variant},
+    plan::Tiling,
 };
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
@@ -30,7 +31,9 @@ const POINT: Point = Point {
     target: Target::Sm80,
 };
 
-const VARIANT: Variant = Variant::Attention(POINT);
+fn variant() -> Variant {
+    POINT.into()
+}
 
 /// A case small enough for any machine.
 const CASE: &str = "bshd falling scale1";
@@ -43,7 +46,7 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
         .args(["-shared", "-fPIC", "-w", "-o"])
         .arg(&path)
         .arg(format!("-DMOCK_BEHAVIOUR={behaviour}"))
-        .arg(format!("-DMOCK_NAME={VARIANT}"))
+        .arg(format!("-DMOCK_NAME={POINT}"))
         .arg("-I")
         .arg(root.join("templates/include"))
         .arg(root.join("tests/support/mock_kernel.cpp"))
@@ -51,7 +54,7 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
         .expect("a C++ compiler");
     assert!(status.success());
     CheckRequest {
-        variant: VARIANT,
+        variant: variant(),
         tiling: Tiling {
             m: 128,
             n: 64,
@@ -62,13 +65,14 @@ fn mock(folder: &Path, behaviour: &str) -> CheckRequest {
             cluster: 1,
             persistent: false,
         },
-        compiled_for: VARIANT.target(),
+        compiled_for: POINT.target,
         kernel: Kernel::Library { device: DeviceKind::Emulator, path },
     }
 }
 
 fn options(cache: &Path) -> CheckOptions {
     CheckOptions {
+        cases: kgen::family::cases,
         level: Level::Smoke,
         filter: Some(CASE.to_owned()),
         seed: DEFAULT_SEED,

@@ -4,7 +4,7 @@
 use kgen::{
     check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},
     device::EmulatorKit,
-    family::TABLE,
+    family::FAMILIES,
     grid::Grid,
     plan::Plan,
     render::{Renderer, Templates},
@@ -79,6 +79,7 @@ impl Laboratory {
 
     fn check(&self, plan: &Plan, text: String) -> Verdict {
         let options = CheckOptions {
+            cases: kgen::family::cases,
             level: Level::Smoke,
             filter: None,
             seed: DEFAULT_SEED,
@@ -138,6 +139,6 @@ fn every_fault_of_append_kv_is_caught() {
 #[test]
 fn every_family_but_attention_has_a_list_of_faults() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/families");
-    let without = TABLE.iter().skip(1).filter(|family| !folder.join(format!("{}.toml", family.templates)).is_file());
-    assert_eq!(without.map(|family| family.templates).collect::<Vec<_>>(), Vec::<&str>::new());
+    let without = FAMILIES.iter().skip(1).filter(|family| !folder.join(format!("{}.toml", family.templates())).is_file());
+    assert_eq!(without.map(|family| family.templates()).collect::<Vec<_>>(), Vec::<&str>::new());
 }

@@ -4,7 +4,8 @@
 
 use kgen::{
     expression::{Declared, Expr, Goal, List},
-    grid::{Filter, Grid, Selection, Variant},
+    grid::{Filter, Grid, Selection},
+    kernel::Variant,
     plan::Plan,
 };
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};

@@ -12,7 +12,8 @@ mod latent;
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, Grid, HeadDim, Target, TileOverride},
+    grid::Grid,
+    kernel::{Dtype, Features, HeadDim, Target, TileOverride},
     plan::Plan,
     render::{Prune, Renderer, Templates, tree, write_tree},
     toolchain::host_compiler_in_process,

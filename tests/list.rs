@@ -1,11 +1,7 @@
 //! `kgen list` and `kgen completions`, through the binary.
 
 use assert_cmd::Command;
-use kgen::{
-    grid::{Grid, Variant},
-    plan::Plan,
-    toolchain,
-};
+use kgen::{grid::Grid, kernel::Variant, plan::Plan, toolchain};
 use predicates::{prelude::PredicateBooleanExt, str::contains};
 use serde_json::Value;
 use std::{

@@ -199,6 +199,7 @@ impl Laboratory {
 
     fn check(&self, plan: &Plan, text: String) -> Verdict {
         let options = CheckOptions {
+            cases: kgen::family::cases,
             level: Level::Smoke,
             filter: None,
             seed: DEFAULT_SEED,

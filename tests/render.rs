@@ -5,7 +5,7 @@
 
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, HeadDim, Target},
+    kernel::{Dtype, Features, HeadDim, Target},
     plan::Plan,
     render::{Renderer, Templates},
 };

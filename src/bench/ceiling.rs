@@ -1,6 +1,6 @@
 //! What a card can do at most. A reading above it is a mistake of the measurement.
 
-use crate::{device::GpuFacts, grid::Dtype};
+use crate::{device::GpuFacts, kernel::Dtype};
 use serde::{Deserialize, Serialize};
 
 /// Dense floating-point operations of 16-bit tensor cores in one clock of one multiprocessor, by compute capability.
@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn every_gpu_that_kgen_knows_has_a_ceiling() {
-        assert!(crate::grid::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
+        assert!(crate::kernel::GPUS.iter().all(|gpu| FLOPS_A_CLOCK.iter().any(|(capability, _)| *capability == gpu.capability)));
     }
 }

@@ -5,6 +5,7 @@ use crate::check::{Number, fill_normal};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use std::cell::OnceCell;
 
 /// Elements that are really drawn.
 const BLOCK: usize = 1 << 20;
@@ -53,6 +54,42 @@ impl Normals {
         });
         tensor
     }
+}
+
+/// Blocks of normal numbers, one for each type, drawn when the type is first asked for.
+pub struct Draws {
+    seed: u64,
+    blocks: [(Number, OnceCell<Normals>); 5],
+}
+
+impl Draws {
+    /// Blocks that `seed` draws.
+    pub fn new(seed: u64) -> Self {
+        let types = [Number::Fp32, Number::Fp16, Number::Bf16, Number::E4m3, Number::E5m2];
+        Self { seed, blocks: types.map(|number| (number, OnceCell::new())) }
+    }
+
+    /// The block of a type.
+    pub fn of(&self, number: Number) -> &Normals {
+        let block = self.blocks.iter().find(|(known, _)| *known == number);
+        let (_, block) = block.unwrap_or_else(|| unreachable!("every type is listed"));
+        block.get_or_init(|| Normals::draw(number, self.seed))
+    }
+}
+
+/// `count` elements of a tensor, from number `start` on.
+pub(crate) fn elements(bytes: &[u8], number: Number, start: usize, count: usize) -> Vec<f64> {
+    let width = number.element().bytes();
+    let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+    let wanted = bytes[start * width..].chunks_exact(width).take(count);
+    wanted.map(|element| f64::from(number.widen(bits(element)))).collect()
+}
+
+/// Element `index` of a tensor of fp32.
+pub(crate) fn fp32(bytes: &[u8], index: usize) -> f64 {
+    let mut element = [0; 4];
+    element.copy_from_slice(&bytes[index * 4..index * 4 + 4]);
+    f32::from_le_bytes(element).into()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Size, Summary, Work, ceiling::Ceiling, experiment::Finding};
 use crate::{
     device::{CardState, TimingPlan},
-    grid::Variant,
+    kernel::Variant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -167,13 +167,14 @@ impl Measurement {
 mod tests {
     use super::*;
     use crate::{
-        bench::{Shape, work},
         device::RoundTimes,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
     };
 
-    const SHAPE: Shape = Shape { batch: 1, heads: 16, heads_k: 16, seqlen_q: 1000, seqlen_k: 1000, page_size: 0 };
+    fn shape() -> Size {
+        Size::new([("batch", 1), ("heads", 16), ("heads_k", 16), ("seqlen_q", 1000), ("seqlen_k", 1000)])
+    }
     const POINT: Point = Point {
         kind: Kind::Fwd,
         head_dim: HeadDim::equal(128),
@@ -190,9 +191,9 @@ mod tests {
         let split = variant.kind == Kind::FwdSplit;
         let num_splits = split.then_some(8);
         let finding = Finding { times, relative_error: 0.002, num_splits, passed: None, cold_l2: split };
-        let bytes = split.then(|| work::key_value_bytes(&variant, &SHAPE));
-        let work = Work { flops: work::flops(&variant, &SHAPE), bytes };
-        Measurement::of(variant.into(), SHAPE.into(), work, finding, &PLAN, &CEILING, 1)
+        let bytes = split.then_some(16.0 * 1000.0 * 2.0 * 256.0);
+        let work = Work { flops: 4.0 * 16.0 * 1e6 * 128.0, bytes };
+        Measurement::of(variant.into(), shape(), work, finding, &PLAN, &CEILING, 1)
     }
 
     #[test]

@@ -4,29 +4,25 @@
 
 mod ceiling;
 mod data;
-mod declared;
 mod experiment;
-mod layout;
 mod measurement;
 mod report;
 mod run;
-mod sample;
-mod shape;
 mod size;
 mod statistics;
 mod trial;
-mod work;
+mod wanted;
 mod worker;
 
 pub use ceiling::Ceiling;
-pub(crate) use layout::{Layout, splits};
+pub use data::Draws;
+pub use data::Normals;
+pub(crate) use data::{elements, fp32};
 pub use measurement::{Made, Measurement, Numbers, Status};
 pub use report::{FORMAT, Report, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
-pub(crate) use sample::{elements, fp32};
-pub use shape::{SEQLENS, Shape, TOKENS, WIDTH, Wanted};
 pub use size::{Matrix, Size};
 pub use statistics::Summary;
-pub use trial::{Bench, Output, Trial, Work, copies_beyond};
-pub use work::{flops, key_value_bytes};
+pub use trial::{Bench, Output, Trial, Trials, Work, copies_beyond};
+pub use wanted::Wanted;
 pub use worker::serve as serve_worker;

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     device::TimingPlan,
-    grid::Variant,
     isolate::{End, Worker},
+    kernel::Variant,
 };
 use std::{
     path::{Path, PathBuf},
@@ -68,8 +68,8 @@ fn run_one(request: &BenchRequest, options: &BenchOptions, observer: &dyn Observ
         // Nothing goes on after the time limit or an interruption.
         let shapes = &request.shapes[found.len().min(request.shapes.len())..];
         let count = if status == Status::Crash { 1 } else { shapes.len() };
-        for &shape in shapes.iter().take(count) {
-            let measurement = Measurement::without(request.variant, shape, status, why.clone());
+        for shape in shapes.iter().take(count) {
+            let measurement = Measurement::without(request.variant, shape.clone(), status, why.clone());
             observer.measured(&measurement);
             found.push(measurement);
         }
@@ -128,9 +128,8 @@ fn absolute(library: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use crate::{
-        bench::Shape,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
     };
 
     struct Quiet;
@@ -146,7 +145,7 @@ mod tests {
     #[test]
     fn a_worker_that_dies_or_hangs_leaves_a_measurement_of_every_shape_and_the_next_variant_has_its_turn() {
         let folder = tempfile::tempdir().expect("a folder");
-        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16, page_size: 0 };
+        let shape = Size::new([("batch", 1), ("heads", 1), ("heads_k", 1), ("seqlen_q", 16), ("seqlen_k", 16)]);
         let variant = |head_dim| Point {
             kind: Kind::Fwd,
             head_dim,
@@ -158,7 +157,7 @@ mod tests {
         let made = Made { tile: serde_json::json!({"m": 64}), source: "abc".to_owned() };
         let requests = [64, 128].map(|head_dim| BenchRequest {
             variant: variant(HeadDim::equal(head_dim)).into(),
-            shapes: vec![shape.into(); 2],
+            shapes: vec![shape.clone(); 2],
             made: made.clone(),
         });
         for (script, status, said) in [

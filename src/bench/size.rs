@@ -1,12 +1,68 @@
-//! The size that a kernel is timed at, in the terms of its family.
+//! The size that a kernel is timed at: numbers with names, in the order in which they are shown. Families give the names.
 
-use super::Shape;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
+use std::{borrow::Cow, fmt};
+
+/// Named numbers, such as `rows` 4096 and `columns` 1024. As JSON: an object of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Size(Vec<(Cow<'static, str>, u64)>);
+
+impl Size {
+    /// The size of these numbers.
+    pub fn new(numbers: impl IntoIterator<Item = (&'static str, u64)>) -> Self {
+        Self(numbers.into_iter().map(|(name, number)| (name.into(), number)).collect())
+    }
+
+    /// The number of that name, if the size has it.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
+    }
+}
+
+impl fmt::Display for Size {
+    /// `rows=4096 columns=1024`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, number)) in self.0.iter().enumerate() {
+            write!(f, "{}{name}={number}", if place == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, number) in &self.0 {
+            map.serialize_entry(name, number)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Numbers;
+        impl<'de> de::Visitor<'de> for Numbers {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of numbers")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Size, A::Error> {
+                let mut numbers = Vec::new();
+                while let Some((name, number)) = map.next_entry::<String, u64>()? {
+                    numbers.push((name.into(), number));
+                }
+                Ok(Size(numbers))
+            }
+        }
+        deserializer.deserialize_map(Numbers)
+    }
+}
 
 /// A row-major matrix; a vector is one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrix {
     /// Rows.
     pub rows: u64,
@@ -15,9 +71,20 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// The matrix of a size that has `rows` and `columns`.
+    pub fn of(size: &Size) -> Option<Self> {
+        Some(Self { rows: size.get("rows")?, columns: size.get("columns")? })
+    }
+
     /// Its elements.
     pub fn elements(&self) -> u64 {
         self.rows * self.columns
+    }
+}
+
+impl From<Matrix> for Size {
+    fn from(Matrix { rows, columns }: Matrix) -> Self {
+        Self::new([("rows", rows), ("columns", columns)])
     }
 }
 
@@ -28,33 +95,17 @@ impl fmt::Display for Matrix {
     }
 }
 
-/// What a kernel is timed at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Size {
-    /// Sequences, heads and lengths.
-    Attention(Shape),
-    /// Rows and columns.
-    Matrix(Matrix),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl From<Shape> for Size {
-    fn from(shape: Shape) -> Self {
-        Self::Attention(shape)
-    }
-}
-
-impl From<Matrix> for Size {
-    fn from(matrix: Matrix) -> Self {
-        Self::Matrix(matrix)
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Attention(shape) => shape.fmt(f),
-            Self::Matrix(matrix) => matrix.fmt(f),
-        }
+    #[test]
+    fn a_size_is_an_object_in_its_own_order_and_is_read_back() {
+        let size = Size::from(Matrix { rows: 4096, columns: 1 << 36 });
+        let text = serde_json::to_string(&size).expect("JSON");
+        assert_eq!(text, r#"{"rows":4096,"columns":68719476736}"#);
+        assert_eq!(serde_json::from_str::<Size>(&text).expect("a size"), size);
+        assert_eq!(size.to_string(), "rows=4096 columns=68719476736");
+        assert_eq!(Matrix::of(&Size::new([("rows", 1)])), None);
     }
 }

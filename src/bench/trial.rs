@@ -1,7 +1,7 @@
 //! One kernel at one size, without a device: what a family says of it so that it can be timed.
 
-use super::data::Normals;
-use crate::{check::Number, device::Params};
+use super::{Draws, Size};
+use crate::{check::Number, device::Params, kernel::Variant};
 
 /// How much there is to do, so that a time becomes a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,10 +15,8 @@ pub struct Work {
 /// What a trial is made with.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
-    /// What inputs are cut from, in the type of the kernel's inputs.
-    pub normals: &'a Normals,
-    /// What K and V are cut from, where they have a type of their own.
-    pub kv_normals: Option<&'a Normals>,
+    /// Blocks of numbers that inputs are cut from.
+    pub draws: &'a Draws,
     /// Draws the inputs.
     pub seed: u64,
     /// Multiprocessors of the GPU.
@@ -45,6 +43,10 @@ pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
 
 /// Most sets of tensors.
 const MOST_COPIES: usize = 512;
+
+/// Gives a kernel at a size, to be timed, or `None` if the size is not one of its family's: the table of families, which
+/// is above this room.
+pub type Trials = for<'a> fn(&Variant, &Size, Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
 /// One kernel at one size.
 pub trait Trial {

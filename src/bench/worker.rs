@@ -1,17 +1,14 @@
 //! The worker's side: times one variant at its shapes, in a process that a faulting kernel may take with it.
 
 use super::{
-    Bench, Measurement, Size, Status,
+    Bench, Draws, Measurement, Size, Status, Trials,
     ceiling::Ceiling,
-    data::Normals,
     experiment::{self, Failure},
 };
 use crate::{
-    check::Number,
     device::{DeviceError, Gpu, GpuFacts, Nvml, TimingPlan},
-    family::attention::KvFormat,
-    grid::{Dtype, Variant},
     isolate,
+    kernel::Variant,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -47,38 +44,37 @@ pub struct Request {
 ///
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or a measurement not be written.
-pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+pub fn serve(trials: Trials, input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
     }
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
-    measure(&request, &mut |measurement| reply.say(measurement)).map_err(|e| format!("cannot report: {e}"))
+    measure(trials, &request, &mut |measurement| reply.say(measurement)).map_err(|e| format!("cannot report: {e}"))
 }
 
-fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result<()>) -> io::Result<()> {
+fn measure(trials: Trials, request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result<()>) -> io::Result<()> {
     let opened = || -> Result<_, DeviceError> { Ok((GpuFacts::probe()?, Gpu::open(&request.library, &request.variant.name())?)) };
-    let without = |shape, status, message| Measurement::without(request.variant, shape, status, message);
+    let without = |shape: &Size, status, message| Measurement::without(request.variant, shape.clone(), status, message);
     let (facts, gpu) = match opened() {
         Ok(opened) => opened,
         Err(error) => {
-            return request.shapes.iter().try_for_each(|&shape| report(&without(shape, Status::Error, error.to_string())));
+            return request.shapes.iter().try_for_each(|shape| report(&without(shape, Status::Error, error.to_string())));
         }
     };
     let nvml = Nvml::open(&facts.pci_bus_id);
     let ceiling = Ceiling::of(&facts);
-    let normals = Normals::draw(Number::of(request.variant.dtype().unwrap_or(Dtype::Fp16)), request.seed);
-    let of_keys = request.variant.attention().and_then(|point| KvFormat::of(point.features));
-    let kv_normals = of_keys.map(|format| Normals::draw(format.number(), request.seed));
-    let bench =
-        Bench { normals: &normals, kv_normals: kv_normals.as_ref(), seed: request.seed, multiprocessors: facts.multiprocessors };
-    for &shape in &request.shapes {
-        let Some(trial) = request.variant.trial(shape, bench) else {
+    let draws = Draws::new(request.seed);
+    let bench = Bench { draws: &draws, seed: request.seed, multiprocessors: facts.multiprocessors };
+    for shape in &request.shapes {
+        let Some(trial) = trials(&request.variant, shape, bench) else {
             report(&without(shape, Status::Error, format!("`{shape}` is no size of this kernel")))?;
             continue;
         };
         let measurement = match experiment::run(&gpu, trial.as_ref(), facts.l2_bytes, &request.plan, nvml.as_ref()) {
-            Ok(finding) => Measurement::of(request.variant, shape, trial.work(), finding, &request.plan, &ceiling, request.seed),
+            Ok(finding) => {
+                Measurement::of(request.variant, shape.clone(), trial.work(), finding, &request.plan, &ceiling, request.seed)
+            }
             Err(Failure::Wrong(message)) => without(shape, Status::Wrong, message),
             Err(Failure::Machine(message)) => without(shape, Status::Error, message),
         };
@@ -90,12 +86,9 @@ fn measure(request: &Request, report: &mut dyn FnMut(&Measurement) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
-    use crate::grid::HeadDim;
     use crate::{
-        bench::Shape,
         family::attention::{Kind, Point},
-        grid::Target,
+        kernel::{Dtype, Features, HeadDim, Target},
     };
 
     fn request() -> Request {
@@ -108,7 +101,7 @@ mod tests {
             target: Target::Sm80,
         }
         .into();
-        let shape = Shape { batch: 1, heads: 1, heads_k: 1, seqlen_q: 16, seqlen_k: 16, page_size: 0 }.into();
+        let shape = Size::new([("batch", 1), ("heads", 1), ("heads_k", 1), ("seqlen_q", 16), ("seqlen_k", 16)]);
         let plan = TimingPlan { warm_up_ms: 1.0, measure_ms: 1.0, rounds: 1, graph: false };
         let library = PathBuf::from("no-such-library.so");
         Request { version: PROTOCOL, variant, library, shapes: vec![shape; 2], plan, seed: 1, time_limit_seconds: 5.0 }
@@ -116,7 +109,8 @@ mod tests {
 
     fn answer(request: &Request) -> Result<String, String> {
         let mut output = Vec::new();
-        serve(&mut isolate::test_line(request).as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+        serve(crate::family::trial, &mut isolate::test_line(request).as_bytes(), &mut output)
+            .map(|()| String::from_utf8(output).expect("JSON is text"))
     }
 
     #[test]

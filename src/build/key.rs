@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
         plan::Plan,
         toolchain::NvccOrigin,
     };

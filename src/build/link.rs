@@ -8,7 +8,7 @@ use super::{
     workplace::link,
 };
 use crate::{
-    family::TABLE,
+    family::FAMILIES,
     files::{library_flaw, write_atomic},
     plan::shell_words,
     toolchain::process::Ending,
@@ -18,7 +18,7 @@ use std::{fs, path::Path};
 /// What the library shows: launchers and the interface. CUDA's static runtime stays hidden, so that it never meets the
 /// runtime of a program that loads the library (`PyTorch` brings its own).
 fn exports() -> String {
-    let launchers: Vec<&str> = TABLE.iter().map(|family| family.prefix).collect();
+    let launchers: Vec<&str> = FAMILIES.iter().map(|family| family.prefix()).collect();
     format!("{{ global: {}*; kgen_*; local: *; }};\n", launchers.join("*; "))
 }
 

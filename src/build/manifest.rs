@@ -4,7 +4,7 @@
 use super::{BuildError, BuildReport, Builder, Share};
 use crate::{
     files::{self, write_atomic},
-    grid::{Kind, Target},
+    kernel::{Kind, Target},
 };
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 use super::MachineCode;
 use crate::{
     files,
-    grid::{Kind, Target},
+    kernel::{Kind, Target},
 };
 use serde::{Deserialize, Serialize};
 use std::{

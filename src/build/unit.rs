@@ -1,7 +1,7 @@
 //! One translation unit to compile, and the flags it is compiled with.
 
 use crate::{
-    grid::{Kind, Target},
+    kernel::{Kind, Target},
     plan::{self, Plan, TensorCore},
 };
 use std::path::{Path, PathBuf};

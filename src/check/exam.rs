@@ -1,9 +1,10 @@
 //! What every kind of kernel is examined by: cases that draw a call from a seed and judge its results.
 
-use super::{Level, Tiling, compare::Comparison};
+use super::{Level, compare::Comparison};
+use crate::plan::Tiling;
 use crate::{
     device::{Call, DeviceKind, ERROR_UNSUPPORTED, Outputs},
-    grid::Variant,
+    kernel::Variant,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
@@ -77,9 +78,12 @@ impl<P> Subject<P> {
     }
 }
 
+/// Gives the cases that prove a kernel right at a level, in order: the table of families, which is above this room.
+pub type Cases = fn(&Subject, Level) -> Vec<Box<dyn Case>>;
+
 /// The cases of a kernel at a level whose name contains `part`, in order.
-pub fn selected_cases(subject: &Subject, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
-    let mut cases = subject.variant.cases(subject, level);
+pub fn selected_cases(cases: Cases, subject: &Subject, level: Level, part: Option<&str>) -> Vec<Box<dyn Case>> {
+    let mut cases = cases(subject, level);
     cases.retain(|case| part.is_none_or(|part| case.name().contains(part)));
     cases
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     device::{DTYPE_BF16, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP16, DTYPE_FP32, Element},
-    grid::Dtype,
+    kernel::Dtype,
 };
 use half::{bf16, f16};
 

@@ -2,16 +2,17 @@
 //! worker that hangs is killed at its time limit; one that dies leaves a verdict too; the others carry on.
 
 use super::{
-    Level, Status, Subject, Tiling, Verdict, same_program,
+    Cases, Level, Status, Subject, Verdict, same_program,
     verdict_cache::VerdictCache,
     worker::{Event, PROTOCOL, Request},
 };
 use crate::{
     device::{DeviceKind, EmulatorKit, GpuInfo, Order},
     files,
-    grid::{Target, Variant},
     isolate::{End, Worker},
     jobs,
+    kernel::{Target, Variant},
+    plan::Tiling,
 };
 use rayon::prelude::*;
 use std::{
@@ -63,6 +64,8 @@ pub enum Kernel {
 /// How to check.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
+    /// Source of the cases.
+    pub cases: Cases,
     /// How much.
     pub level: Level,
     /// Only cases whose name contains this.
@@ -120,7 +123,7 @@ pub fn run(requests: &[CheckRequest], options: &CheckOptions, observer: &dyn Obs
     let useful = |asked| jobs::useful(asked, requests.len());
     let options = &CheckOptions { jobs: useful(options.jobs), gpu_jobs: useful(options.gpu_jobs), ..options.clone() };
     let turns: Vec<Mutex<()>> = (0..options.gpu_jobs).map(|_| Mutex::new(())).collect();
-    let groups = same_program::groups(requests, options.level, options.filter.as_deref());
+    let groups = same_program::groups(requests, options.cases, options.level, options.filter.as_deref());
     let check = |group: &Vec<usize>| {
         let mut verdicts: Vec<(usize, Verdict)> = Vec::with_capacity(group.len());
         for &index in group {
@@ -214,7 +217,7 @@ fn reference_threads(device: DeviceKind, options: &CheckOptions) -> usize {
 /// The key of a verdict that may be reused. A library is known by its bytes, a GPU by its name and driver.
 fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) -> Option<String> {
     match &request.kernel {
-        Kernel::Source(text) => VerdictCache::key(&[text, options.kit.as_ref()?.hash()], message).ok(),
+        Kernel::Source(text) => VerdictCache::key(options.cases, &[text, options.kit.as_ref()?.hash()], message).ok(),
         Kernel::Library { device, path } => {
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(files::open(path).ok()?).ok()?;
@@ -222,7 +225,7 @@ fn cache_key(request: &CheckRequest, options: &CheckOptions, message: &Request) 
                 DeviceKind::Gpu => options.gpu.as_ref()?.to_string(),
                 DeviceKind::Emulator => String::new(),
             };
-            VerdictCache::key(&[hasher.finalize().to_hex().as_str(), &place], message).ok()
+            VerdictCache::key(options.cases, &[hasher.finalize().to_hex().as_str(), &place], message).ok()
         }
     }
 }

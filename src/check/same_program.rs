@@ -2,13 +2,13 @@
 //! same cases. Forward and backward kernels of `mma.sync` are so for several targets, and differ on a GPU only in what
 //! ptxas makes of them. A check of one of them says all that the emulator can say of the others.
 
-use super::{CheckRequest, Kernel, Level, Subject, selected_cases};
-use crate::{device::DeviceKind, grid::Target, plan::Limits};
+use super::{Cases, CheckRequest, Kernel, Level, Subject, selected_cases};
+use crate::{device::DeviceKind, kernel::Target, plan::Limits};
 use std::collections::HashMap;
 
 /// The numbers of the requests in groups. What passes for the first of a group passes for the others; each request is
 /// in one group, in order.
-pub(super) fn groups(requests: &[CheckRequest], level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
+pub(super) fn groups(requests: &[CheckRequest], cases: Cases, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
     let mut programs: HashMap<String, Vec<usize>> = HashMap::new();
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (index, request) in requests.iter().enumerate() {
@@ -21,7 +21,7 @@ pub(super) fn groups(requests: &[CheckRequest], level: Level, filter: Option<&st
         if alike.len() == 1 {
             groups.push(alike);
         } else {
-            groups.extend(divide(requests, alike, level, filter));
+            groups.extend(divide(requests, alike, cases, level, filter));
         }
     }
     groups.sort_unstable();
@@ -29,10 +29,10 @@ pub(super) fn groups(requests: &[CheckRequest], level: Level, filter: Option<&st
 }
 
 /// Divides requests of one text by their cases, and by the devices that one of them can stand for.
-fn divide(requests: &[CheckRequest], mut alike: Vec<usize>, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
+fn divide(requests: &[CheckRequest], mut alike: Vec<usize>, cases: Cases, level: Level, filter: Option<&str>) -> Vec<Vec<usize>> {
     let examined = |request: &CheckRequest| {
         let subject = Subject { variant: request.variant, tiling: request.tiling, device: DeviceKind::Emulator };
-        format!("{:?} {:?}", request.tiling, selected_cases(&subject, level, filter))
+        format!("{:?} {:?}", request.tiling, selected_cases(cases, &subject, level, filter))
     };
     // Who stands for others comes first.
     alike.sort_by_key(|&index| {
@@ -93,7 +93,7 @@ fn without_comment(line: &str) -> &str {
 mod tests {
     use super::*;
     use crate::{
-        check::Tiling,
+        family,
         grid::Grid,
         plan::Plan,
         render::{Renderer, Templates},
@@ -102,11 +102,11 @@ mod tests {
     fn requests(filter: impl Fn(&str) -> bool) -> Vec<CheckRequest> {
         let (grid, renderer) = (Grid::builtin(), Renderer::new(&Templates::embedded()).expect("the templates parse"));
         let variants = grid.variants().iter().filter(|variant| filter(&variant.name()));
-        let request = |variant: &crate::grid::Variant| {
+        let request = |variant: &crate::kernel::Variant| {
             let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("the grid holds what has a plan");
             CheckRequest {
                 variant: *variant,
-                tiling: Tiling::of(&plan),
+                tiling: plan.tiling(),
                 compiled_for: plan.compiled_for(),
                 kernel: Kernel::Source(renderer.kernel(&plan).expect("it renders").text),
             }
@@ -116,7 +116,7 @@ mod tests {
 
     fn names(requests: &[CheckRequest]) -> Vec<Vec<String>> {
         let name = |&index: &usize| requests[index].variant.name();
-        groups(requests, Level::Smoke, None).iter().map(|group| group.iter().map(name).collect()).collect()
+        groups(requests, family::cases, Level::Smoke, None).iter().map(|group| group.iter().map(name).collect()).collect()
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn most_of_the_grid_that_is_one_program_is_checked_once_and_nothing_is_lost() {
         let made = requests(|_| true);
-        let groups = groups(&made, Level::Smoke, None);
+        let groups = groups(&made, family::cases, Level::Smoke, None);
         let mut all: Vec<usize> = groups.iter().flatten().copied().collect();
         all.sort_unstable();
         assert_eq!(all, (0..made.len()).collect::<Vec<_>>());
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn one_changed_character_tiling_or_device_makes_another_program() {
         let made = requests(|name| name.starts_with("flash_bwd_hdim64_bf16_causal_") && !name.ends_with("sm120"));
-        assert_eq!(groups(&made, Level::Smoke, None).len(), 1);
+        assert_eq!(groups(&made, family::cases, Level::Smoke, None).len(), 1);
         let changed = |change: &dyn Fn(&mut CheckRequest)| {
             let mut made = made.clone();
             change(&mut made[1]);
-            groups(&made, Level::Smoke, None).len()
+            groups(&made, family::cases, Level::Smoke, None).len()
         };
         let edited = |from: &'static str, to: &'static str| {
             changed(&|request: &mut CheckRequest| {

@@ -1,7 +1,7 @@
 //! Verdicts of earlier runs: a kernel that passed need not be run again until it, the emulator, the cases or kgen
 //! change. Only passes are kept; a failure is always shown by running it.
 
-use super::{Verdict, selected_cases, worker};
+use super::{Cases, Verdict, selected_cases, worker};
 use crate::files::{self, FieldHasher, seal, touch, unseal, write_atomic};
 use std::{
     fs,
@@ -29,7 +29,7 @@ impl VerdictCache {
     /// It is made of text that is the same in every process, so nothing of it is written by `Debug`: that shows
     /// addresses of functions. A case is known by its name, which tells all of it, and by the code that draws it, which
     /// is part of the judge.
-    pub(super) fn key(kernel: &[&str], request: &worker::Request) -> serde_json::Result<String> {
+    pub(super) fn key(cases: Cases, kernel: &[&str], request: &worker::Request) -> serde_json::Result<String> {
         // Every field is named, so that a new one is not forgotten here. Which cases the filter leaves is asked below.
         let worker::Request {
             version: _,
@@ -50,7 +50,7 @@ impl VerdictCache {
             hasher.field("kernel", part);
         }
         // A variant without cases never passes, so it needs no key of its own.
-        for case in selected_cases(subject, *level, filter.as_deref()) {
+        for case in selected_cases(cases, subject, *level, filter.as_deref()) {
             hasher.field("case", case.name());
         }
         Ok(hasher.finish())
@@ -85,9 +85,10 @@ impl VerdictCache {
 mod tests {
     use super::*;
     use crate::{
-        check::{Level, Status, Subject, Tiling},
+        check::{Level, Status, Subject},
         device::DeviceKind,
-        grid::{Grid, Variant},
+        grid::Grid,
+        kernel::Variant,
         plan::Plan,
     };
     use std::{collections::BTreeMap, env, process::Command};
@@ -98,7 +99,7 @@ mod tests {
     fn request(plan: &Plan, device: DeviceKind, level: Level) -> worker::Request {
         worker::Request {
             version: worker::PROTOCOL,
-            subject: Subject { variant: plan.variant, tiling: Tiling::of(plan), device },
+            subject: Subject { variant: plan.variant, tiling: plan.tiling(), device },
             compiled_for: plan.compiled_for(),
             library: PathBuf::new(),
             level,
@@ -126,7 +127,8 @@ mod tests {
         for plan in one_of_each() {
             for (device, level) in itertools::iproduct!([DeviceKind::Emulator, DeviceKind::Gpu], [Level::Smoke, Level::Thorough])
             {
-                let key = VerdictCache::key(&["kernel"], &request(&plan, device, level)).expect("it serialises");
+                let key =
+                    VerdictCache::key(crate::family::cases, &["kernel"], &request(&plan, device, level)).expect("it serialises");
                 keys.push(format!("key {} {} {} {key}\n", plan.variant, device.word(), level.word()));
             }
         }
@@ -147,7 +149,8 @@ mod tests {
 
     #[test]
     fn everything_that_is_asked_is_part_of_the_key_and_how_it_is_served_is_not() {
-        let key = |request: &worker::Request| VerdictCache::key(&["kernel"], request).expect("it serialises");
+        let key =
+            |request: &worker::Request| VerdictCache::key(crate::family::cases, &["kernel"], request).expect("it serialises");
         let plans = one_of_each();
         let asked = request(&plans[0], DeviceKind::Emulator, Level::Smoke);
         let other_target = plans.iter().map(Plan::compiled_for).find(|target| *target != asked.compiled_for).expect("several");
@@ -164,7 +167,7 @@ mod tests {
         }
         let served = worker::Request { library: PathBuf::from("l.so"), threads: 9, time_limit_seconds: 7.0, ..asked.clone() };
         assert_eq!(key(&served), key(&asked));
-        assert_ne!(VerdictCache::key(&["other"], &asked).expect("it serialises"), key(&asked));
+        assert_ne!(VerdictCache::key(crate::family::cases, &["other"], &asked).expect("it serialises"), key(&asked));
     }
 
     #[test]

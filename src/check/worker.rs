@@ -5,15 +5,15 @@
 
 use super::{
     compare::Distance,
-    exam::{Case, Drawn, Subject, selected_cases},
+    exam::{Case, Cases, Drawn, Subject, selected_cases},
     level::Level,
     schedules,
     verdict::{Status, Verdict, Worst},
 };
 use crate::{
     device::{Call, Device, DeviceError, DeviceKind, Emulator, Gpu, Image, Order, Outputs, Schedule},
-    grid::Target,
     isolate,
+    kernel::Target,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -78,7 +78,7 @@ pub enum Event {
 ///
 /// # Errors
 /// A message for the parent's log, where the request cannot be read or the verdict not be written.
-pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
+pub fn serve(cases: Cases, input: &mut impl BufRead, output: impl Write) -> Result<(), String> {
     let (request, mut reply): (Request, _) = isolate::request(input, output)?;
     if request.version != PROTOCOL {
         return Err(format!("the request has version {}, this worker speaks {PROTOCOL}", request.version));
@@ -86,7 +86,7 @@ pub fn serve(input: &mut impl BufRead, output: impl Write) -> Result<(), String>
     let _watch = isolate::end_when_forgotten(request.time_limit_seconds);
     // A second pool is refused; then the first one serves.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(request.threads).build_global();
-    let verdict = check(&request, &mut |event| reply.say(event)).map_err(|e| format!("cannot report: {e}"))?;
+    let verdict = check(cases, &request, &mut |event| reply.say(event)).map_err(|e| format!("cannot report: {e}"))?;
     reply.say(&Event::Verdict(verdict)).map_err(|e| format!("cannot report: {e}"))
 }
 
@@ -100,7 +100,7 @@ fn open(request: &Request) -> Result<Box<dyn Device>, DeviceError> {
 }
 
 /// Runs the cases in order and stops at the first that fails.
-fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) -> io::Result<Verdict> {
+fn check(cases: Cases, request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) -> io::Result<Verdict> {
     let begun = Instant::now();
     let mut verdict = Verdict {
         name: request.subject.variant.name(),
@@ -120,7 +120,7 @@ fn check(request: &Request, report: &mut dyn FnMut(&Event) -> io::Result<()>) ->
     match open(request) {
         Err(error) => fail(&mut verdict, Status::Error, error.to_string()),
         Ok(mut device) => {
-            let cases = selected_cases(&request.subject, request.level, request.filter.as_deref());
+            let cases = selected_cases(cases, &request.subject, request.level, request.filter.as_deref());
             verdict.device = device.name();
             report(&Event::Device { name: device.name() })?;
             for (index, case) in cases.iter().enumerate() {
@@ -260,9 +260,10 @@ fn launch(device: &mut dyn Device, call: &Call, schedule: Schedule) -> Result<Ou
 mod tests {
     use super::*;
     use crate::{
-        check::Tiling,
+        family,
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim},
+        kernel::{Dtype, Features, HeadDim},
+        plan::Tiling,
     };
 
     fn request() -> Request {
@@ -303,7 +304,8 @@ mod tests {
 
     fn answer(request: &Request) -> Result<String, String> {
         let mut output = Vec::new();
-        serve(&mut isolate::test_line(request).as_bytes(), &mut output).map(|()| String::from_utf8(output).expect("JSON is text"))
+        serve(family::cases, &mut isolate::test_line(request).as_bytes(), &mut output)
+            .map(|()| String::from_utf8(output).expect("JSON is text"))
     }
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_filter_keeps_the_cases_whose_name_contains_it() {
-        let kept = selected_cases(&request().subject, Level::Smoke, Some("one-hot"));
+        let kept = selected_cases(family::cases, &request().subject, Level::Smoke, Some("one-hot"));
         assert!(!kept.is_empty() && kept.iter().all(|case| case.name().contains("one-hot")));
     }
 }

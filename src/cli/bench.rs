@@ -14,7 +14,8 @@ use crate::{
     bench::{self, BenchOptions, BenchRequest, Ceiling, Made, Measurement, Observer, Report, Status, Wanted},
     check::DEFAULT_SEED,
     device::{DeviceError, GpuFacts, Nvml, TimingPlan, launchers_in},
-    grid::{Target, Variant},
+    family,
+    kernel::{Target, Variant},
     plan,
     toolchain::Cancel,
 };
@@ -155,7 +156,18 @@ fn matrix_side() -> clap::builder::RangedU64ValueParser<u64> {
 impl ShapeArgs {
     fn wanted(self) -> Wanted {
         let Self { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, page_size, rows, columns } = self;
-        Wanted { batch, heads, heads_k, seqlen, seqlen_q, seqlen_k, page_size, rows, columns }
+        let wide = |list: Vec<u32>| list.into_iter().map(u64::from).collect();
+        Wanted::new([
+            ("batch", wide(batch)),
+            ("heads", wide(heads)),
+            ("heads_k", wide(heads_k)),
+            ("seqlen", wide(seqlen)),
+            ("seqlen_q", wide(seqlen_q)),
+            ("seqlen_k", wide(seqlen_k)),
+            ("page_size", wide(page_size)),
+            ("rows", rows),
+            ("columns", columns),
+        ])
     }
 }
 
@@ -251,7 +263,11 @@ fn requests(variants: &[Variant], wanted: &Wanted) -> Result<Vec<BenchRequest>, 
         let why = "`fwd_combine` and `prepare_scheduler` have no shape of their own and are not timed by themselves";
         return Err(CliError::Usage(format!("{why}; select another kind with `--kind`")));
     }
-    let request = |variant: &Variant| BenchRequest { variant: *variant, shapes: variant.sizes(wanted), made: Made::default() };
+    let request = |variant: &Variant| BenchRequest {
+        variant: *variant,
+        shapes: family::of(variant.kind()).sizes(variant, wanted),
+        made: Made::default(),
+    };
     let requests: Vec<BenchRequest> = timed.into_iter().map(request).collect();
     if requests.iter().any(|request| request.shapes.is_empty()) {
         let why = "no number of `--heads` is a multiple of one of `--heads-k`; give both, one a multiple of the other";
@@ -360,10 +376,10 @@ impl Observer for Watch<'_> {
 
     fn measured(&self, measurement: &Measurement) {
         let line = if let Some(numbers) = &measurement.numbers {
-            format!("{} {:.1} µs, {}", measurement.shape, numbers.microseconds.median, rate(numbers))
+            format!("{} {:.1} µs, {}", label(measurement), numbers.microseconds.median, rate(numbers))
         } else {
             let first = plain(measurement.message.lines().next().unwrap_or_default());
-            format!("{} {} {first}", measurement.shape, style(measurement.status.word()).red().for_stderr())
+            format!("{} {} {first}", label(measurement), style(measurement.status.word()).red().for_stderr())
         };
         self.progress.finish(&measurement.name, Some(&line), measurement.status != Status::Ok);
     }
@@ -374,6 +390,11 @@ impl Observer for Watch<'_> {
 }
 
 /// `512 TFLOP/s`, or `2617 GB/s` of decoding.
+/// The size of a measurement in its family's short form.
+fn label(measurement: &Measurement) -> String {
+    family::of(measurement.variant.kind()).label(&measurement.shape)
+}
+
 fn rate(numbers: &bench::Numbers) -> String {
     numbers.gbs.map_or_else(|| format!("{:.0} TFLOP/s", numbers.tflops), |gbs| format!("{gbs:.0} GB/s"))
 }
@@ -393,7 +414,7 @@ fn describe(report: &Report) -> String {
         Column::text("result").needed(),
     ];
     let rows = report.measurements.iter().map(|measurement| {
-        let mut row = vec![measurement.name.clone(), measurement.shape.to_string()];
+        let mut row = vec![measurement.name.clone(), label(measurement)];
         row.extend(measurement.numbers.as_ref().map_or_else(Default::default, number_cells));
         row.push(measurement.card.sm_clock_mhz.map_or_else(String::new, |mhz| mhz.to_string()));
         row.push(result_cell(measurement.status));
@@ -401,7 +422,8 @@ fn describe(report: &Report) -> String {
     });
     let mut text = table::of(&columns, rows);
     let failed = report.measurements.iter().filter(|measurement| measurement.status != Status::Ok);
-    for Measurement { name, shape, status, message, .. } in failed {
+    for measurement in failed {
+        let (shape, Measurement { name, status, message, .. }) = (label(measurement), measurement);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n{}\n  {}", style(format!("{name} {shape} {}", status.word())).red().bold(), plain(message));
     }
@@ -443,10 +465,10 @@ fn result_cell(status: Status) -> String {
 mod tests {
     use super::*;
     use crate::{
-        bench::Shape,
+        bench::Size,
         device::{CardState, GpuInfo},
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim},
+        kernel::{Dtype, Features, HeadDim},
     };
 
     const POINT: Point = Point {
@@ -457,8 +479,12 @@ mod tests {
         features: Features::NONE,
         target: Target::Sm80,
     };
-    const VARIANT: Variant = Variant::Attention(POINT);
-    const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 4, seqlen_q: 64, seqlen_k: 64, page_size: 0 };
+    fn variant() -> Variant {
+        POINT.into()
+    }
+    fn shape() -> Size {
+        Size::new([("batch", 2), ("heads", 4), ("heads_k", 4), ("seqlen_q", 64), ("seqlen_k", 64)])
+    }
 
     fn gpu() -> GpuFacts {
         let info = GpuInfo { name: "Some GPU".into(), compute_capability: 75, cuda_version: "13.0".into() };
@@ -475,7 +501,7 @@ mod tests {
 
     #[test]
     fn what_runs_on_another_gpu_or_is_not_in_the_library_is_bad_usage() {
-        let requests = || vec![BenchRequest { variant: VARIANT, shapes: vec![SHAPE.into()], made: Made::default() }];
+        let requests = || vec![BenchRequest { variant: variant(), shapes: vec![shape()], made: Made::default() }];
         let error = runnable(requests(), &gpu(), Path::new("x.so"), None).expect_err("sm80 is newer");
         assert!(error.code() == 2 && error.to_string().contains("none runs on Some GPU (compute capability 7.5"), "{error}");
         let folder = tempfile::tempdir().expect("a folder");
@@ -493,15 +519,15 @@ mod tests {
 
     #[test]
     fn kernels_without_a_shape_are_not_timed_and_heads_that_fit_nothing_are_refused() {
-        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
+        let helper = Variant::from(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         assert_eq!(requests(&[helper], &Wanted::default()).expect_err("nothing").code(), 2);
-        assert_eq!(requests(&[helper, VARIANT], &Wanted::default()).expect("one").len(), 1);
-        let uneven = Wanted { heads: vec![8], heads_k: vec![3], ..Wanted::default() };
-        assert_eq!(requests(&[VARIANT], &uneven).expect_err("8 / 3").code(), 2);
+        assert_eq!(requests(&[helper, variant()], &Wanted::default()).expect("one").len(), 1);
+        let uneven = Wanted::new([("heads", vec![8]), ("heads_k", vec![3])]);
+        assert_eq!(requests(&[variant()], &uneven).expect_err("8 / 3").code(), 2);
     }
 
     fn report(status: Status) -> Report {
-        let mut measurement = Measurement::without(VARIANT, SHAPE.into(), status, String::new());
+        let mut measurement = Measurement::without(variant(), shape(), status, String::new());
         if status == Status::Ok {
             let microseconds = bench::Summary::of(&[10.0, 11.0, 12.0], 1);
             measurement.numbers = microseconds.map(|microseconds| bench::Numbers {

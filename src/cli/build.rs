@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     build::{BuildError, BuildOptions},
-    grid::Target,
     jobs,
+    kernel::Target,
     toolchain::{Cancel, HostCompiler, Nvcc, NvccRequest, cache_dir, find_nvcc, host_compiler},
 };
 use made::{Extra, Made};

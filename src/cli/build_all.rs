@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     build::Unit,
-    check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Tiling, Verdict},
+    check::{CheckRequest, DEFAULT_SEED, Kernel, Level, Verdict},
     device::{DeviceChoice, DeviceKind},
     plan::Plan,
     toolchain::Cancel,
@@ -90,7 +90,7 @@ fn smoke(made: &mut Made, args: &BuildArgs, place: Place, cancel: &Cancel, forma
             None if place.only_gpu => return None,
             _ => Kernel::Source(unit.text.clone()),
         };
-        Some(CheckRequest { variant: plan.variant, tiling: Tiling::of(plan), compiled_for: plan.compiled_for(), kernel })
+        Some(CheckRequest { variant: plan.variant, tiling: plan.tiling(), compiled_for: plan.compiled_for(), kernel })
     };
     let requests: Vec<CheckRequest> = made.plans.iter().zip(&made.kernels).take(made.selected).filter_map(compiled).collect();
     if requests.iter().all(|request| request.device() == DeviceKind::Emulator) {

@@ -14,10 +14,10 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Tiling, Verdict},
+    check::{self, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Subject, Verdict},
     device::{DeviceChoice, DeviceKind, GpuInfo, Order},
-    grid::Target,
-    jobs,
+    family, jobs,
+    kernel::Target,
     plan::Plan,
     toolchain::host_compiler,
 };
@@ -127,7 +127,7 @@ impl CheckArgs {
         let (level, part) = (self.level(), self.case.as_deref());
         let named = |plan: &Plan, part| {
             let device = place.device_of(plan);
-            check::selected_cases(&Subject { variant: plan.variant, tiling: Tiling::of(plan), device }, level, part)
+            check::selected_cases(family::cases, &Subject { variant: plan.variant, tiling: plan.tiling(), device }, level, part)
         };
         if part.is_none() || plans.iter().any(|plan| !named(plan, part).is_empty()) {
             return Ok(());
@@ -212,7 +212,7 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
     let request = |plan: &Plan| {
         kernel(plan).map(|kernel| CheckRequest {
             variant: plan.variant,
-            tiling: Tiling::of(plan),
+            tiling: plan.tiling(),
             compiled_for: plan.compiled_for(),
             kernel,
         })

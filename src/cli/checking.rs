@@ -4,7 +4,8 @@ use super::{CliError, Format, escape::plain, ui, ui::Progress};
 use crate::{
     check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
     device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, KitError, Order},
-    grid::Target,
+    family,
+    kernel::Target,
     plan::{self, Plan},
     render::Templates,
     toolchain::{Cancel, HostCompiler, cache_dir},
@@ -112,6 +113,7 @@ pub(super) fn run(
     let own = std::env::current_exe();
     let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
     let options = CheckOptions {
+        cases: family::cases,
         level,
         filter,
         seed,

@@ -3,8 +3,8 @@
 use super::{CliError, Format, ui::Progress, workshop::Workshop};
 use crate::{
     device::{EmulatorKit, KitError},
-    grid::Variant,
     jobs,
+    kernel::Variant,
     toolchain::{Cancel, cache_dir, host_compiler},
 };
 use rayon::ThreadPoolBuilder;

@@ -17,7 +17,8 @@ use crate::{
         draws_calls,
     },
     family::attention::{Kind, Point},
-    grid::{Grid, HeadDim, Variant},
+    grid::Grid,
+    kernel::{HeadDim, Variant},
     toolchain::Cancel,
 };
 use console::style;
@@ -165,7 +166,7 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
 
 /// Those of `variants` that calls are drawn for.
 fn called(mut variants: Vec<Variant>) -> Result<Vec<Variant>, CliError> {
-    variants.retain(|variant| variant.attention().is_some() || draws_calls(*variant));
+    variants.retain(|variant| Point::of(&variant).is_some() || draws_calls(*variant));
     if variants.is_empty() {
         let others = "calls are drawn for attention and append_kv alone; select some, for example with `--kind fwd`";
         return Err(CliError::Usage(others.to_owned()));
@@ -183,7 +184,7 @@ fn has_head_dim_of(variant: Variant, call: &LibraryCall) -> bool {
 
 /// Whether the dispatcher may choose a variant for a call.
 fn may_answer(variant: Variant, call: &LibraryCall) -> bool {
-    match (call, variant.attention()) {
+    match (call, Point::of(&variant)) {
         (LibraryCall::Attention(case), Some(point)) => serves(point, case),
         (LibraryCall::Drawn(call), None) => call.is_served_by(variant),
         _ => false,
@@ -197,14 +198,14 @@ fn serves(point: Point, case: &FuzzCase) -> bool {
 
 /// Attention kernels, and the others.
 fn by_family(variants: &[Variant]) -> (Vec<Point>, Vec<Variant>) {
-    let others = variants.iter().copied().filter(|variant| variant.attention().is_none());
-    (variants.iter().filter_map(Variant::attention).collect(), others.collect())
+    let others = variants.iter().copied().filter(|variant| Point::of(&variant).is_none());
+    (variants.iter().filter_map(Point::of).collect(), others.collect())
 }
 
 /// What the library at `library` holds of the grid, and of that what is wanted.
 fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Path) -> Result<Scope, CliError> {
     let wanted = wanted(grid, selection, calls, false)?;
-    let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| v.attention().is_some()));
+    let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| Point::of(&v).is_some()));
     let known: Vec<Variant> = known.collect::<BTreeSet<_>>().into_iter().collect();
     let names: Vec<String> = known.iter().map(Variant::name).collect();
     let there = launchers_in(library, &names).map_err(|error| CliError::Environment(error.to_string()))?;
@@ -231,7 +232,7 @@ fn emulator_library(
     let (wanted, others) = by_family(wanted);
     let mut held = wanted.clone();
     if held.iter().any(|variant| variant.kind == Kind::FwdSplit) {
-        let helpers = workshop.grid.variants().iter().filter_map(Variant::attention).filter(|point| !point.kind.has_shape());
+        let helpers = workshop.grid.variants().iter().filter_map(Point::of).filter(|point| !point.kind.has_shape());
         held.extend(helpers.filter(|point| !wanted.contains(point)));
     }
     let mut variants: Vec<Variant> = held.iter().copied().map(Variant::from).chain(others.iter().copied()).collect();

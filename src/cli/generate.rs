@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     files::{self, path::lossy},
-    grid::Variant,
+    kernel::Variant,
     plan::Plan,
     render::{self, Drift, Folder, OutputFile, Prune, WriteSummary},
 };

@@ -3,8 +3,9 @@
 
 use super::ui;
 use crate::{
-    family::Kind,
-    grid::{Grid, Target, Variant},
+    grid::Grid,
+    kernel::Kind,
+    kernel::{Target, Variant},
     plan::runs_on,
 };
 use itertools::Itertools;
@@ -55,7 +56,7 @@ struct Missing {
 fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
     let mut missing = Missing::default();
     let needed: BTreeSet<(Kind, Target)> =
-        selected.iter().flat_map(|variant| variant.kind().helpers().map(|kind| (kind, variant.target()))).collect();
+        selected.iter().flat_map(|variant| variant.kind().helpers().iter().map(|kind| (*kind, variant.target()))).collect();
     for (kind, target) in needed {
         let serves = |helper: &&Variant| helper.kind() == kind && runs_on(helper.target(), target.compute_capability(), true);
         match grid.variants().iter().filter(serves).max_by_key(|helper| helper.target()) {
@@ -74,7 +75,7 @@ fn missing(grid: &Grid, selected: &[Variant]) -> Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
     use crate::{family::attention, grid::Selection};
 
     fn missing_of(grid: &Grid, kinds: &[attention::Kind], targets: &[Target]) -> Missing {

@@ -9,7 +9,7 @@ use super::{
     ui,
 };
 use crate::{
-    grid::{Dtype, Features, HeadDim, Kind, Target, Variant},
+    kernel::{Dtype, Features, HeadDim, Kind, Target, Variant},
     plan::{self, Plan},
 };
 use compiled::Compiled;
@@ -206,12 +206,9 @@ fn table(entries: &[Entry], with_plan: bool) -> String {
 mod tests {
     use super::*;
     use crate::{
-        family::{
-            Design,
-            attention::{self, Kind, Point, Tile},
-        },
-        grid::{CopyPath, Fp8Mma, HeadDim, StorePath, Turns},
-        plan::{Limits, Occupancy, RegisterEstimate, TensorCore},
+        family::attention::{self, Kind, Point, Tile},
+        kernel::{CopyPath, Fp8Mma, HeadDim, StorePath, Turns},
+        plan::{AnyDesign, Limits, Occupancy, RegisterEstimate, TensorCore},
     };
 
     const POINT: Point = Point {
@@ -222,7 +219,9 @@ mod tests {
         features: Features::NONE,
         target: Target::Sm80,
     };
-    const VARIANT: Variant = Variant::Attention(POINT);
+    fn variant() -> Variant {
+        POINT.into()
+    }
 
     /// A plan of made-up numbers: what is tested is where they are printed.
     fn plan() -> Plan {
@@ -252,10 +251,10 @@ mod tests {
             blocks_per_sm: 32,
         };
         Plan {
-            variant: VARIANT,
+            variant: variant(),
             run_as: None,
             template: "attention/fwd_sm80.cu.tera",
-            design: Design::Attention(attention::Design {
+            design: AnyDesign::new(attention::Design {
                 tile,
                 rows_per_warp: 32,
                 head_dim_padded: 80,
@@ -284,7 +283,7 @@ mod tests {
     #[test]
     fn a_table_with_plans_shows_tile_shared_memory_registers_and_blocks() {
         let refused = "no template".to_owned();
-        let text = table(&[Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused)))], true);
+        let text = table(&[Entry::new(variant(), Some(Ok(plan()))), Entry::new(variant(), Some(Err(refused)))], true);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let planned = [
             "flash_fwd_hdim72_fp16_causal_sm80",
@@ -309,30 +308,31 @@ mod tests {
 
     #[test]
     fn registers_that_a_build_has_found_stand_beside_the_bound() {
-        let known = Entry { compiled_registers: Some(247), ..Entry::new(VARIANT, Some(Ok(plan()))) };
-        let text = table(&[known, Entry::new(VARIANT, Some(Ok(plan())))], true);
+        let known = Entry { compiled_registers: Some(247), ..Entry::new(variant(), Some(Ok(plan()))) };
+        let text = table(&[known, Entry::new(variant(), Some(Ok(plan())))], true);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(rows[0].ends_with(&["regs", "≥", "compiled", "blocks/SM"]), "{text}");
         assert!(rows[1].ends_with(&["210", "247", "3"]) && rows[2].ends_with(&["210", "-", "3"]), "{text}");
-        assert!(!table(&[Entry::new(VARIANT, Some(Ok(plan())))], true).contains("compiled"));
+        assert!(!table(&[Entry::new(variant(), Some(Ok(plan())))], true).contains("compiled"));
     }
 
     #[test]
     fn a_table_has_a_column_of_features_where_some_variant_has_any() {
         let features: Features = serde_json::from_value(serde_json::json!(["window", "sinks"])).expect("it is a set");
-        let windowed = Variant::Attention(Point { features, ..POINT });
-        let text = table(&[Entry::new(VARIANT, None), Entry::new(windowed, None)], false);
+        let windowed = Variant::from(Point { features, ..POINT });
+        let text = table(&[Entry::new(variant(), None), Entry::new(windowed, None)], false);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0][6..], ["features", "target"], "`head dim` is two words: {text}");
         assert_eq!(rows[1][4..], ["causal", "-", "sm80"]);
         assert_eq!(rows[2][4..], ["causal", "window,sinks", "sm80"]);
-        assert!(!table(&[Entry::new(VARIANT, None)], false).contains("features"));
+        assert!(!table(&[Entry::new(variant(), None)], false).contains("features"));
     }
 
     #[test]
     fn json_holds_the_plan_or_why_there_is_none_only_when_asked() {
         let refused = "no template".to_owned();
-        let entries = [Entry::new(VARIANT, Some(Ok(plan()))), Entry::new(VARIANT, Some(Err(refused))), Entry::new(VARIANT, None)];
+        let entries =
+            [Entry::new(variant(), Some(Ok(plan()))), Entry::new(variant(), Some(Err(refused))), Entry::new(variant(), None)];
         let list = serde_json::to_value(entries).expect("plain data");
         assert_eq!(list[0]["plan"]["tile"]["m"], 128);
         assert!(
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask_to_list() {
-        let helper = Variant::Attention(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
+        let helper = Variant::from(Point { kind: Kind::FwdCombine, head_dim: HeadDim::equal(0), causal: false, ..POINT });
         let entry = Entry::new(helper, None);
         assert_eq!(
             entry.cells(Shown { features: false, plan: false, compiled: false }),

@@ -1,7 +1,9 @@
 //! Selection by name: `kgen build flash_fwd_hdim128_bf16_causal_sm80`.
 
 use super::CliError;
-use crate::grid::{Grid, HeadDim, Selection, Variant, suggestion};
+use crate::grid::{Grid, Selection};
+use crate::kernel::{HeadDim, Variant};
+use crate::text::suggestion;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::{collections::BTreeSet, ffi::OsStr};
 

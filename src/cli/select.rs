@@ -9,7 +9,8 @@ use super::{
     ui,
 };
 use crate::family::attention;
-use crate::grid::{AxisWord, Dtype, Feature, Filter, Grid, HeadDim, Kind, Selection, Target, Variant, read_word};
+use crate::grid::{Filter, Grid, Selection};
+use crate::kernel::{AxisWord, Dtype, Feature, HeadDim, Kind, Target, Variant, read_word};
 use crate::plan::{Plan, PlanError};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use itertools::Itertools;
@@ -221,7 +222,7 @@ fn targets_of(selection: &Selection) -> String {
 
 /// The variants whose templates have their features, with a note about the others; all of them where none has.
 fn with_the_features(selected: Vec<Variant>) -> Vec<Variant> {
-    let lacks = |variant: &Variant| variant.attention().is_some_and(attention::lacks_a_feature);
+    let lacks = |variant: &Variant| attention::Point::of(variant).is_some_and(attention::lacks_a_feature);
     let (lacking, made): (Vec<Variant>, Vec<Variant>) = selected.iter().copied().partition(lacks);
     if made.is_empty() || lacking.is_empty() {
         return selected;

@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::{
     device::GpuInfo,
-    grid::{AxisWord, GPUS, Target, Variant, capability_of, capability_text, is_gpu, read_word},
+    kernel::{AxisWord, GPUS, Target, Variant, capability_of, capability_text, is_gpu, read_word},
     plan::{self, Plan},
 };
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim},
+        kernel::{Dtype, Features, HeadDim},
     };
 
     fn target(word: &str) -> Target {

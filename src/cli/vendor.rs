@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     files::path::lossy,
-    grid::Variant,
+    kernel::Variant,
     render::{
         self, Action, Changes, InstalledVllm, Layout, LockedVendored, LockedVllm, OutputFile, Prebuilt, RenderError, Vendored,
         VendoredAs, VllmTree,

@@ -1,7 +1,11 @@
 //! `kgen __worker`: one piece of work in an isolated process; see `isolate`.
 
 use super::{CliError, Global, ui};
-use crate::{bench, check, family::attention::fuzz, isolate, toolchain};
+use crate::{
+    bench, check,
+    family::{self, attention::fuzz},
+    isolate, toolchain,
+};
 use std::{
     fs::File,
     io::{self, StdinLock},
@@ -34,8 +38,8 @@ enum Task {
 /// [`CliError::Usage`] where the request cannot be understood, which says that something else than kgen sent it.
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     match args.task {
-        Task::Check => serve(|input, output| check::serve_worker(input, output)),
-        Task::Bench => serve(|input, output| bench::serve_worker(input, output)),
+        Task::Check => serve(|input, output| check::serve_worker(family::cases, input, output)),
+        Task::Bench => serve(|input, output| bench::serve_worker(family::trial, input, output)),
         Task::Fuzz => serve(|input, output| fuzz::serve(input, output)),
         Task::HostCompiler => ui::print_json(&toolchain::named_by_environment()),
     }

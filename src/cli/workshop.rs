@@ -6,7 +6,8 @@ use super::{
     select::{self, load_grid},
 };
 use crate::{
-    grid::{Grid, Target, Variant},
+    grid::Grid,
+    kernel::{Target, Variant},
     plan::Plan,
     render::{self, Edited, OutputFile, RenderError, Renderer, Templates, WriteSummary},
 };

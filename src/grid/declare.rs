@@ -1,14 +1,16 @@
 //! From the file's shape to declarations that hold: every word known, every axis filled, every filter readable.
 
 use super::{
-    Dtype, Features, Filter, HeadDim, Kind, ReadHeadDimError, Target, TileOverride, Variant, features,
+    Filter,
     schema::{ExcludeEntry, FamilyEntry, File, SetEntry, TileEntry, Word, WrittenHeadDim},
-    words::{self, AxisWord},
 };
 use crate::{
     expression::{self, KeptScore},
-    family::{Axis, Coordinates},
-    text::{Finding, Lines, suggestion},
+    kernel::{
+        Axis, AxisWord, Coordinates, Dtype, Features, HeadDim, Kind, ReadHeadDimError, Target, TileOverride, Variant,
+        read_features, read_word, score_name_taken,
+    },
+    text::{Finding, Lines, suggestion, ticked},
 };
 use itertools::iproduct;
 use std::{
@@ -145,7 +147,7 @@ pub(super) fn declare(file: &File, text: &str) -> Result<Declarations, Finding> 
 fn scores(file: &File, text: &str) -> Result<Vec<KeptScore>, Finding> {
     let declared = file.score.iter().map(|(name, entry)| {
         let score = expression::declare(name, entry, text)?;
-        match features::score_name_taken(&score.name) {
+        match score_name_taken(&score.name) {
             None => Ok(KeptScore::of(score)),
             Some((title, help)) => Err(Finding::new(title, name.span(), "cannot be the name of a score", help)),
         }
@@ -195,7 +197,7 @@ fn family(entry: &Spanned<FamilyEntry>, declared: &BTreeMap<Target, String>, sco
     if let Some(other) = kinds.iter().find(|kind| kind.info().axes != kinds[0].info().axes) {
         let fewer = [kinds[0], *other].into_iter().min_by_key(|kind| kind.info().axes.len()).unwrap_or(*other);
         let keys: Vec<&str> = ["kind", "target"].into_iter().chain(fewer.info().axes.iter().map(|axis| axis.key())).collect();
-        let help = format!("write a `[[family]]` of its own, with only {}, for `{fewer}`", words::ticked(&keys));
+        let help = format!("write a `[[family]]` of its own, with only {}, for `{fewer}`", ticked(&keys));
         let title = "kinds with different axes in one family";
         return Err(Finding::new(title, axes.kind.span(), "an axis of one is none of the other's", help));
     }
@@ -279,7 +281,7 @@ fn axis<W, T: Copy + Ord>(
 }
 
 fn axis_word<T: AxisWord>(word: &Word) -> Result<T, Finding> {
-    words::read(word.get_ref()).map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))
+    read_word(word.get_ref()).map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))
 }
 
 fn head_dim(value: &Spanned<WrittenHeadDim>) -> Result<HeadDim, Finding> {
@@ -292,7 +294,7 @@ fn head_dim(value: &Spanned<WrittenHeadDim>) -> Result<HeadDim, Finding> {
 fn feature_set(words: &Spanned<Vec<Word>>, scores: &[KeptScore]) -> Result<Features, Finding> {
     let mut set = Features::NONE;
     for word in words.get_ref() {
-        let more = features::read_word(word.get_ref(), scores)
+        let more = read_features(word.get_ref(), scores)
             .map_err(|misread| Finding::new(misread.title, word.span(), "not known", misread.help))?;
         set = set.joined(more).map_err(|title| Finding::new(title, word.span(), "one too many", "remove one of the two"))?;
     }

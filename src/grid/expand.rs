@@ -1,10 +1,11 @@
 //! The expanded grid.
 
 use super::{
-    Features, GridError, Kind, Target, TileOverride, Variant,
+    GridError,
     declare::{Declarations, Family, Set, declare, duplicates},
-    features, schema,
+    schema,
 };
+use crate::kernel::{Features, Kind, Target, TileOverride, Variant, read_features, score_name_taken};
 use crate::{expression::KeptScore, files, text::Finding};
 use std::{io::Read, path::Path};
 
@@ -149,7 +150,7 @@ impl Grid {
     /// # Errors
     /// What is wrong with its name, and what to do.
     pub fn with_score(mut self, score: KeptScore) -> Result<Self, String> {
-        let taken = features::score_name_taken(score.name());
+        let taken = score_name_taken(score.name());
         let declared = || self.scores().iter().any(|other| other.name() == score.name());
         let taken = taken
             .or_else(|| declared().then(|| (format!("`{score}` is a score of the grid"), "give it another name".to_owned())));
@@ -169,8 +170,8 @@ impl Grid {
             return Ok(Features::NONE);
         }
         words.split(',').try_fold(Features::NONE, |set, word| {
-            let more = features::read_word(word, self.scores())
-                .map_err(|misread| format!("{}\nhelp: {}", misread.title, misread.help))?;
+            let more =
+                read_features(word, self.scores()).map_err(|misread| format!("{}\nhelp: {}", misread.title, misread.help))?;
             set.joined(more).map_err(|title| format!("{title}\nhelp: remove one of the two"))
         })
     }
@@ -216,9 +217,10 @@ impl Grid {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Accuracy, *};
+    use super::*;
     use crate::family::attention;
-    use crate::grid::{AxisWord, Dtype, HeadDim};
+    use crate::kernel::Accuracy;
+    use crate::kernel::{AxisWord, Dtype, HeadDim};
     use itertools::Itertools;
     use std::collections::BTreeSet;
 
@@ -289,7 +291,7 @@ mod tests {
         let targets = quoted(Target::ALL.iter().map(|target| target.name()).collect());
         let dtypes = quoted(Dtype::ALL.iter().map(|dtype| dtype.name()).collect());
         let kinds = |axes: usize| {
-            quoted(Kind::all().iter().filter(|kind| kind.info().axes.len() == axes).map(|kind| kind.name()).collect())
+            quoted(Kind::ALL.iter().filter(|kind| kind.info().axes.len() == axes).map(|kind| kind.name()).collect())
         };
         let helpers = format!("[[family]]\nkind = {}\ntarget = {targets}\n", kinds(0));
         let axes =
@@ -297,7 +299,7 @@ mod tests {
         let typed = format!("[[family]]\nkind = {}\ndtype = {dtypes}\ntarget = {targets}\n", kinds(1));
         let text = format!("version = 1\n{declared}{helpers}{typed}[[family]]\nkind = {}\ntarget = {targets}\n{axes}", kinds(4));
         let grid = Grid::parse(&text, "all.toml").unwrap_or_else(|error| panic!("{error}"));
-        let (plain, typed) = (2, Kind::all().iter().filter(|kind| kind.info().axes.len() == 1).count());
+        let (plain, typed) = (2, Kind::ALL.iter().filter(|kind| kind.info().axes.len() == 1).count());
         assert_eq!(grid.variants().len(), plain * 7 + typed * 4 * 7 + 4 * 2 * 4 * 2 * 2 * 7);
     }
 
@@ -317,7 +319,7 @@ mod tests {
             "[[tile]]\nwhen = 'hdim == 128'\nmeasured = 'run 1'\nm = 128\nn = 64\n[[tile]]\nwhen = 'hdim >= 128 and causal'\nmeasured = 'run 2'\nn = 32\nq_in_registers = true\naccuracy = 'exact'\n",
         );
         let of = |head_dim, causal| {
-            let first = grid.variants()[0].attention().expect("an attention kernel");
+            let first = attention::Point::of(&grid.variants()[0]).expect("an attention kernel");
             let variant = attention::Point { head_dim, causal, ..first }.into();
             grid.tile_override(&variant)
         };
@@ -339,7 +341,7 @@ mod tests {
     fn the_reference_names_every_word_and_its_example_holds() {
         let reference = include_str!("../../docs/variants.md");
         let words = |words: Vec<&'static str>| words.into_iter().filter(|word| !word.starts_with("sm_"));
-        let kinds = Kind::all().iter().flat_map(|kind| words(AxisWord::words(*kind)));
+        let kinds = Kind::ALL.iter().flat_map(|kind| words(AxisWord::words(*kind)));
         let dtypes = Dtype::ALL.iter().flat_map(|dtype| words(AxisWord::words(*dtype)));
         let targets = Target::ALL.iter().flat_map(|target| words(AxisWord::words(*target)));
         for word in kinds.chain(dtypes).chain(targets) {

@@ -1,6 +1,6 @@
 //! The shape of `variants.toml` as serde sees it, with places kept for messages. What it means is `declare`'s matter.
 
-use super::{Accuracy, CopyPath, Fp8Mma, StorePath, Turns};
+use crate::kernel::{Accuracy, CopyPath, Fp8Mma, StorePath, Turns};
 use crate::{
     expression,
     text::{Finding, explain},

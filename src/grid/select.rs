@@ -1,6 +1,8 @@
 //! Selections: which variants of a grid a command is about.
 
-use super::{Dtype, Feature, Features, Filter, Grid, HeadDim, HeadDimError, Kind, Target, Variant, suggestion, words};
+use super::{Filter, Grid};
+use crate::kernel::{Dtype, Feature, Features, HeadDim, HeadDimError, Kind, Target, Variant};
+use crate::text::{suggestion, ticked};
 use std::{collections::BTreeSet, fmt::Write};
 
 /// What a user asks for. Every field narrows; an empty selection is the whole grid.
@@ -184,7 +186,7 @@ impl Grid {
         let help = if known.is_empty() {
             "this grid names no sets".to_owned()
         } else {
-            suggestion(name, &known).unwrap_or_else(|| format!("its sets are: {}", words::ticked(&known)))
+            suggestion(name, &known).unwrap_or_else(|| format!("its sets are: {}", ticked(&known)))
         };
         SelectError::UnknownSet { name: name.to_owned(), help }
     }
@@ -212,7 +214,7 @@ fn present<T: Copy + Ord>(
         None => Ok(()),
         Some(missing) => {
             let known: Vec<&str> = there.iter().map(|value| name(*value)).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { words::ticked(&known) };
+            let known = if known.is_empty() { "none".to_owned() } else { ticked(&known) };
             let help =
                 help(*missing).unwrap_or_else(|| "add a `[[family]]` with it to the grid, or select one it has".to_owned());
             Err(SelectError::NotInGrid { axis, word: name(*missing), known, help })
@@ -262,7 +264,7 @@ fn listed(excluded: &[super::Excluded]) -> String {
     let mut lines = String::new();
     for reason in reasons {
         let names: Vec<String> = excluded.iter().filter(|one| one.reason == reason).map(|one| one.variant.name()).collect();
-        let shown = words::ticked(&names[..names.len().min(3)]);
+        let shown = ticked(&names[..names.len().min(3)]);
         let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
         // Writing to a String cannot fail.
         let _ = write!(lines, "\n  {shown}{more}: {reason}");

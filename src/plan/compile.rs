@@ -1,7 +1,7 @@
 //! How a plan's file is compiled and where its object runs: one place for what the header line of a generated file,
 //! the manifest, the `CMake` file, the dispatcher and the build all say.
 
-use crate::grid::Target;
+use crate::kernel::Target;
 
 /// The nvcc flags that decide what a kernel of `target` compiles to, without inputs, outputs and include paths.
 /// `ptx` adds PTX beside the machine code where the target can carry it ([`Target::carries_ptx`]).

@@ -1,7 +1,7 @@
 //! The GPUs there are, and which of them run a target's files: what people and tools are told.
 
 use super::{Limits, runs_on};
-use crate::grid::{GPUS, Gpu, Target, capability_text};
+use crate::kernel::{GPUS, Gpu, Target, capability_text};
 use itertools::Itertools;
 
 /// The GPUs that run the machine code of `target`, without compiling PTX.

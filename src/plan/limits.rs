@@ -1,6 +1,6 @@
 //! What one multiprocessor and one block have on each target.
 
-use crate::grid::Target;
+use crate::kernel::Target;
 use serde::Serialize;
 
 /// Hardware limits (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").

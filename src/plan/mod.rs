@@ -2,21 +2,22 @@
 //! Knows which flags a kernel is compiled with, and nothing of where nvcc is, GPUs present, files or terminals.
 
 mod compile;
+mod design;
 mod gpus;
 mod limits;
 mod model;
 mod tensor_core;
+mod tiling;
 
 pub use compile::{EVERY_NEWER_GPU, newest_for_machine_code, newest_with_ptx, nvcc_flags, runs_on, shell_words};
+pub use design::{AnyDesign, Design, Tile};
 pub use gpus::{capabilities_of_machine_code, gpus_of_machine_code, target_for, where_files_run};
 pub use limits::Limits;
 pub(crate) use model::Resources;
 pub use tensor_core::TensorCore;
+pub use tiling::Tiling;
 
-use crate::{
-    family::{Design, Variant},
-    grid::Target,
-};
+use crate::kernel::{Target, Variant};
 use serde::Serialize;
 
 /// One named piece of a block's shared memory.
@@ -100,7 +101,7 @@ pub struct Plan {
     pub template: &'static str,
     /// What only its family knows: the tile, and what follows from it.
     #[serde(flatten)]
-    pub design: Design,
+    pub design: AnyDesign,
     /// Threads of a block.
     pub threads: u32,
     /// Shared-memory map.

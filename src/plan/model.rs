@@ -1,10 +1,7 @@
 //! The resource model: what a kernel's shared memory and registers come to, and the checks that refuse a plan.
 
-use super::{Limits, Occupancy, Plan, PlanError, Region, RegisterEstimate, TensorCore};
-use crate::{
-    family::{Design, Variant},
-    grid::Target,
-};
+use super::{AnyDesign, Design, Limits, Occupancy, Plan, PlanError, Region, RegisterEstimate, TensorCore};
+use crate::kernel::{Target, Variant};
 
 /// What a block needs, and what to change where that is too much.
 pub(crate) struct Resources {
@@ -32,7 +29,7 @@ impl Plan {
         variant: Variant,
         run_as: Option<Target>,
         template: &'static str,
-        design: Design,
+        design: impl Design,
         resources: Resources,
         tensor_core: TensorCore,
     ) -> Result<Self, PlanError> {
@@ -44,7 +41,7 @@ impl Plan {
             variant,
             run_as,
             template,
-            design,
+            design: AnyDesign::new(design),
             threads: resources.threads,
             occupancy: resources.occupancy(shared_memory_bytes, &limits),
             shared_memory: resources.shared_memory,

@@ -1,7 +1,7 @@
 //! Is a folder what the templates give?
 
 use super::{OutputFile, RenderError, manifest};
-use crate::{family::TABLE, files};
+use crate::{family::FAMILIES, files};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, fs, io, path::Path};
@@ -100,7 +100,8 @@ fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderErro
 fn kernels(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| {
-        TABLE.iter().any(|family| name.starts_with(family.prefix)) && Path::new(name).extension().is_some_and(|ext| ext == "cu")
+        FAMILIES.iter().any(|family| name.starts_with(family.prefix()))
+            && Path::new(name).extension().is_some_and(|ext| ext == "cu")
     })
 }
 

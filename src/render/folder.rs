@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     files::{self, FolderLock, content_hash, make_folder, sweep},
-    grid::Variant,
+    kernel::Variant,
 };
 use rayon::prelude::*;
 use serde::Serialize;
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
         plan::Plan,
         render::{Renderer, tree},
     };

@@ -2,9 +2,9 @@
 
 use super::{RenderError, Templates};
 use crate::{
-    family::attention::{self, DeclaredParts, DeclaredText},
+    family,
     files::content_hash,
-    grid::{Dtype, Feature, Features, HeadDim, Target, Variant, capability_text},
+    kernel::{Dtype, Target, Variant, capability_text},
     plan::{self, Plan},
 };
 use serde::Serialize;
@@ -64,21 +64,8 @@ impl Renderer {
         context.insert("template", template.rsplit('/').next().unwrap_or(template));
         context.insert("compile_line", &compile_line(plan, file_name));
         context.insert("dtype_constant", dtype_constant(plan.variant.dtype()));
-        context.insert("features_constant", &features_constant(plan));
-        let declared = plan.variant.attention().and_then(DeclaredText::of);
-        let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
-        // What stands in lists of arguments and of parameters after the call's.
-        context.insert("and_declared", words(", declared"));
-        context.insert("with_declared", words(", const declared_values& declared"));
-        let score = declared.as_ref().map(|text| text.identity.clone());
-        let own_v = plan.variant.coordinates().head_dim.is_some_and(|head_dim| !head_dim.is_equal());
-        context.insert("identity_tail", &identity_tail(score, own_v));
-        let own = plan.variant.coordinates().features.map(|set| set.iter().map(Feature::name).collect::<Vec<_>>());
-        context.insert("own_features", &own.unwrap_or_default());
-        context.insert("declares", &Declares::of(plan));
-        context.insert("declared", &declared);
-        if let Some(point) = plan.variant.attention() {
-            context.insert("v", &ValueWords::of(point.head_dim));
+        for (word, value) in family::of(plan.variant.kind()).words(plan) {
+            context.insert(word, &value);
         }
         let mut text = self.render(template, context)?;
         if let Some(target) = plan.run_as {
@@ -107,23 +94,6 @@ impl Renderer {
     }
 }
 
-/// What templates ask about a declared score.
-#[derive(Serialize)]
-struct Declares {
-    /// Whether there is one.
-    any: bool,
-    #[serde(flatten)]
-    parts: DeclaredParts,
-}
-
-impl Declares {
-    fn of(plan: &Plan) -> Self {
-        let point = plan.variant.attention();
-        let parts = point.and_then(|point| Some(DeclaredParts::of(point.features.score()?, point.kind)));
-        Self { any: parts.is_some(), parts: parts.unwrap_or_default() }
-    }
-}
-
 /// What templates say of a target.
 #[derive(Serialize)]
 struct TargetWords {
@@ -143,49 +113,6 @@ impl TargetWords {
             format!("compute capability {}", plan::capabilities_of_machine_code(target).join(" and "))
         };
         Self { name: target.name(), capability, runs_on }
-    }
-}
-
-/// The last values of a kernel's `fwd_identity`, from the first that is not the default on.
-fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
-    match (score, own_head_dim_of_v) {
-        (None, false) => String::new(),
-        (Some(score), false) => format!(", {score}"),
-        (score, true) => format!(", {}, HEAD_DIM_V", score.unwrap_or_else(|| "{}".to_owned())),
-    }
-}
-
-/// What templates call the head dim of V and O, and the tiles of those: Q's and K's own, where all are equal.
-#[derive(Serialize)]
-struct ValueWords {
-    /// Whether V and O have a head dim of their own.
-    differs: bool,
-    /// Both head dims, for the banner.
-    banner: String,
-    head_dim: &'static str,
-    padded: &'static str,
-    /// The type of a tile of V, and of one of O.
-    tile: &'static str,
-    output_tile: &'static str,
-    /// Bytes of a stage of V, where stages of K and V are apart.
-    stage_bytes: &'static str,
-}
-
-impl ValueWords {
-    fn of(head_dim: HeadDim) -> Self {
-        let HeadDim { qk, v } = head_dim;
-        let differs = !head_dim.is_equal();
-        let banner = if differs { format!("{qk} of Q and K, {v} of V and O") } else { qk.to_string() };
-        let word = |equal, own| if differs { own } else { equal };
-        Self {
-            differs,
-            banner,
-            head_dim: word("HEAD_DIM", "HEAD_DIM_V"),
-            padded: word("HEAD_DIM_PADDED", "HEAD_DIM_V_PADDED"),
-            tile: word("key_tile", "v_tile"),
-            output_tile: word("query_tile", "o_tile"),
-            stage_bytes: word("STAGE_BYTES", "V_STAGE_BYTES"),
-        }
     }
 }
 
@@ -212,37 +139,6 @@ pub(super) fn dtype_constant(dtype: Option<Dtype>) -> &'static str {
     }
 }
 
-/// `kgen.h`'s name of a feature.
-fn feature_constant(feature: Feature) -> &'static str {
-    match feature {
-        Feature::Paged => "KGEN_FEATURE_PAGED",
-        Feature::PackGqa => "KGEN_FEATURE_PACKGQA",
-        Feature::Qv => "KGEN_FEATURE_QV",
-        Feature::Cache => "KGEN_FEATURE_CACHE",
-        Feature::KvE4m3 => "KGEN_FEATURE_KV_E4M3",
-        Feature::KvE5m2 => "KGEN_FEATURE_KV_E5M2",
-        Feature::PageDescale => "KGEN_FEATURE_PAGE_DESCALE",
-        Feature::Append => "KGEN_FEATURE_APPEND",
-        Feature::Window => "KGEN_FEATURE_WINDOW",
-        Feature::Chunk => "KGEN_FEATURE_CHUNK",
-        Feature::Softcap => "KGEN_FEATURE_SOFTCAP",
-        Feature::Alibi => "KGEN_FEATURE_ALIBI",
-        Feature::Sinks => "KGEN_FEATURE_SINKS",
-    }
-}
-
-/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter,
-/// so every split kernel serves them.
-pub(super) fn features_constant(plan: &Plan) -> String {
-    let at = plan.variant.coordinates();
-    let splits = plan.variant.attention().is_some_and(|point| point.kind == attention::Kind::FwdSplit);
-    let sinks = splits.then(|| Features::from_iter([Feature::Sinks]));
-    let features = at.features.unwrap_or_default().with(sinks.unwrap_or_default());
-    let causal = (at.causal == Some(true)).then_some("KGEN_FEATURE_CAUSAL");
-    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(feature_constant)).collect();
-    if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
-}
-
 /// Lines without trailing white space, no two blank ones in a row, one newline at the end.
 fn tidy(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len() + 1);
@@ -267,7 +163,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Point},
-        grid::TileOverride,
+        kernel::{Features, HeadDim, TileOverride},
     };
 
     fn plan(head_dim: u32, dtype: Dtype, causal: bool) -> Plan {

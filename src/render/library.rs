@@ -2,12 +2,13 @@
 
 use super::{
     OutputFile, RenderError, Renderer, Source, Templates,
-    kernel::{compile_line, dtype_constant, features_constant, file_name},
+    kernel::{compile_line, dtype_constant, file_name},
     manifest,
 };
 use crate::{
-    family::{Axis, Design, Kind, TABLE, Variant, attention},
-    grid::{Features, Target},
+    family::{self, FAMILIES, Words},
+    kernel::Target,
+    kernel::{Axis, Kind},
     plan::{self, Plan},
 };
 use itertools::Itertools;
@@ -80,8 +81,8 @@ impl Renderer {
     /// The dispatcher of attention, and after it the part of each other family.
     pub(super) fn dispatcher_with(&self, context: &Context) -> Result<String, RenderError> {
         let mut text = self.render(DISPATCHER_TEMPLATE, context.clone())?;
-        for family in TABLE {
-            let template = format!("{}/{DISPATCHER_PART}", family.templates);
+        for family in FAMILIES {
+            let template = format!("{}/{DISPATCHER_PART}", family.templates());
             if self.has(&template) {
                 text.push('\n');
                 text.push_str(&self.render(&template, context.clone())?);
@@ -140,16 +141,10 @@ struct Row {
     head_dim: u32,
     head_dim_v: u32,
     dtype_constant: &'static str,
-    /// `KGEN_FEATURE_*`, joined by `|`.
-    features: String,
-    /// Id and name of its declared score, as C has them: `0` and `nullptr` where it has none.
-    score: String,
-    score_name: String,
     target: u32,
-    /// Split-KV only, 0 elsewhere: tiles of 16 rows that a multiprocessor runs at once.
-    split_tiles_per_sm: u32,
-    /// What a prediction of its time takes.
-    cost: attention::KernelCost,
+    /// Features, declared score and predicted cost, from its family.
+    #[serde(flatten)]
+    family: Words,
     /// Newest compute capability its machine code, and its PTX if the object carries it, runs on.
     newest_for_machine_code: u32,
     newest_with_ptx: u32,
@@ -175,8 +170,9 @@ pub(super) fn context(plans: &[Plan]) -> Context {
     context.insert("groups", &groups(plans));
     context.insert("kinds", &kinds(plans));
     context.insert("helped", &helped(plans));
-    context.insert("devices", attention::DEVICES);
-    context.insert("dram_per_mille", &attention::DRAM_PER_MILLE);
+    for (word, value) in FAMILIES.iter().flat_map(|family| family.library_words()) {
+        context.insert(word, &value);
+    }
     context.insert("every_newer_gpu", &plan::EVERY_NEWER_GPU);
     if let Some(first) = plans.first() {
         context.insert("compile_line", &compile_line(first, &file_name(&first.variant)));
@@ -187,7 +183,6 @@ pub(super) fn context(plans: &[Plan]) -> Context {
 
 fn row(plan: &Plan) -> Row {
     let (variant, at, kind) = (&plan.variant, plan.variant.coordinates(), plan.variant.kind().info());
-    let score = at.features.and_then(Features::score);
     Row {
         name: variant.name(),
         kind: variant.kind().name(),
@@ -201,11 +196,7 @@ fn row(plan: &Plan) -> Row {
         head_dim: at.head_dim.map_or(0, |head_dim| head_dim.qk),
         head_dim_v: at.head_dim.map_or(0, |head_dim| head_dim.v),
         dtype_constant: dtype_constant(at.dtype),
-        features: features_constant(plan),
-        score: score.map_or_else(|| "0".to_owned(), |score| format!("0x{:016x}ull", score.id())),
-        score_name: score.map_or_else(|| "nullptr".to_owned(), |score| format!("\"{score}\"")),
-        split_tiles_per_sm: split_tiles_per_sm(plan),
-        cost: attention::KernelCost::of(plan),
+        family: family::of(variant.kind()).row_words(plan),
         target: plan.compiled_for().compute_capability(),
         newest_for_machine_code: plan::newest_for_machine_code(plan.compiled_for()),
         newest_with_ptx: plan::newest_with_ptx(plan.compiled_for()),
@@ -219,25 +210,16 @@ fn word(coordinate: Option<impl ToString>) -> String {
     coordinate.map_or_else(|| "-".to_owned(), |coordinate| coordinate.to_string())
 }
 
-fn split_tiles_per_sm(plan: &Plan) -> u32 {
-    match (&plan.variant, &plan.design) {
-        (Variant::Attention(point), Design::Attention(design)) if point.kind == attention::Kind::FwdSplit => {
-            design.tile.min_blocks_per_sm * design.tile.m / 16
-        }
-        _ => 0,
-    }
-}
-
 /// A kind whose kernels need helpers, in the words of the command line.
 #[derive(Serialize)]
 struct Helped {
     kind: &'static str,
-    helpers: &'static [&'static str],
+    helpers: Vec<&'static str>,
 }
 
 fn helped(plans: &[Plan]) -> Vec<Helped> {
     let kinds = plans.iter().map(|plan| plan.variant.kind()).unique();
-    let of = |kind: Kind| Helped { kind: kind.name(), helpers: kind.info().helpers };
+    let of = |kind: Kind| Helped { kind: kind.name(), helpers: kind.helpers().iter().map(|helper| helper.name()).collect() };
     kinds.map(of).filter(|helped| !helped.helpers.is_empty()).collect()
 }
 
@@ -267,7 +249,7 @@ fn kinds(plans: &[Plan]) -> Vec<KindRow> {
             workspace: kind.info().workspace,
         })
     };
-    Kind::all().iter().filter_map(of).collect()
+    Kind::ALL.iter().filter_map(of).collect()
 }
 
 fn groups(plans: &[Plan]) -> Vec<Group> {

@@ -2,10 +2,9 @@
 
 use super::{OutputFile, RenderError, Source};
 use crate::{
-    family::Tile,
     files::{self, content_hash},
-    grid::Variant,
-    plan,
+    kernel::Variant,
+    plan::{self, Tile},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -66,7 +65,7 @@ struct Entry<'a> {
     variant: Variant,
     file: String,
     blake3: &'a str,
-    tile: Tile<'a>,
+    tile: &'a dyn Tile,
     threads: u32,
     shared_memory_bytes: u32,
     nvcc_flags: Vec<String>,

@@ -1,7 +1,7 @@
 //! The text kgen renders from: embedded in the binary, or a folder of someone who edits it.
 
 use super::RenderError;
-use crate::{family::TABLE, files};
+use crate::{family::FAMILIES, files};
 use include_dir::{Dir, include_dir};
 use itertools::Itertools;
 use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
@@ -46,7 +46,7 @@ impl Templates {
 
     /// Puts what each family adds to the C interface into `kgen.h`, in the table's order.
     fn with_families(mut self) -> Self {
-        let parts: String = TABLE.iter().filter_map(|family| self.get(&format!("{}/abi.h", family.templates))).join("\n");
+        let parts: String = FAMILIES.iter().filter_map(|family| self.get(&format!("{}/abi.h", family.templates()))).join("\n");
         if let Some(header) = self.files.get_mut("include/kgen.h") {
             *header = header.replace(FAMILIES_MARK, &parts).into();
         }

@@ -6,10 +6,11 @@ use super::{
 };
 use itertools::Itertools;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Tiling, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},
     device::EmulatorKit,
-    family::attention::Kind,
-    grid::{Dtype, Features, Grid, Variant},
+    family::attention::{Kind, Point},
+    grid::Grid,
+    kernel::{Dtype, Features, Variant},
     plan::Plan,
     render::{Renderer, Templates},
     toolchain::{Cancel, host_compiler_in_process},
@@ -41,13 +42,13 @@ pub fn laboratory() -> &'static Laboratory {
         let templates = Templates::embedded();
         let renderer = Renderer::new(&templates).expect("the templates parse");
         let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
-        let has_features = |v: &Variant| v.attention().is_some_and(|point| point.features != Features::NONE);
+        let has_features = |v: &Variant| Point::of(v).is_some_and(|point| point.features != Features::NONE);
         let one_a_shape = |v: &&Variant| {
             v.kind() != Kind::Fwd.into() || has_features(v) || v.causal() == Some(true) && v.dtype() != Some(Dtype::Bf16)
         };
         // Forward kernels with features come last: of a template, a fault that concerns plain ones takes one of those;
         // so do other families, which have faults of their own.
-        let comes_last = |v: &&Variant| v.attention().is_none() || v.kind() != Kind::Bwd.into() && has_features(v);
+        let comes_last = |v: &&Variant| Point::of(v).is_none() || v.kind() != Kind::Bwd.into() && has_features(v);
         let variants = grid.variants().iter().filter(one_a_shape).sorted_by_key(comes_last);
         let kernels = variants.map(|variant| {
             let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
@@ -74,6 +75,7 @@ pub fn laboratory() -> &'static Laboratory {
 impl Laboratory {
     pub fn check(&self, plan: &Plan, text: String, case: Option<&str>) -> Verdict {
         let options = CheckOptions {
+            cases: kgen::family::cases,
             level: Level::Smoke,
             filter: case.map(str::to_owned),
             seed: DEFAULT_SEED,
@@ -89,7 +91,7 @@ impl Laboratory {
         };
         let request = CheckRequest {
             variant: plan.variant,
-            tiling: Tiling::of(plan),
+            tiling: plan.tiling(),
             compiled_for: plan.compiled_for(),
             kernel: Kernel::Source(text),
         };

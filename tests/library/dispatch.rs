@@ -6,7 +6,7 @@ use kgen::{
         KernelCost, Kind, Point,
         cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
     },
-    grid::{Dtype, Feature, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
     plan::{Limits, Plan},
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
@@ -226,10 +226,7 @@ fn answer(ask: Ask) -> Answer {
 fn held_kernel(point: Point, shared: u32) -> Held {
     let plan = Plan::new(point, None).expect("fits");
     let cost = KernelCost::of(&plan);
-    let tile = match &plan.design {
-        kgen::family::Design::Attention(design) => design.tile,
-        _ => unreachable!("attention"),
-    };
+    let tile = plan.design_as::<kgen::family::attention::Design>().expect("an attention kernel").tile;
     let scheduled_tiles = if point.kind == Kind::FwdSplit { tile.min_blocks_per_sm * tile.m / 16 } else { 0 };
     Held { cost, resident: cost.resident_on(shared, plan.shared_memory_bytes), scheduled_tiles }
 }

@@ -3,7 +3,7 @@
 use super::{LIBRARY, ROOT, compile_cpp, names_in_place_of_kernels, run};
 use kgen::{
     family::attention::{Append, Asked, Cache, Kind, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
-    grid::{Dtype, Feature, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
     toolchain::host_compiler_in_process,
 };
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};

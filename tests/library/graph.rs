@@ -3,7 +3,7 @@
 use super::{Library, ROOT, run, variant};
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Feature, Features},
+    kernel::{Dtype, Feature, Features},
 };
 use std::{
     path::{Path, PathBuf},

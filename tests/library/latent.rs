@@ -3,7 +3,7 @@
 use super::{ROOT, names_in_place_of_kernels};
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Feature, Features, HeadDim, Target},
+    kernel::{Dtype, Feature, Features, HeadDim, Target},
 };
 use std::{
     io::Write,

@@ -2,8 +2,8 @@
 
 use crate::{
     cli::{CliError, ui},
-    family::Coordinates,
-    grid::{Kind, Variant},
+    kernel::Coordinates,
+    kernel::{Kind, Variant},
 };
 use itertools::Itertools;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) fn only_one(variants: &[Variant], file: &Path, named: bool) -> Result
     let prefer = |variants: Vec<Variant>, wanted: fn(&Variant) -> bool| {
         if variants.iter().any(wanted) { variants.into_iter().filter(wanted).collect() } else { variants }
     };
-    let preferred = || prefer(prefer(variants.to_vec(), |v| v.kind() == Kind::all()[0]), |v| v.causal() == Some(false));
+    let preferred = || prefer(prefer(variants.to_vec(), |v| v.kind() == Kind::ALL[0]), |v| v.causal() == Some(false));
     let left = if named { variants.to_vec() } else { preferred() };
     let file = file.display();
     if let [variant] = left[..] {

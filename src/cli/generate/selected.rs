@@ -1,6 +1,6 @@
 //! The files of the kernels that were asked for, and which of them are new or changed.
 
-use crate::{cli::manner, grid::Variant, render::WriteSummary};
+use crate::{cli::manner, kernel::Variant, render::WriteSummary};
 use serde::Serialize;
 use std::{fmt::Write, path::Path};
 

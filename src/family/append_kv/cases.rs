@@ -2,7 +2,7 @@
 //! go and at which positions they are, both rotations, every type of cache, and tensors that lie differently.
 
 use super::{
-    Point, abi,
+    abi,
     exam::{AppendCase, Cache, Descales, Queries, Sequence, Starts},
     memory::Crooked,
     refusals,
@@ -28,8 +28,8 @@ const UNEQUAL: &[Sequence] = &[
 ];
 
 /// The cases of a variant.
-pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let number = Number::of(subject.variant.dtype);
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let number = Number::of(subject.variant.element());
     let cases = ordinary(number).into_iter().chain(lying(number));
     let cases = cases.chain(if level == Level::Thorough { thorough(number) } else { Vec::new() });
     let paged: Rc<dyn Case> = Rc::new(base(number));

@@ -7,20 +7,18 @@ mod cases;
 mod exam;
 mod memory;
 mod plan;
-mod point;
 mod random;
 mod refusals;
 mod trial;
 
 use exam::AppendCase;
 pub use plan::{Design, Tile};
-pub use point::Point;
 
-use super::{Coordinates, Family, KindInfo};
+use super::Family;
 use crate::{
-    bench::{Bench, Size, Trial, Wanted},
-    check::{Case, Level, Number, Subject, Tiling},
-    grid::{Target, TileOverride},
+    bench::{Bench, Matrix, Size, Trial, Wanted},
+    check::{Case, Level, Number, Subject},
+    kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -29,42 +27,43 @@ use crate::{
 pub struct AppendKv;
 
 impl Family for AppendKv {
-    type Point = Point;
-    type Design = Design;
-
-    const TEMPLATES: &'static str = "append_kv";
-    const PREFIX: &'static str = "append_kv_";
-    const KINDS: &'static [KindInfo] = point::KINDS;
-
-    fn point(_place: usize, at: &Coordinates) -> Point {
-        Point::at(at)
+    fn templates(&self) -> &'static str {
+        "append_kv"
     }
 
-    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-        plan::plan(point, change)
+    fn prefix(&self) -> &'static str {
+        "append_kv_"
     }
 
-    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
-        plan::resolve(point, Some(target), design.tile)
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::AppendKv]
     }
 
-    fn tiling(_point: Point, design: &Design) -> Tiling {
-        Tiling { n: 2 * design.tile.pairs as usize, ..Tiling::default() }
+    fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        plan::plan(variant, change)
     }
 
-    fn sizes(_point: Point, wanted: &Wanted) -> Vec<Size> {
+    fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+        plan::to_run_as(plan, target)
+    }
+
+    fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
         wanted.matrices(&trial::SIZES)
     }
 
-    fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(point, size, bench)
+    fn label(&self, size: &Size) -> String {
+        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
-    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        trial::trial(variant, size, bench)
+    }
+
+    fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         cases::cases(subject, level)
     }
 
-    fn random_case(point: Point, size: u32, seed: u64) -> Option<Box<dyn Case>> {
-        Some(Box::new(AppendCase::random(Number::of(point.dtype), size, seed)))
+    fn random_case(&self, variant: &Variant, size: u32, seed: u64) -> Option<Box<dyn Case>> {
+        Some(Box::new(AppendCase::random(Number::of(variant.element()), size, seed)))
     }
 }

@@ -1,10 +1,8 @@
 //! How rows are appended: what a thread moves, and how many of them share a multiprocessor.
 
-use super::Point;
 use crate::{
-    family::{self, Point as _},
-    grid::{Dtype, Target, TileOverride},
-    plan::{Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore},
+    kernel::{Dtype, Target, TileOverride, Variant},
+    plan::{self, Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
 use std::fmt;
@@ -54,12 +52,22 @@ pub struct Design {
     pub early: bool,
 }
 
-/// Plans `point` with the default tile, changed by `change`.
-pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
-    if matches!(point.dtype, Dtype::Fp8 | Dtype::Fp32) {
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
+    }
+
+    fn tiling(&self, _variant: &Variant) -> Tiling {
+        Tiling { n: 2 * self.tile.pairs as usize, ..Tiling::default() }
+    }
+}
+
+/// Plans `variant` with the default tile, changed by `change`.
+pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
+    if matches!(variant.element(), Dtype::Fp8 | Dtype::Fp32) {
         let reason = "new rows are `fp16` or `bf16`; what a cache of FP8 stores is converted by the kernel of those".to_owned();
-        return Err(PlanError::Unsupported { variant: point.name(), reason });
+        return Err(PlanError::Unsupported { variant: variant.name(), reason });
     }
     let mut tile = DEFAULT;
     if let Some(change) = change {
@@ -74,7 +82,7 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
     }
     match broken_rule(&tile) {
         Some(reason) => Err(bad(reason)),
-        None => resolve(point, None, tile),
+        None => resolve(variant, None, tile),
     }
 }
 
@@ -89,9 +97,9 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
 /// lacks.
-pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pairs * SHARE_REGISTERS, OTHER_REGISTERS);
     let resources = Resources {
@@ -99,26 +107,37 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         min_blocks_per_sm: tile.min_blocks_per_sm,
         shared_memory: Vec::new(),
         registers,
-        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_available: Limits::of(run_as.unwrap_or(variant.target())).register_cap(threads, tile.min_blocks_per_sm),
         registers_launched_with: registers.total,
         to_save_shared_memory: String::new(),
         to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
     };
-    let capability = run_as.unwrap_or(point.target).compute_capability();
+    let capability = run_as.unwrap_or(variant.target()).compute_capability();
     let design = Design { tile, converts: capability >= 89, early: capability >= 90 };
-    let (template, design) = ("append_kv/append_kv.cu.tera", family::Design::AppendKv(design));
-    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+    Plan::resolve(variant, run_as, "append_kv/append_kv.cu.tera", design, resources, TensorCore::None)
+}
+
+/// The kernel of `plan`, compiled for another target.
+///
+/// # Panics
+/// If the plan is of another family.
+pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+    let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+    resolve(plan.variant, Some(target), design.tile)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{Coordinates, Kind};
 
-    const POINT: Point = Point { kind: super::super::point::Kind::AppendKv, dtype: Dtype::Bf16, target: Target::Sm90 };
+    fn variant(dtype: Dtype) -> Variant {
+        Kind::AppendKv.at(&Coordinates { dtype: Some(dtype), ..Coordinates::at(Target::Sm90) })
+    }
 
     #[test]
     fn as_many_blocks_share_a_multiprocessor_as_the_tile_asks_for() {
-        let plan = Plan::new(POINT, None).expect("it fits");
+        let plan = Plan::new(variant(Dtype::Bf16), None).expect("it fits");
         assert_eq!(plan.threads, 128);
         assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
     }
@@ -126,8 +145,9 @@ mod tests {
     #[test]
     fn a_target_without_fp8_instructions_rounds_by_arithmetic() {
         let converts = |target| {
-            let plan = Plan::new(Point { target, ..POINT }, None).expect("it fits");
-            matches!(plan.design, family::Design::AppendKv(Design { converts: true, .. }))
+            let plan = Plan::new(Kind::AppendKv.at(&Coordinates { target, ..variant(Dtype::Bf16).coordinates() }), None)
+                .expect("it fits");
+            plan.design_as::<Design>().is_some_and(|design| design.converts)
         };
         assert_eq!([Target::Sm80, Target::Sm90].map(converts), [false, true]);
     }
@@ -135,15 +155,15 @@ mod tests {
     #[test]
     fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
         let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
-        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        let message = Plan::new(variant(Dtype::Bf16), Some(&change)).expect_err("not read").to_string();
         assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
     }
 
     #[test]
     fn only_16_bit_rows_are_appended() {
         for dtype in [Dtype::Fp8, Dtype::Fp32] {
-            let point = Point { dtype, ..POINT };
-            assert!(Plan::new(point, None).expect_err("no such kernel").to_string().contains("`fp16` or `bf16`"));
+            let variant = variant(dtype);
+            assert!(Plan::new(variant, None).expect_err("no such kernel").to_string().contains("`fp16` or `bf16`"));
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Rows appended to a dense cache, to be timed: every row of it, with Q.
 
-use super::{
-    Point,
-    abi::{CAUSAL, Request},
-};
+use super::abi::{CAUSAL, Request};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements},
     check::Number,
     device::{Field, Params, Strides},
     family::rotary::{Rotary, Tables, nearest_right},
+    kernel::Variant,
 };
 
 /// Sequences, and new rows of each.
@@ -29,9 +27,9 @@ struct AppendTrial<'a> {
 }
 
 /// The kernel at a size.
-pub(super) fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-    let Size::Matrix(Matrix { rows, columns }) = size else { return None };
-    Some(Box::new(AppendTrial { number: Number::of(point.dtype), sequences: rows as usize, new: columns as usize, bench }))
+pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+    let Matrix { rows, columns } = Matrix::of(size)?;
+    Some(Box::new(AppendTrial { number: Number::of(variant.element()), sequences: rows as usize, new: columns as usize, bench }))
 }
 
 impl AppendTrial<'_> {
@@ -90,7 +88,7 @@ impl Trial for AppendTrial<'_> {
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let tensor = |number: u64, heads| {
             let seed = self.bench.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20);
-            self.bench.normals.tensor(self.elements(heads), seed)
+            self.bench.draws.of(self.number).tensor(self.elements(heads), seed)
         };
         let tables = Tables::new(self.rotary(), self.number);
         let width = self.number.element().bytes();

@@ -4,7 +4,7 @@
 use super::{DeclaredCall, Kind, KvFormat, Point};
 use crate::{
     device::{AttentionFeatures, DTYPE_BF16, DTYPE_FP32},
-    grid::{Feature, Features},
+    kernel::{Feature, Features},
 };
 
 /// Numbers of one call. The default asks for nothing.
@@ -305,7 +305,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
 
     #[test]
     fn a_call_that_asks_for_nothing_needs_a_plain_kernel_and_has_no_words() {
@@ -346,10 +346,10 @@ mod tests {
         Point {
             kind,
             head_dim: HeadDim::equal(64),
-            dtype: crate::grid::Dtype::Bf16,
+            dtype: crate::kernel::Dtype::Bf16,
             causal,
             features,
-            target: crate::grid::Target::Sm80,
+            target: crate::kernel::Target::Sm80,
         }
     }
 

@@ -163,10 +163,10 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
     use crate::{
         expression::read,
-        grid::{Dtype, Features, Target},
+        kernel::{Dtype, Features, Target},
     };
 
     fn text(kind: Kind, toml: &str) -> DeclaredText {

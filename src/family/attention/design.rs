@@ -3,7 +3,8 @@
 use super::{Kind, KvFormat, Point, Tile};
 use crate::{
     expression::{Expr, KeptScore, List, Trend, Variable},
-    grid::{Dtype, Feature, Target},
+    kernel::{self, CopyPath, Dtype, Feature, Target, Variant},
+    plan::{self, Tiling},
 };
 use serde::Serialize;
 
@@ -44,12 +45,34 @@ pub struct Design {
     pub hopper: Option<Hopper>,
 }
 
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
+    }
+
+    fn tiling(&self, variant: &Variant) -> Tiling {
+        let tile = &self.tile;
+        let warpgroups = self.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize);
+        let is_short = variant.kind() == kernel::Kind::FwdShort;
+        let (row_groups, key_groups) = if is_short { (1, warpgroups) } else { (warpgroups, 1) };
+        Tiling {
+            m: tile.m as usize,
+            n: tile.n as usize,
+            stages: tile.stages as usize,
+            row_groups,
+            key_groups,
+            whole_tiles: tile.copy == CopyPath::Tma,
+            cluster: tile.cluster as usize,
+            persistent: tile.persistent,
+        }
+    }
+}
+
 #[cfg(test)]
 impl crate::plan::Plan {
     /// What the plan of an attention kernel holds besides.
     pub(crate) fn attention(&self) -> &Design {
-        let crate::family::Design::Attention(design) = &self.design else { panic!("an attention kernel") };
-        design
+        self.design_as().expect("an attention kernel")
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Kind, Point};
 use crate::{
     check::Number,
-    grid::{Dtype, Feature, Features},
+    kernel::{Dtype, Feature, Features},
 };
 use serde::Serialize;
 

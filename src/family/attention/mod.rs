@@ -11,6 +11,8 @@ mod mask;
 mod point;
 mod recipes;
 mod score;
+mod timing;
+mod words;
 
 pub use asked::{Append, Asked, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
 pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
@@ -25,72 +27,87 @@ pub use mask::Mask;
 pub use point::{Kind, Point};
 pub use recipes::Tile;
 pub use score::Score;
+pub(super) use words::of_other_row as row_of_another_family;
 
-use super::{Coordinates, Family, KindInfo};
+use super::{Family, Words};
 use crate::{
-    bench::{Bench, Layout, Size, Trial, Wanted, splits},
-    check::{Case, Level, Subject, Tiling},
-    grid::{Target, TileOverride},
+    bench::{Bench, Size, Trial, Wanted},
+    check::{Case, Level, Number, Subject},
+    kernel::{self, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
+use timing::{AttentionTrial, Shape};
 
 /// The family.
 #[derive(Debug)]
 pub struct Attention;
 
 impl Family for Attention {
-    type Point = Point;
-    type Design = Design;
-
-    const TEMPLATES: &'static str = "attention";
-    const PREFIX: &'static str = "flash_";
-    const KINDS: &'static [KindInfo] = point::KINDS;
-
-    fn point(place: usize, at: &Coordinates) -> Point {
-        Point::at(place, at)
+    fn templates(&self) -> &'static str {
+        "attention"
     }
 
-    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-        recipes::plan(point, change)
+    fn prefix(&self) -> &'static str {
+        "flash_"
     }
 
-    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
-        recipes::to_run_as(point, design.tile, target)
+    fn kinds(&self) -> &'static [kernel::Kind] {
+        use kernel::Kind::{Bwd, Fwd, FwdCombine, FwdShort, FwdSplit, PrepareScheduler};
+        &[Fwd, FwdShort, FwdSplit, FwdCombine, PrepareScheduler, Bwd]
     }
 
-    fn tiling(point: Point, design: &Design) -> Tiling {
-        let tile = &design.tile;
-        let warpgroups = design.hopper.as_ref().map_or(1, |hopper| hopper.consumers as usize);
-        let (row_groups, key_groups) = if point.kind == Kind::FwdShort { (1, warpgroups) } else { (warpgroups, 1) };
-        Tiling {
-            m: tile.m as usize,
-            n: tile.n as usize,
-            stages: tile.stages as usize,
-            row_groups,
-            key_groups,
-            whole_tiles: tile.copy == crate::grid::CopyPath::Tma,
-            cluster: tile.cluster as usize,
-            persistent: tile.persistent,
-        }
+    fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        recipes::plan(point_of(&variant), change)
     }
 
-    fn sizes(point: Point, wanted: &Wanted) -> Vec<Size> {
+    fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+        let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+        recipes::to_run_as(point_of(&plan.variant), design.tile, target)
+    }
+
+    fn words(&self, plan: &Plan) -> Words {
+        words::of_kernel(&point_of(&plan.variant))
+    }
+
+    fn row_words(&self, plan: &Plan) -> Words {
+        words::of_row(plan, &point_of(&plan.variant))
+    }
+
+    fn library_words(&self) -> Words {
+        words::of_library()
+    }
+
+    fn sizes(&self, variant: &Variant, wanted: &Wanted) -> Vec<Size> {
+        let point = point_of(variant);
         if !point.kind.has_shape() {
             return Vec::new();
         }
-        wanted.shapes(point).into_iter().map(Size::from).collect()
+        timing::shapes(wanted, point).into_iter().map(Size::from).collect()
     }
 
-    fn trial<'a>(variant: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        let Size::Attention(shape) = size else { return None };
-        let splits = if variant.kind == Kind::FwdSplit { splits(variant, &shape, bench.multiprocessors) } else { 0 };
-        let Bench { normals, kv_normals, seed, .. } = bench;
-        Some(Box::new(Layout { variant, shape, normals, kv_normals: kv_normals.unwrap_or(normals), seed, splits }))
+    fn label(&self, size: &Size) -> String {
+        Shape::of(size).map_or_else(|| size.to_string(), |shape| shape.to_string())
     }
 
-    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-        exam::cases_of(subject, level)
+    fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        let (variant, shape) = (point_of(variant), Shape::of(size)?);
+        let splits = if variant.kind == Kind::FwdSplit { timing::splits(variant, &shape, bench.multiprocessors) } else { 0 };
+        let normals = bench.draws.of(Number::of(variant.dtype));
+        let kv_normals = KvFormat::of(variant.features).map_or(normals, |format| bench.draws.of(format.number()));
+        Some(Box::new(AttentionTrial { variant, shape, normals, kv_normals, seed: bench.seed, splits }))
     }
+
+    fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+        exam::cases_of(&subject.of(point_of(&subject.variant)), level)
+    }
+}
+
+/// A variant of the family as the family sees it.
+///
+/// # Panics
+/// If the kernel is of another family.
+fn point_of(variant: &Variant) -> Point {
+    Point::of(variant).unwrap_or_else(|| panic!("`{variant}` is not an attention kernel"))
 }
 
 /// Whether there is a kernel of `point` but for one of its features, which its template does not have.

@@ -1,15 +1,15 @@
 //! `kgen_reduce_params`, as Rust fills it in.
 
-use super::point::Kind;
+use super::operation::Operation;
 use crate::{
     check::Number,
     device::{Field, Fields, Params},
 };
 
 /// What `kind` makes of each row of a matrix of `rows` x `columns` elements of `number`, to where `out` says.
-pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, kind: Kind) -> Params {
+pub(super) fn params(out: Field, [rows, columns]: [u64; 2], number: Number, operation: Operation) -> Params {
     let workspace = [Field::Tensor("workspace"), Field::WorkspaceBytes];
-    let rest = [Field::U64(rows), Field::U64(columns), Field::I32(number.code()), Field::I32(kind.operation())];
+    let rest = [Field::U64(rows), Field::U64(columns), Field::I32(number.code()), Field::I32(operation.code())];
     let fields = [Field::Tensor("in"), out].into_iter().chain(workspace).chain(rest);
     Params::Fields(Fields { flags: 0, fields: fields.collect(), later: 0 })
 }
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn fields_lie_where_kgen_h_has_them() {
-        let params = params(Field::Tensor("out"), [1; 2], Number::Fp32, Kind::Sum);
+        let params = params(Field::Tensor("out"), [1; 2], Number::Fp32, Operation::Sum);
         let names = ["in", "out", "workspace", "workspace_bytes", "rows", "columns", "dtype", "operation"];
         assert_layout_is_that_of_c("kgen_reduce_params", &names, &params);
     }

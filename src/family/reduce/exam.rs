@@ -2,7 +2,7 @@
 //! that matter at every kind of place; results that are exact where arithmetic allows it; and calls that must be
 //! refused.
 
-use super::{Point, abi, point::Kind};
+use super::{abi, operation::Operation};
 use crate::{
     check::{
         Case, Change, Comparison, Drawn,
@@ -47,7 +47,7 @@ impl Inputs {
 /// One call.
 #[derive(Debug)]
 struct ReduceCase {
-    kind: Kind,
+    operation: Operation,
     number: Number,
     rows: usize,
     columns: usize,
@@ -59,12 +59,12 @@ struct ReduceCase {
 }
 
 /// The cases of a variant.
-pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let Point { kind, dtype, .. } = subject.variant;
-    let number = Number::of(dtype);
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let operation = Operation::of(&subject.variant);
+    let number = Number::of(subject.variant.element());
     let (short, chunk, piece) = (subject.tiling.m, subject.tiling.n, 16 / number.element().bytes());
-    let usual = if kind == Kind::Sum { Inputs::Integers } else { Inputs::Spike };
-    let plain = |rows, columns| ReduceCase { kind, number, rows, columns, offset: 0, inputs: usual, shared: false };
+    let usual = if operation == Operation::Sum { Inputs::Integers } else { Inputs::Spike };
+    let plain = |rows, columns| ReduceCase { operation, number, rows, columns, offset: 0, inputs: usual, shared: false };
     let of = |rows, columns, inputs| ReduceCase { inputs, ..plain(rows, columns) };
     let mut cases = vec![
         plain(0, 5),
@@ -100,7 +100,7 @@ pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>
         // More chunks than the block has threads that folds them. Chunks of 16-bit elements hold twice as many.
         cases.push(plain(1, 257 * chunk + 5));
     }
-    if kind != Kind::Sum {
+    if operation != Operation::Sum {
         cases.extend([of(2, 40, Inputs::Nothing), of(1, chunk + 40, Inputs::Nothing)]);
     }
     if level == Level::Thorough {
@@ -222,14 +222,14 @@ impl ReduceCase {
     fn expected(&self, row: &[f32]) -> (f64, f64) {
         let wide = || row.iter().map(|value| f64::from(*value));
         let largest = wide().fold(f64::NEG_INFINITY, f64::max);
-        match self.kind {
-            Kind::Max => (largest, 0.0),
-            Kind::Sum if self.inputs == Inputs::Integers => (wide().sum(), 0.0),
+        match self.operation {
+            Operation::Max => (largest, 0.0),
+            Operation::Sum if self.inputs == Inputs::Integers => (wide().sum(), 0.0),
             // A thread adds pieces one after the other, then lanes, warps and chunks are added: about a hundred
             // roundings of sums that are no larger than the sum of magnitudes.
-            Kind::Sum => (wide().sum(), 100.0 * f64::from(f32::EPSILON) / 2.0 * wide().map(f64::abs).sum::<f64>()),
-            Kind::Logsumexp if largest == f64::NEG_INFINITY => (largest, 0.0),
-            Kind::Logsumexp => {
+            Operation::Sum => (wide().sum(), 100.0 * f64::from(f32::EPSILON) / 2.0 * wide().map(f64::abs).sum::<f64>()),
+            Operation::Logsumexp if largest == f64::NEG_INFINITY => (largest, 0.0),
+            Operation::Logsumexp => {
                 let sum: f64 = wide().map(|value| (value - largest).exp()).sum();
                 let expected = largest + sum.ln();
                 // ex2.approx errs by 2⁻²² of each weight, and a rescaled sum of each factor; lg2.approx by 2⁻²²; the
@@ -241,7 +241,7 @@ impl ReduceCase {
 
     fn params(&self) -> Params {
         let out = if self.shared { Field::TensorAt("in", 32) } else { Field::Tensor("out") };
-        abi::params(out, [self.rows, self.columns].map(|size| size as u64), self.number, self.kind)
+        abi::params(out, [self.rows, self.columns].map(|size| size as u64), self.number, self.operation)
     }
 }
 

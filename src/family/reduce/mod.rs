@@ -2,18 +2,17 @@
 
 mod abi;
 mod exam;
+mod operation;
 mod plan;
-mod point;
 mod trial;
 
 pub use plan::{Design, Tile};
-pub use point::Point;
 
-use super::{Coordinates, Family, KindInfo};
+use super::Family;
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
-    check::{Case, Level, Subject, Tiling},
-    grid::{Target, TileOverride},
+    check::{Case, Level, Subject},
+    kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -22,38 +21,39 @@ use crate::{
 pub struct Reduce;
 
 impl Family for Reduce {
-    type Point = Point;
-    type Design = Design;
-
-    const TEMPLATES: &'static str = "reduce";
-    const PREFIX: &'static str = "reduce_";
-    const KINDS: &'static [KindInfo] = point::KINDS;
-
-    fn point(place: usize, at: &Coordinates) -> Point {
-        Point::at(place, at)
+    fn templates(&self) -> &'static str {
+        "reduce"
     }
 
-    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-        plan::plan(point, change)
+    fn prefix(&self) -> &'static str {
+        "reduce_"
     }
 
-    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
-        plan::resolve(point, Some(target), design.tile)
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::ReduceSum, Kind::ReduceMax, Kind::ReduceLogsumexp]
     }
 
-    fn tiling(_point: Point, design: &Design) -> Tiling {
-        Tiling { m: design.short_row as usize, n: design.whole_row as usize, ..Tiling::default() }
+    fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        plan::plan(variant, change)
     }
 
-    fn sizes(_point: Point, wanted: &Wanted) -> Vec<Size> {
+    fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+        plan::to_run_as(plan, target)
+    }
+
+    fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
         wanted.matrices(&[(1, 1 << 20), (1, 1 << 24), (1, 1 << 28), (4096, 4096)].map(|(rows, columns)| Matrix { rows, columns }))
     }
 
-    fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(point, size, bench)
+    fn label(&self, size: &Size) -> String {
+        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
-    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        trial::trial(variant, size, bench)
+    }
+
+    fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         exam::cases(subject, level)
     }
 }

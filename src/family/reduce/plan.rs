@@ -1,11 +1,10 @@
 //! How rows are reduced: every thread has enough loads in flight to hide the latency of memory, and what a block reads
 //! depends on the length of a row alone.
 
-use super::{Point, point::Kind};
+use super::operation::Operation;
 use crate::{
-    family::{self, Point as _},
-    grid::{Dtype, Target, TileOverride},
-    plan::{Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore},
+    kernel::{Dtype, Target, TileOverride, Variant},
+    plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
 use std::fmt;
@@ -46,8 +45,8 @@ const WHOLE_ROUNDS: u32 = 8;
 
 /// Blocks that share a multiprocessor where a row takes one round: nothing is in flight while they fold, so there must
 /// be more of them. logsumexp looks at its elements twice and needs more registers.
-const fn one_round_blocks(kind: Kind) -> u32 {
-    if matches!(kind, Kind::Logsumexp) { 5 } else { 6 }
+const fn one_round_blocks(operation: Operation) -> u32 {
+    if matches!(operation, Operation::Logsumexp) { 5 } else { 6 }
 }
 
 /// Rounds of loads of a warp in the longest row that it reduces by itself. A block that folds so little takes longer to
@@ -80,12 +79,22 @@ pub struct Design {
     pub early: bool,
 }
 
-/// Plans `point` with the default tile, changed by `change`.
-pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
-    if point.dtype == Dtype::Fp8 {
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
+    }
+
+    fn tiling(&self, _variant: &Variant) -> Tiling {
+        Tiling { m: self.short_row as usize, n: self.whole_row as usize, ..Tiling::default() }
+    }
+}
+
+/// Plans `variant` with the default tile, changed by `change`.
+pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
+    if variant.element() == Dtype::Fp8 {
         let reason = "rows are reduced of `fp32`, `fp16` or `bf16`".to_owned();
-        return Err(PlanError::Unsupported { variant: point.name(), reason });
+        return Err(PlanError::Unsupported { variant: variant.name(), reason });
     }
     let mut tile = DEFAULT;
     if let Some(change) = change {
@@ -100,7 +109,7 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
     }
     match broken_rule(&tile) {
         Some(reason) => Err(bad(reason)),
-        None => resolve(point, None, tile),
+        None => resolve(variant, None, tile),
     }
 }
 
@@ -115,9 +124,9 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
 /// lacks.
-pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     // Two rounds: one is on its way while the other is folded.
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
@@ -126,14 +135,15 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         min_blocks_per_sm: tile.min_blocks_per_sm,
         shared_memory: Region::lay_out([("states of warps", tile.warps * STATE_BYTES, None)].into_iter()),
         registers,
-        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_available: Limits::of(run_as.unwrap_or(variant.target())).register_cap(threads, tile.min_blocks_per_sm),
         registers_launched_with: registers.total,
         to_save_shared_memory: "lower `warps`".to_owned(),
         to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
     };
-    let elements = tile.pieces * PIECE_BYTES / point.dtype.bytes();
-    let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
-    let more_blocks = if tile.pieces <= DEFAULT.pieces { one_round_blocks(point.kind).min(1536 / threads) } else { 0 };
+    let elements = tile.pieces * PIECE_BYTES / variant.element().bytes();
+    let early = run_as.unwrap_or(variant.target()).compute_capability() >= 90;
+    let more_blocks =
+        if tile.pieces <= DEFAULT.pieces { one_round_blocks(Operation::of(&variant)).min(1536 / threads) } else { 0 };
     let design = Design {
         tile,
         chunk: threads * elements * ROUNDS,
@@ -143,19 +153,30 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         short_row: 32 * elements * SHORT_ROUNDS,
         early,
     };
-    let (template, design) = ("reduce/reduce.cu.tera", family::Design::Reduce(design));
-    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+    Plan::resolve(variant, run_as, "reduce/reduce.cu.tera", design, resources, TensorCore::None)
+}
+
+/// The kernel of `plan`, compiled for another target.
+///
+/// # Panics
+/// If the plan is of another family.
+pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+    let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+    resolve(plan.variant, Some(target), design.tile)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{Coordinates, Kind};
 
-    const POINT: Point = Point { kind: super::super::point::Kind::Sum, dtype: Dtype::Bf16, target: Target::Sm90 };
+    fn variant(dtype: Dtype) -> Variant {
+        Kind::ReduceSum.at(&Coordinates { dtype: Some(dtype), ..Coordinates::at(Target::Sm90) })
+    }
 
     #[test]
     fn a_row_of_eight_rounds_of_loads_takes_one_block() {
-        let plan = Plan::new(POINT, None).expect("it fits");
+        let plan = Plan::new(variant(Dtype::Bf16), None).expect("it fits");
         assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 4 * 8 * 8));
         assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
     }
@@ -163,13 +184,13 @@ mod tests {
     #[test]
     fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
         let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
-        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        let message = Plan::new(variant(Dtype::Bf16), Some(&change)).expect_err("not read").to_string();
         assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
     }
 
     #[test]
     fn fp8_is_refused() {
-        let point = Point { dtype: Dtype::Fp8, ..POINT };
-        assert!(Plan::new(point, None).expect_err("no such kernel").to_string().contains("`fp32`, `fp16` or `bf16`"));
+        let variant = variant(Dtype::Fp8);
+        assert!(Plan::new(variant, None).expect_err("no such kernel").to_string().contains("`fp32`, `fp16` or `bf16`"));
     }
 }

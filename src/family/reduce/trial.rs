@@ -1,10 +1,11 @@
 //! A reduction, to be timed.
 
-use super::{Point, abi, point::Kind};
+use super::{abi, operation::Operation};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements, fp32},
     check::Number,
     device::{Field, Params},
+    kernel::Variant,
 };
 
 /// Rows that are compared, spread over the matrix.
@@ -14,16 +15,16 @@ const SAMPLES: usize = 64;
 const LARGEST_ERROR: f64 = 1e-4;
 
 struct ReduceTrial<'a> {
-    kind: Kind,
+    operation: Operation,
     number: Number,
     matrix: Matrix,
     bench: Bench<'a>,
 }
 
 /// The kernel at a size.
-pub(super) fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-    let Size::Matrix(matrix) = size else { return None };
-    Some(Box::new(ReduceTrial { kind: point.kind, number: Number::of(point.dtype), matrix, bench }))
+pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+    let matrix = Matrix::of(size)?;
+    Some(Box::new(ReduceTrial { operation: Operation::of(variant), number: Number::of(variant.element()), matrix, bench }))
 }
 
 impl ReduceTrial<'_> {
@@ -47,7 +48,7 @@ impl Trial for ReduceTrial<'_> {
 
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let seed = self.bench.seed.wrapping_add((copy as u64) << 20);
-        vec![("in", self.bench.normals.tensor(self.matrix.elements() as usize, seed))]
+        vec![("in", self.bench.draws.of(self.number).tensor(self.matrix.elements() as usize, seed))]
     }
 
     fn has_workspace(&self) -> bool {
@@ -60,7 +61,7 @@ impl Trial for ReduceTrial<'_> {
     }
 
     fn params(&self) -> Params {
-        abi::params(Field::Tensor("out"), [self.matrix.rows, self.matrix.columns], self.number, self.kind)
+        abi::params(Field::Tensor("out"), [self.matrix.rows, self.matrix.columns], self.number, self.operation)
     }
 
     fn judge(&self, host: &[(&'static str, Vec<u8>)], _outputs: &[Output], written: &[Vec<u8>]) -> Result<f64, String> {
@@ -69,10 +70,10 @@ impl Trial for ReduceTrial<'_> {
         for row in (0..rows).step_by(rows.div_ceil(SAMPLES).max(1)).chain(rows.checked_sub(1)) {
             let values = elements(&host[0].1, self.number, row * columns, columns);
             let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let (expected, scale) = match self.kind {
-                Kind::Max => (largest, 1.0),
-                Kind::Sum => (values.iter().sum(), values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)),
-                Kind::Logsumexp => (largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln(), 1.0),
+            let (expected, scale) = match self.operation {
+                Operation::Max => (largest, 1.0),
+                Operation::Sum => (values.iter().sum(), values.iter().map(|value| value.abs()).sum::<f64>().max(1.0)),
+                Operation::Logsumexp => (largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln(), 1.0),
             };
             let got = fp32(&written[0], row);
             let error = (got - expected).abs() / scale;

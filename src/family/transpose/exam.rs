@@ -1,7 +1,7 @@
 //! What proves a transposition right: matrices of no, one and several tiles, with rows that are multiples of 16 bytes
 //! and rows that are not on either side, in place, and calls that must be refused. Every element has bits of its own.
 
-use super::{Point, abi};
+use super::abi;
 use crate::{
     check::{Case, Change, Comparison, Drawn, Expected::Refused, Level, STRUCTURE, Subject, Tally, begin, changed, drop_tensor},
     device::{Call, ERROR_INVALID_VALUE, ERROR_MISMATCH, Element, Field, Header, Image, Outputs, Params},
@@ -31,8 +31,8 @@ struct TransposeCase {
 }
 
 /// The cases of a variant.
-pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let element = match subject.variant.dtype.bytes() {
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let element = match subject.variant.element().bytes() {
         1 => Element::Bits8,
         2 => Element::Bits16,
         _ => Element::Bits32,

@@ -3,17 +3,15 @@
 mod abi;
 mod exam;
 mod plan;
-mod point;
 mod trial;
 
 pub use plan::{Design, Tile};
-pub use point::Point;
 
-use super::{Coordinates, Family, KindInfo};
+use super::Family;
 use crate::{
     bench::{Bench, Matrix, Size, Trial, Wanted},
-    check::{Case, Level, Subject, Tiling},
-    grid::{Target, TileOverride},
+    check::{Case, Level, Subject},
+    kernel::{Kind, Target, TileOverride, Variant},
     plan::{Plan, PlanError},
 };
 
@@ -22,39 +20,39 @@ use crate::{
 pub struct Transpose;
 
 impl Family for Transpose {
-    type Point = Point;
-    type Design = Design;
-
-    const TEMPLATES: &'static str = "transpose";
-    const PREFIX: &'static str = "transpose_";
-    const KINDS: &'static [KindInfo] = point::KINDS;
-
-    fn point(_place: usize, at: &Coordinates) -> Point {
-        Point::at(at)
+    fn templates(&self) -> &'static str {
+        "transpose"
     }
 
-    fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-        plan::plan(point, change)
+    fn prefix(&self) -> &'static str {
+        "transpose_"
     }
 
-    fn to_run_as(point: Point, design: &Design, target: Target) -> Result<Plan, PlanError> {
-        plan::resolve(point, Some(target), design.tile)
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Transpose]
     }
 
-    fn tiling(_point: Point, design: &Design) -> Tiling {
-        let side = design.tile.side as usize;
-        Tiling { m: side, n: side, ..Tiling::default() }
+    fn plan(&self, variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+        plan::plan(variant, change)
     }
 
-    fn sizes(_point: Point, wanted: &Wanted) -> Vec<Size> {
+    fn to_run_as(&self, plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+        plan::to_run_as(plan, target)
+    }
+
+    fn sizes(&self, _variant: &Variant, wanted: &Wanted) -> Vec<Size> {
         wanted.matrices(&[1024, 4096, 16_384].map(|side| Matrix { rows: side, columns: side }))
     }
 
-    fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-        trial::trial(point, size, bench)
+    fn label(&self, size: &Size) -> String {
+        Matrix::of(size).map_or_else(|| size.to_string(), |matrix| matrix.to_string())
     }
 
-    fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
+    fn trial<'a>(&self, variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+        trial::trial(variant, size, bench)
+    }
+
+    fn cases(&self, subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
         exam::cases(subject, level)
     }
 }

@@ -1,11 +1,9 @@
 //! How a matrix is transposed: tiles whose rows are long runs of device memory on both sides, and which fill shared
 //! memory so that several blocks share a multiprocessor.
 
-use super::Point;
 use crate::{
-    family::{self, Point as _},
-    grid::{Dtype, Target, TileOverride},
-    plan::{Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore},
+    kernel::{Dtype, Target, TileOverride, Variant},
+    plan::{self, Limits, Plan, PlanError, Region, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
 use std::fmt;
@@ -69,14 +67,25 @@ fn default_tile(bytes: u32) -> Tile {
 /// Registers of a thread beyond the words in flight: pointers, counts and places of 64 bits.
 const OTHER_REGISTERS: u32 = 30;
 
-/// Plans `point` with the default tile, changed by `change`.
-pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
-    if point.dtype == Dtype::Bf16 {
-        let reason = "it moves bits: the kernel of `fp16` serves every 16-bit type".to_owned();
-        return Err(PlanError::Unsupported { variant: point.name(), reason });
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
     }
-    let mut tile = default_tile(point.dtype.bytes());
+
+    fn tiling(&self, _variant: &Variant) -> Tiling {
+        let side = self.tile.side as usize;
+        Tiling { m: side, n: side, ..Tiling::default() }
+    }
+}
+
+/// Plans `variant` with the default tile, changed by `change`.
+pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
+    if variant.element() == Dtype::Bf16 {
+        let reason = "it moves bits: the kernel of `fp16` serves every 16-bit type".to_owned();
+        return Err(PlanError::Unsupported { variant: variant.name(), reason });
+    }
+    let mut tile = default_tile(variant.element().bytes());
     if let Some(change) = change {
         if let Some(reason) = change.refusal(KEYS) {
             return Err(bad(reason));
@@ -88,15 +97,15 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
             min_blocks_per_sm: change.min_blocks_per_sm.unwrap_or(tile.min_blocks_per_sm),
         };
     }
-    match broken_rule(point, &tile) {
+    match broken_rule(variant, &tile) {
         Some(reason) => Err(bad(reason)),
-        None => resolve(point, None, tile),
+        None => resolve(variant, None, tile),
     }
 }
 
-fn broken_rule(point: Point, tile: &Tile) -> Option<String> {
+fn broken_rule(variant: Variant, tile: &Tile) -> Option<String> {
     let Tile { side, group_rows, warps, min_blocks_per_sm } = *tile;
-    let bytes = point.dtype.bytes();
+    let bytes = variant.element().bytes();
     // Eight pieces of 16 bytes in a row, so that eight chunks of a column stand in different banks.
     let step = 128 / bytes;
     if side == 0 || !side.is_multiple_of(step) || side > 256 {
@@ -113,10 +122,10 @@ fn broken_rule(point: Point, tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
 /// lacks.
-pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
-    let bytes = point.dtype.bytes();
+fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+    let bytes = variant.element().bytes();
     let threads = tile.warps * 32;
     let tile_bytes = tile.side * tile.side * bytes;
     let registers = RegisterEstimate::sum(0, 0, tile_bytes / 4 / threads, OTHER_REGISTERS);
@@ -125,7 +134,7 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         min_blocks_per_sm: tile.min_blocks_per_sm,
         shared_memory: Region::lay_out([("tile", tile_bytes, None)].into_iter()),
         registers,
-        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_available: Limits::of(run_as.unwrap_or(variant.target())).register_cap(threads, tile.min_blocks_per_sm),
         registers_launched_with: registers.total,
         to_save_shared_memory: "lower `m`".to_owned(),
         to_save_registers: "raise `warps`, or lower `m` or `min_blocks_per_sm`".to_owned(),
@@ -137,37 +146,48 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         row_bytes: tile.side * bytes,
         tile_bytes,
         group_rows: tile.group_rows,
-        early: run_as.unwrap_or(point.target).compute_capability() >= 90,
+        early: run_as.unwrap_or(variant.target()).compute_capability() >= 90,
     };
-    let (template, design) = ("transpose/transpose.cu.tera", family::Design::Transpose(design));
-    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+    Plan::resolve(variant, run_as, "transpose/transpose.cu.tera", design, resources, TensorCore::None)
+}
+
+/// The kernel of `plan`, compiled for another target.
+///
+/// # Panics
+/// If the plan is of another family.
+pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+    let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+    resolve(plan.variant, Some(target), design.tile)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{Coordinates, Kind};
 
-    const POINT: Point = Point { kind: super::super::point::Kind::Transpose, dtype: Dtype::Fp16, target: Target::Sm90 };
+    fn variant(dtype: Dtype) -> Variant {
+        Kind::Transpose.at(&Coordinates { dtype: Some(dtype), ..Coordinates::at(Target::Sm90) })
+    }
 
     #[test]
     fn the_default_of_every_size_has_a_plan_whose_blocks_fit() {
         for (dtype, bytes) in [(Dtype::Fp32, 64 * 64 * 4), (Dtype::Fp16, 128 * 128 * 2), (Dtype::Fp8, 128 * 128)] {
-            let plan = Plan::new(Point { dtype, ..POINT }, None).expect("it fits");
+            let plan = Plan::new(variant(dtype), None).expect("it fits");
             assert_eq!((plan.threads, plan.shared_memory_bytes), (256, bytes), "{dtype}");
         }
     }
 
     #[test]
     fn one_kernel_serves_both_16_bit_types() {
-        let error = Plan::new(Point { dtype: Dtype::Bf16, ..POINT }, None).expect_err("no kernel of its own").to_string();
+        let error = Plan::new(variant(Dtype::Bf16), None).expect_err("no kernel of its own").to_string();
         assert!(error.contains("`fp16` serves every 16-bit type"), "{error}");
     }
 
     #[test]
     fn a_tile_that_warps_cannot_share_out_is_refused() {
         let change = TileOverride { m: Some(96), ..TileOverride::default() };
-        assert!(Plan::new(POINT, Some(&change)).expect_err("no multiple").to_string().contains("multiple of 64"));
+        assert!(Plan::new(variant(Dtype::Fp16), Some(&change)).expect_err("no multiple").to_string().contains("multiple of 64"));
         let change = TileOverride { warps: Some(5), ..TileOverride::default() };
-        assert!(Plan::new(POINT, Some(&change)).expect_err("no divisor").to_string().contains("must divide 32"));
+        assert!(Plan::new(variant(Dtype::Fp16), Some(&change)).expect_err("no divisor").to_string().contains("must divide 32"));
     }
 }

@@ -1,10 +1,11 @@
 //! A transposition out of place, to be timed.
 
-use super::{Point, abi};
+use super::abi;
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond},
     check::Number,
     device::{Field, Params},
+    kernel::Variant,
 };
 
 /// Elements that are compared, spread over the matrix.
@@ -17,9 +18,9 @@ struct TransposeTrial<'a> {
 }
 
 /// The kernel at a size.
-pub(super) fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-    let Size::Matrix(matrix) = size else { return None };
-    Some(Box::new(TransposeTrial { number: Number::of(point.dtype), matrix, bench }))
+pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+    let matrix = Matrix::of(size)?;
+    Some(Box::new(TransposeTrial { number: Number::of(variant.element()), matrix, bench }))
 }
 
 impl TransposeTrial<'_> {
@@ -43,7 +44,7 @@ impl Trial for TransposeTrial<'_> {
 
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let seed = self.bench.seed.wrapping_add((copy as u64) << 20);
-        vec![("in", self.bench.normals.tensor(self.matrix.elements() as usize, seed))]
+        vec![("in", self.bench.draws.of(self.number).tensor(self.matrix.elements() as usize, seed))]
     }
 
     fn outputs(&self, _workspace_bytes: usize) -> Vec<Output> {

@@ -1,7 +1,7 @@
 //! What proves a sum of vectors right: sizes at every border of pieces and blocks, vectors that lie alike and
 //! differently relative to 16 bytes, and calls that must be refused.
 
-use super::{Point, abi};
+use super::abi;
 use crate::{
     check::{
         Case, Change, Comparison, Drawn, Expected::Refused, Level, Number, STRUCTURE, Subject, Tally, Vector, begin, changed,
@@ -23,8 +23,8 @@ struct AddCase {
 }
 
 /// The cases of a variant.
-pub(super) fn cases(subject: &Subject<Point>, level: Level) -> Vec<Box<dyn Case>> {
-    let number = Number::of(subject.variant.dtype);
+pub(super) fn cases(subject: &Subject, level: Level) -> Vec<Box<dyn Case>> {
+    let number = Number::of(subject.variant.element());
     let block = subject.tiling.n;
     let piece = 16 / number.element().bytes();
     let plain = |count, offsets| AddCase { number, count, offsets, shared: None };

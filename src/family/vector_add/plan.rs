@@ -1,10 +1,8 @@
 //! How a sum of vectors is done: every thread has enough loads in flight to hide the latency of memory.
 
-use super::Point;
 use crate::{
-    family::{self, Point as _},
-    grid::{Dtype, Target, TileOverride},
-    plan::{Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore},
+    kernel::{Dtype, Target, TileOverride, Variant},
+    plan::{self, Limits, Plan, PlanError, RegisterEstimate, Resources, TensorCore, Tiling},
 };
 use serde::Serialize;
 use std::fmt;
@@ -52,12 +50,22 @@ pub struct Design {
     pub early: bool,
 }
 
-/// Plans `point` with the default tile, changed by `change`.
-pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
-    let bad = |reason| PlanError::BadTile { variant: point.name(), reason };
-    if point.dtype == Dtype::Fp8 {
+impl plan::Design for Design {
+    fn tile(&self) -> &dyn plan::Tile {
+        &self.tile
+    }
+
+    fn tiling(&self, _variant: &Variant) -> Tiling {
+        Tiling { n: self.elements as usize, ..Tiling::default() }
+    }
+}
+
+/// Plans `variant` with the default tile, changed by `change`.
+pub(super) fn plan(variant: Variant, change: Option<&TileOverride>) -> Result<Plan, PlanError> {
+    let bad = |reason| PlanError::BadTile { variant: variant.name(), reason };
+    if variant.element() == Dtype::Fp8 {
         let reason = "vectors are added in `fp32`, `fp16` or `bf16`".to_owned();
-        return Err(PlanError::Unsupported { variant: point.name(), reason });
+        return Err(PlanError::Unsupported { variant: variant.name(), reason });
     }
     let mut tile = DEFAULT;
     if let Some(change) = change {
@@ -72,7 +80,7 @@ pub(super) fn plan(point: Point, change: Option<&TileOverride>) -> Result<Plan, 
     }
     match broken_rule(&tile) {
         Some(reason) => Err(bad(reason)),
-        None => resolve(point, None, tile),
+        None => resolve(variant, None, tile),
     }
 }
 
@@ -87,9 +95,9 @@ fn broken_rule(tile: &Tile) -> Option<String> {
     (min_blocks_per_sm == 0).then(|| "`min_blocks_per_sm` is 0; it must be at least 1".to_owned())
 }
 
-/// The plan of `point` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
+/// The plan of `variant` with `tile`, compiled for its own target or another one: the kernel uses nothing that a target
 /// lacks.
-pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
+fn resolve(variant: Variant, run_as: Option<Target>, tile: Tile) -> Result<Plan, PlanError> {
     let threads = tile.warps * 32;
     let registers = RegisterEstimate::sum(0, 0, 2 * tile.pieces * PIECE_BYTES / 4, OTHER_REGISTERS);
     let resources = Resources {
@@ -97,26 +105,37 @@ pub(super) fn resolve(point: Point, run_as: Option<Target>, tile: Tile) -> Resul
         min_blocks_per_sm: tile.min_blocks_per_sm,
         shared_memory: Vec::new(),
         registers,
-        registers_available: Limits::of(run_as.unwrap_or(point.target)).register_cap(threads, tile.min_blocks_per_sm),
+        registers_available: Limits::of(run_as.unwrap_or(variant.target())).register_cap(threads, tile.min_blocks_per_sm),
         registers_launched_with: registers.total,
         to_save_shared_memory: String::new(),
         to_save_registers: "lower `stages`, `warps` or `min_blocks_per_sm`".to_owned(),
     };
-    let early = run_as.unwrap_or(point.target).compute_capability() >= 90;
-    let design = Design { tile, elements: threads * tile.pieces * PIECE_BYTES / point.dtype.bytes(), early };
-    let (template, design) = ("vector_add/vector_add.cu.tera", family::Design::VectorAdd(design));
-    Plan::resolve(point.into(), run_as, template, design, resources, TensorCore::None)
+    let early = run_as.unwrap_or(variant.target()).compute_capability() >= 90;
+    let design = Design { tile, elements: threads * tile.pieces * PIECE_BYTES / variant.element().bytes(), early };
+    Plan::resolve(variant, run_as, "vector_add/vector_add.cu.tera", design, resources, TensorCore::None)
+}
+
+/// The kernel of `plan`, compiled for another target.
+///
+/// # Panics
+/// If the plan is of another family.
+pub(super) fn to_run_as(plan: &Plan, target: Target) -> Result<Plan, PlanError> {
+    let design: &Design = plan.design_as().unwrap_or_else(|| panic!("`{}` is planned by another family", plan.variant));
+    resolve(plan.variant, Some(target), design.tile)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{Coordinates, Kind};
 
-    const POINT: Point = Point { kind: super::super::point::Kind::VectorAdd, dtype: Dtype::Bf16, target: Target::Sm90 };
+    fn variant(dtype: Dtype) -> Variant {
+        Kind::VectorAdd.at(&Coordinates { dtype: Some(dtype), ..Coordinates::at(Target::Sm90) })
+    }
 
     #[test]
     fn a_block_adds_its_threads_pieces() {
-        let plan = Plan::new(POINT, None).expect("it fits");
+        let plan = Plan::new(variant(Dtype::Bf16), None).expect("it fits");
         assert_eq!((plan.threads, plan.tiling().n), (256, 256 * 2 * 8));
         assert!(plan.occupancy.blocks_per_sm >= DEFAULT.min_blocks_per_sm, "{:?}", plan.occupancy);
     }
@@ -124,13 +143,13 @@ mod tests {
     #[test]
     fn a_tile_key_that_is_not_read_is_refused_with_those_that_are() {
         let change = TileOverride { overlap: Some(true), ..TileOverride::default() };
-        let message = Plan::new(POINT, Some(&change)).expect_err("not read").to_string();
+        let message = Plan::new(variant(Dtype::Bf16), Some(&change)).expect_err("not read").to_string();
         assert!(message.contains("`overlap`") && message.contains("`warps`, `stages`, `min_blocks_per_sm`"), "{message}");
     }
 
     #[test]
     fn fp8_is_refused() {
-        let point = Point { dtype: Dtype::Fp8, ..POINT };
-        assert!(Plan::new(point, None).expect_err("no such sum").to_string().contains("`fp32`, `fp16` or `bf16`"));
+        let variant = variant(Dtype::Fp8);
+        assert!(Plan::new(variant, None).expect_err("no such sum").to_string().contains("`fp32`, `fp16` or `bf16`"));
     }
 }

@@ -1,10 +1,11 @@
 //! A sum of vectors, to be timed.
 
-use super::{Point, abi};
+use super::abi;
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements},
     check::Number,
     device::{Field, Params},
+    kernel::Variant,
 };
 
 /// Elements that are compared, spread over the vector.
@@ -17,9 +18,9 @@ struct AddTrial<'a> {
 }
 
 /// The kernel at a size.
-pub(super) fn trial<'a>(point: Point, size: Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
-    let Size::Matrix(matrix) = size else { return None };
-    Some(Box::new(AddTrial { number: Number::of(point.dtype), matrix, bench }))
+pub(super) fn trial<'a>(variant: &Variant, size: &Size, bench: Bench<'a>) -> Option<Box<dyn Trial + 'a>> {
+    let matrix = Matrix::of(size)?;
+    Some(Box::new(AddTrial { number: Number::of(variant.element()), matrix, bench }))
 }
 
 impl AddTrial<'_> {
@@ -44,7 +45,7 @@ impl Trial for AddTrial<'_> {
     fn inputs(&self, copy: usize) -> Vec<(&'static str, Vec<u8>)> {
         let vector = |number: u64| {
             let seed = self.bench.seed.wrapping_mul(8).wrapping_add(number).wrapping_add((copy as u64) << 20);
-            self.bench.normals.tensor(self.matrix.elements() as usize, seed)
+            self.bench.draws.of(self.number).tensor(self.matrix.elements() as usize, seed)
         };
         vec![("a", vector(0)), ("b", vector(1))]
     }

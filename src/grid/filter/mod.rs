@@ -6,7 +6,7 @@ mod parse;
 #[cfg(test)]
 mod properties;
 
-use super::{Dtype, Feature, Features, HeadDim, Kind, Target, Variant};
+use crate::kernel::{Dtype, Feature, Features, HeadDim, Kind, Target, Variant};
 use crate::{expression::KeptScore, text::Finding};
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -173,23 +173,30 @@ impl Order {
 mod tests {
     use super::*;
     use crate::family::attention::{Kind, Point};
-    use crate::grid::Features;
+    use crate::kernel::Features;
+    use std::sync::LazyLock;
 
-    const FULL: Variant = Variant::Attention(Point {
-        kind: Kind::Fwd,
-        head_dim: HeadDim::equal(128),
-        dtype: Dtype::Bf16,
-        causal: false,
-        features: Features::NONE,
-        target: Target::Sm80,
+    static FULL: LazyLock<Variant> = LazyLock::new(|| {
+        Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(128),
+            dtype: Dtype::Bf16,
+            causal: false,
+            features: Features::NONE,
+            target: Target::Sm80,
+        }
+        .into()
     });
-    const CAUSAL: Variant = Variant::Attention(Point {
-        kind: Kind::Fwd,
-        head_dim: HeadDim::equal(128),
-        dtype: Dtype::Bf16,
-        causal: true,
-        features: Features::NONE,
-        target: Target::Sm80,
+    static CAUSAL: LazyLock<Variant> = LazyLock::new(|| {
+        Point {
+            kind: Kind::Fwd,
+            head_dim: HeadDim::equal(128),
+            dtype: Dtype::Bf16,
+            causal: true,
+            features: Features::NONE,
+            target: Target::Sm80,
+        }
+        .into()
     });
 
     #[track_caller]
@@ -229,24 +236,24 @@ mod tests {
             ("name !~ *fp8*", true),
         ];
         for (text, expected) in cases {
-            assert_eq!(holds(text, FULL), expected, "`{text}`");
+            assert_eq!(holds(text, *FULL), expected, "`{text}`");
         }
     }
 
     #[test]
     fn and_binds_tighter_than_or_and_not_tighter_than_both() {
-        assert!(holds("hdim == 128 or hdim == 64 and causal", FULL));
-        assert!(!holds("(hdim == 128 or hdim == 64) and causal", FULL));
-        assert!(holds("(hdim == 128 or hdim == 64) and causal", CAUSAL));
-        assert!(!holds("not hdim == 64 and causal", FULL));
-        assert!(holds("not (hdim == 64 and causal)", FULL));
-        assert!(holds("!causal && hdim == 128 || hdim == 8", FULL));
-        assert!(holds("NOT\n  causal\tAND full", FULL));
+        assert!(holds("hdim == 128 or hdim == 64 and causal", *FULL));
+        assert!(!holds("(hdim == 128 or hdim == 64) and causal", *FULL));
+        assert!(holds("(hdim == 128 or hdim == 64) and causal", *CAUSAL));
+        assert!(!holds("not hdim == 64 and causal", *FULL));
+        assert!(holds("not (hdim == 64 and causal)", *FULL));
+        assert!(holds("!causal && hdim == 128 || hdim == 8", *FULL));
+        assert!(holds("NOT\n  causal\tAND full", *FULL));
     }
 
     #[test]
     fn a_helper_kernel_has_no_head_dim_dtype_or_mask() {
-        let helper = Variant::Attention(Point {
+        let helper = Variant::from(Point {
             kind: Kind::FwdCombine,
             head_dim: HeadDim::equal(0),
             dtype: Dtype::Fp16,

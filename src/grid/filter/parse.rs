@@ -11,11 +11,8 @@
 
 use super::{Check, Node, Order, Test};
 use crate::{
-    grid::{
-        Feature, HeadDim,
-        words::{self, AxisWord},
-    },
-    text::{Finding, suggestion},
+    kernel::{AxisWord, Feature, HeadDim, read_word},
+    text::{Finding, suggestion, ticked},
 };
 use std::ops::Range;
 use winnow::{
@@ -124,7 +121,7 @@ fn condition(i: &mut Input<'_>) -> ModalResult<Node, Reject> {
     if alone.is_none() && !FIELDS.contains(&field.as_str()) {
         let all: Vec<&str> =
             FIELDS.into_iter().chain(Feature::ALL.iter().map(|feature| feature.name())).chain(["plain"]).collect();
-        let known = format!("fields: {}", words::ticked(&all));
+        let known = format!("fields: {}", ticked(&all));
         let help = suggestion(&field, &all).unwrap_or(known);
         return Err(reject(format!("unknown field `{field}`"), at, "no field of a variant", help));
     }
@@ -316,7 +313,7 @@ fn check<T: Copy>(relation: Relation, values: Vec<T>) -> Check<T> {
 fn axis_values<T: AxisWord>(values: &[Value]) -> ModalResult<Vec<T>, Reject> {
     values
         .iter()
-        .map(|(text, at)| words::read(text).map_err(|misread| reject(misread.title, at.clone(), "not known", misread.help)))
+        .map(|(text, at)| read_word(text).map_err(|misread| reject(misread.title, at.clone(), "not known", misread.help)))
         .collect()
 }
 

@@ -3,7 +3,7 @@
 use super::Filter;
 use crate::{
     family::attention::{self, Point},
-    grid::{Dtype, Features, HeadDim, Target, Variant},
+    kernel::{Dtype, Features, HeadDim, Target, Variant},
 };
 use rand::{Rng, RngExt, SeedableRng, seq::IndexedRandom};
 use rand_chacha::ChaCha8Rng;

@@ -3,7 +3,7 @@
 use super::changes::{Action, Changes};
 use crate::{
     files::{FolderLock, make_folder, sweep},
-    grid::Variant,
+    kernel::Variant,
     render::{
         OutputFile, RenderError,
         folder::{is_missing, lock},

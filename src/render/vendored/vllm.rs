@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     files::{self, committed_text, sweep, write_atomic},
-    grid::Variant,
+    kernel::Variant,
     render::{Layout, OutputFile, RenderError, VendoredAs, inside::all_inside},
 };
 use std::{

@@ -81,7 +81,7 @@ impl DeviceCost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::GPUS;
+    use crate::kernel::GPUS;
 
     #[test]
     fn every_gpu_has_a_row_of_its_own_in_rising_order() {

@@ -2,8 +2,7 @@
 
 use super::super::{Design, Kind, KvFormat, Point};
 use crate::{
-    family::{self, Variant},
-    grid::{Dtype, HeadDim, Target},
+    kernel::{Dtype, HeadDim, Target},
     plan::Plan,
 };
 use serde::Serialize;
@@ -114,10 +113,8 @@ fn mean(HeadDim { qk, v }: HeadDim) -> f64 {
 impl KernelCost {
     /// The numbers of a plan.
     pub fn of(plan: &Plan) -> Self {
-        match (&plan.variant, &plan.design) {
-            (Variant::Attention(point), family::Design::Attention(design)) => Self::of_attention(*point, design, plan),
-            _ => Self::default(),
-        }
+        let point = Point::of(&plan.variant);
+        point.zip(plan.design_as()).map_or_else(Self::default, |(point, design)| Self::of_attention(point, design, plan))
     }
 
     fn of_attention(point: Point, design: &Design, plan: &Plan) -> Self {
@@ -284,7 +281,7 @@ fn rounded(cycles: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
+    use crate::kernel::Features;
 
     fn cost(kind: Kind, head_dim: u32, target: Target) -> KernelCost {
         let head_dim = if kind.has_shape() { head_dim } else { 0 };

@@ -4,7 +4,7 @@ use super::{Candidate, DeviceCost, KernelCost, Path, Request, Sharing, Times, ch
 use super::{Held, Kernels, Lengths};
 use crate::{
     family::attention::{Kind, Point},
-    grid::{Dtype, HeadDim, Target},
+    kernel::{Dtype, HeadDim, Target},
     plan::{Limits, Plan},
 };
 
@@ -15,7 +15,7 @@ fn held(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Held {
         head_dim: HeadDim::equal(if shape { head_dim } else { 0 }),
         dtype: Dtype::Fp16,
         causal: causal && shape,
-        features: crate::grid::Features::NONE,
+        features: crate::kernel::Features::NONE,
         target,
     };
     let plan = Plan::new(point, None).expect("fits");

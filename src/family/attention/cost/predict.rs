@@ -1,7 +1,7 @@
 //! The arithmetic of `templates/include/kgen/path_cost.cuh`, operation by operation.
 
 use super::{DeviceCost, KernelCost};
-use crate::grid::HeadDim;
+use crate::kernel::HeadDim;
 
 /// A split is cut between multiples of so many keys, and has at least so many of them (`kgen/split_plan.cuh`).
 const LEAST_KEYS_OF_A_SPLIT: f64 = 128.0;

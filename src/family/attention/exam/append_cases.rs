@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     family::attention::{Append, Asked, Cache, KvFormat, Point, Starts},
-    grid::Feature,
+    kernel::Feature,
 };
 use itertools::Itertools;
 

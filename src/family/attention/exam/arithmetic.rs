@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
         render::Templates,
     };
 

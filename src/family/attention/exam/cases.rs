@@ -8,10 +8,11 @@ use super::{
     problem::{Inputs, Layout, Lengths, Part, Problem, Scale},
 };
 use crate::{
-    check::{Level, Subject, Tiling},
+    check::{Level, Subject},
     device::DeviceKind,
     family::attention::Point,
-    grid::Dtype,
+    kernel::Dtype,
+    plan::Tiling,
 };
 
 /// Problems of forward attention, in order; the mask of the variant gives them their last meaning.
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Features, HeadDim, Target},
+        kernel::{Features, HeadDim, Target},
     };
     use std::collections::HashSet;
 

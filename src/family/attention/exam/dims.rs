@@ -1,6 +1,6 @@
 //! The head dims of a case's tensors.
 
-use crate::grid::HeadDim;
+use crate::kernel::HeadDim;
 
 /// Elements of a row of Q and K, and of V and O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

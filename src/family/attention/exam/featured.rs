@@ -10,7 +10,7 @@ use super::{
 use crate::{
     check::{Level, Subject},
     family::attention::{Asked, Cache, KvFormat, PageDescales, Pages, Point, SinkType, Slopes},
-    grid::{Feature, Features},
+    kernel::{Feature, Features},
 };
 use itertools::Itertools;
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     check::{Level, Subject},
     family::attention::{Asked, Point, SinkType, Slopes},
-    grid::Feature,
+    kernel::Feature,
 };
 use itertools::Itertools;
 

@@ -11,10 +11,11 @@ use super::{
     tensors::Tensors,
 };
 use crate::{
-    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Tiling, Twin},
+    check::{Case, Comparison, Drawn, Level, Number, Subject, Tally, Twin},
     device::Outputs,
     family::attention::{self, Point},
-    grid::Dtype,
+    kernel::Dtype,
+    plan::Tiling,
 };
 
 /// Multiprocessors of an emulated device at most: as many as make the launcher form groups of several heads.

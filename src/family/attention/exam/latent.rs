@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     family::attention::{Asked, SinkType},
-    grid::{Feature, Features},
+    kernel::{Feature, Features},
 };
 use itertools::iproduct;
 

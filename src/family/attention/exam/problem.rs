@@ -5,7 +5,7 @@ use super::descale::Descales;
 use crate::{
     check::Number,
     family::attention::{Append, Asked, DeclaredCall, DeclaredRule, KvFormat, Mask, PageDescales, Pages, Point, Score},
-    grid::Feature,
+    kernel::Feature,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -32,7 +32,7 @@ use crate::{
         FwdParams, Header, Image, Params, Strides,
     },
     family::attention::{Append, Asked, Cache, Kind, KvFormat, Point, Starts},
-    grid::{Dtype, Feature, Target},
+    kernel::{Dtype, Feature, Target},
 };
 use std::rc::Rc;
 

@@ -17,7 +17,7 @@ use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
     device::{Element, Image, Outputs, Params},
     family::attention::{self, Point},
-    grid::{Dtype, Feature},
+    kernel::{Dtype, Feature},
 };
 use itertools::Itertools;
 
@@ -602,7 +602,7 @@ fn keys_of_a_split(keys: usize, lead: usize, split: usize, splits: usize) -> usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Features, HeadDim};
+    use crate::kernel::{Features, HeadDim};
     use std::collections::HashSet;
 
     #[test]
@@ -610,10 +610,10 @@ mod tests {
         let variant = Point {
             kind: crate::family::attention::Kind::FwdSplit,
             head_dim: HeadDim::equal(64),
-            dtype: crate::grid::Dtype::Fp16,
+            dtype: crate::kernel::Dtype::Fp16,
             causal: true,
             features: Features::NONE,
-            target: crate::grid::Target::Sm80,
+            target: crate::kernel::Target::Sm80,
         };
         let names = |level| -> Vec<String> { cases(variant, level).iter().map(|case| case.name()).collect() };
         let (few, all) = (names(Level::Smoke), names(Level::Thorough));

@@ -4,7 +4,7 @@ use super::{
     Backward, Limits, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Features, HeadDim, Target};
+use crate::kernel::{CopyPath, Dtype, Features, HeadDim, Target};
 
 /// The family of `templates/attention/bwd_sm80.cu.tera`.
 pub(super) struct PortableBackward;
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::TileOverride,
+        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
 

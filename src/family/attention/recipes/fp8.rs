@@ -4,7 +4,7 @@ use super::{
     ByteTransposition, Fp8Choices, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Features, Fp8Mma, Target};
+use crate::kernel::{CopyPath, Features, Fp8Mma, Target};
 
 /// The family of `templates/attention/fwd_fp8.cu.tera`.
 pub(super) struct Fp8Forward;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Feature, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Feature, Features, HeadDim, TileOverride},
         plan::Plan,
     };
 

@@ -4,7 +4,7 @@ use super::{
     FeatureParts, KvColumns, KvFormat, Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, fwd_tiles::portable_tiles,
     tile::DefaultTiles,
 };
-use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
+use crate::kernel::{CopyPath, Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_sm80.cu.tera`.
 pub(super) struct PortableForward;
@@ -146,10 +146,10 @@ impl Recipe for PortableForward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
     use crate::{
         family::attention::{Kind, Panel},
-        grid::{Accuracy, TileOverride},
+        kernel::{Accuracy, TileOverride},
         plan::{Limits, Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;

@@ -5,7 +5,7 @@ use super::{
     fwd::PortableForward,
     tile::{BASE, DefaultTiles, Tile},
 };
-use crate::grid::{Dtype, Feature, Features, Target};
+use crate::kernel::{Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_sm75.cu.tera`: sm80's tiles and layouts, other copies and MMAs.
 pub(super) struct TuringForward;
@@ -93,8 +93,8 @@ impl Recipe for TuringForward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
-    use crate::{family::attention::Kind, grid::TileOverride, plan::Plan};
+    use crate::kernel::HeadDim;
+    use crate::{family::attention::Kind, kernel::TileOverride, plan::Plan};
 
     const D64: Point = Point {
         kind: Kind::Fwd,

@@ -5,7 +5,7 @@ use super::{
     Point,
     tile::{BASE, DefaultTiles, Tile},
 };
-use crate::grid::Target;
+use crate::kernel::Target;
 
 /// The table of a variant: the first row whose head dim is not below the variant's holds its tile. sm75 and sm90 have
 /// forward kernels of their own.

@@ -1,7 +1,7 @@
 //! The two helper kernels of split-KV, which have no head dim, dtype or mask: nothing about them is tuned.
 
 use super::{Point, Recipe, Region, RegisterEstimate, TensorCore, Tile, split::check_target, tile::BASE};
-use crate::grid::Target;
+use crate::kernel::Target;
 
 /// The family of one helper.
 pub(super) struct Helper {
@@ -62,7 +62,7 @@ impl Recipe for Helper {
 mod tests {
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target, TileOverride},
+        kernel::{Dtype, Features, HeadDim, Target, TileOverride},
         plan::Plan,
     };
 

@@ -7,7 +7,7 @@ use super::{
 use crate::family::attention::design::panels;
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{CopyPath, Dtype, Feature, Features, HeadDim, StorePath, Target, Turns},
+    kernel::{CopyPath, Dtype, Feature, Features, HeadDim, StorePath, Target, Turns},
 };
 
 /// The family of `templates/attention/fwd_sm90.cu.tera`.
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{Kind, Panel},
-        grid::{HeadDim, TileOverride},
+        kernel::{HeadDim, TileOverride},
         plan::{Occupancy, Plan, PlanError, TensorCore},
     };
     use itertools::Itertools;

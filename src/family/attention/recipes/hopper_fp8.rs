@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     family::attention::design::FeatureParts,
-    grid::{Feature, Features, HeadDim, StorePath, Target, Turns},
+    kernel::{Feature, Features, HeadDim, StorePath, Target, Turns},
 };
 use std::iter::once;
 
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, Features, HeadDim, TileOverride},
+        kernel::{Dtype, Features, HeadDim, TileOverride},
         plan::Plan,
     };
     use itertools::Itertools;

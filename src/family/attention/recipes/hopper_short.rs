@@ -5,7 +5,7 @@ use super::{
     hopper::{HopperForward, MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS, row_bytes, stage_bytes, widths},
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Feature, Features, StorePath, Target, Turns};
+use crate::kernel::{CopyPath, Dtype, Feature, Features, StorePath, Target, Turns};
 
 /// The family of `templates/attention/fwd_short_sm90.cu.tera`.
 pub(super) struct HopperShort;
@@ -168,10 +168,10 @@ impl Recipe for HopperShort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
     use crate::{
         family::attention::Kind,
-        grid::TileOverride,
+        kernel::TileOverride,
         plan::{Occupancy, Plan, PlanError},
     };
     use itertools::Itertools;

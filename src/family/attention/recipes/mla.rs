@@ -5,7 +5,7 @@ use super::{
     hopper::{MBARRIER_BYTES, TMA_TILE_ALIGNMENT, WARPGROUP_ROWS},
     tile::BASE,
 };
-use crate::grid::{CopyPath, Dtype, Feature, Features, HeadDim, Target};
+use crate::kernel::{CopyPath, Dtype, Feature, Features, HeadDim, Target};
 
 /// The family of `templates/attention/fwd_mla_sm90.cu.tera`.
 pub(super) struct LatentForward;
@@ -119,7 +119,7 @@ mod tests {
     use crate::{
         expression::{Declared, KeptScore, UserScore},
         family::attention::Kind,
-        grid::TileOverride,
+        kernel::TileOverride,
         plan::{Occupancy, Plan},
     };
 

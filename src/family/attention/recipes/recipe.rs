@@ -2,7 +2,7 @@
 //! with which tiles, and what those cost.
 
 use super::{Backward, Fp8Choices, Hopper, Kv, KvSource, Point, Region, RegisterEstimate, TensorCore, Tile};
-use crate::grid::{CopyPath, Features, Target};
+use crate::kernel::{CopyPath, Features, Target};
 
 /// One family of kernels. Everything a recipe is asked about a variant is about one that `registry` gave it to.
 pub(super) trait Recipe: Sync {

@@ -13,7 +13,7 @@ use super::{
     mla::LatentForward,
     split::SplitForward,
 };
-use crate::grid::{Dtype, Feature, HeadDim, Target};
+use crate::kernel::{Dtype, Feature, HeadDim, Target};
 
 /// The family that makes `variant`, or why none does and what to ask for instead.
 pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
@@ -50,7 +50,7 @@ pub(super) fn recipe_of(variant: Point) -> Result<&'static dyn Recipe, String> {
 mod tests {
     use crate::{
         family::attention::{Kind, Point},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
         plan::Plan,
     };
     use itertools::iproduct;

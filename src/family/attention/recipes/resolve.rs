@@ -2,14 +2,11 @@
 
 use super::{Point, Recipe, Tile, recipe_of};
 use crate::{
-    family::{
-        Design,
-        attention::{
-            KvFormat,
-            design::{self, FeatureParts, KvColumns, panels},
-        },
+    family::attention::{
+        KvFormat,
+        design::{self, FeatureParts, KvColumns, panels},
     },
-    grid::{Dtype, Feature, Target, TileOverride},
+    kernel::{Dtype, Feature, Target, TileOverride},
     plan::{Limits, Plan, PlanError, Resources},
 };
 
@@ -102,7 +99,7 @@ fn resolve(point: Point, run_as: Option<Target>, recipe: &dyn Recipe, tile: Tile
         tile,
     };
     let tensor_core = recipe.tensor_core(point, &tile, compiled_for);
-    Plan::resolve(point.into(), run_as, recipe.template(), Design::Attention(design), resources, tensor_core)
+    Plan::resolve(point.into(), run_as, recipe.template(), design, resources, tensor_core)
 }
 
 /// What to change where a tile takes too many registers.

@@ -2,7 +2,7 @@
 //! (`templates/attention/hopper/share.tera`).
 
 use super::{KvFormat, Point, Tile, hopper::WARPGROUP_ROWS};
-use crate::grid::{Feature, Turns};
+use crate::kernel::{Feature, Turns};
 
 /// [`super::Hopper::part_rows`] of a tile: 0 unless slots of Q change alike in all warpgroups.
 pub(super) fn of(variant: Point, tile: &Tile, q_slots: u32) -> u32 {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::Kind,
-        grid::{Dtype, HeadDim, Target},
+        kernel::{Dtype, HeadDim, Target},
         plan::Plan,
     };
 

@@ -5,7 +5,7 @@ use super::{
     fwd::DESCALE_BYTES,
     tile::{BASE, DefaultTiles},
 };
-use crate::grid::{CopyPath, Dtype, Feature, Features, Target};
+use crate::kernel::{CopyPath, Dtype, Feature, Features, Target};
 
 /// The family of `templates/attention/fwd_split_sm80.cu.tera`.
 pub(super) struct SplitForward;
@@ -244,10 +244,10 @@ mod tests {
         let fp16 = error(Dtype::Fp16, &[Feature::Paged, Feature::KvE5m2, Feature::PageDescale]);
         assert!(fp16.contains("`page_descale` needs `bf16`"), "{fp16}");
     }
-    use crate::grid::HeadDim;
+    use crate::kernel::HeadDim;
     use crate::{
         family::attention::Kind,
-        grid::TileOverride,
+        kernel::TileOverride,
         plan::{Plan, PlanError},
     };
     use itertools::Itertools;

@@ -2,7 +2,7 @@
 //! share.
 
 use super::{PlanError, Point, Recipe};
-use crate::grid::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+use crate::kernel::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
 use serde::Serialize;
 use std::fmt;
 

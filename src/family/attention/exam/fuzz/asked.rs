@@ -4,7 +4,7 @@ use super::draw::{BORDERS, Rng, once_in, pick, weighted};
 use crate::{
     expression::KeptScore,
     family::attention::{Append, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, SinkType, Slopes, Starts},
-    grid::{Feature, Features},
+    kernel::{Feature, Features},
 };
 use rand::RngExt;
 

@@ -8,22 +8,20 @@ use super::{
 use crate::{
     check::{Comparison, Distance, Drawn, Number, Tally},
     device::{self, Device, DeviceError, Image, Order, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
-    family::{
-        self,
-        attention::{
-            Kind,
-            exam::{
-                backward::{BackwardCase, BackwardProblem},
-                dims::Dims,
-                page_descales::PageFactors,
-                place::Side,
-                problem::{Lengths, Problem},
-                reference::SampledReference,
-                split::{counters_for, what_counters_say},
-                tensors::{Source, Tensors},
-            },
+    family::attention::{
+        Kind,
+        exam::{
+            backward::{BackwardCase, BackwardProblem},
+            dims::Dims,
+            page_descales::PageFactors,
+            place::Side,
+            problem::{Lengths, Problem},
+            reference::SampledReference,
+            split::{counters_for, what_counters_say},
+            tensors::{Source, Tensors},
         },
     },
+    kernel,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +29,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The kind of kernel that the dispatcher tried first.
-    pub path: family::Kind,
+    pub path: kernel::Kind,
     /// Right, refused or wrong.
     pub result: CallResult,
 }

@@ -6,7 +6,6 @@
 use super::drawn::DrawnCall;
 use crate::{
     device::Order,
-    family::Kind,
     family::attention::{
         self, Append, Asked, Cache, DeclaredCall, KvFormat, PageDescales, Pages, Point, SinkType, Slopes, Starts,
         exam::{
@@ -15,7 +14,8 @@ use crate::{
             problem::{DrawnLengths, Inputs, Layout, Lengths, Part, Problem, Scale},
         },
     },
-    grid::{Dtype, HeadDim, ReadHeadDimError},
+    kernel::Kind,
+    kernel::{Dtype, HeadDim, ReadHeadDimError},
 };
 use std::{fmt, str::FromStr};
 
@@ -321,7 +321,7 @@ impl FromStr for DrawnCall {
     /// Reads a name; the words may stand in any order, and each at most once.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = Words(text.split_whitespace().collect());
-        let kinds = || Kind::all().iter().copied().filter(|kind| !kind.is_attention());
+        let kinds = || Kind::ALL.iter().copied().filter(|kind| attention::Kind::of(*kind).is_none());
         let kind = words.one_of("a kind of kernel", kinds(), |kind| kind.name().to_owned())?;
         let dtype = words.one_of("a dtype", Dtype::ALL.iter().copied(), |dtype| dtype.to_string())?;
         let call = Self {
@@ -553,12 +553,13 @@ impl<'a> Words<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Features;
+    use crate::kernel::Features;
     use crate::{
-        check::{Level, Subject, Tiling},
+        check::{Level, Subject},
         device::DeviceKind,
         family::attention::{self, Kind, exam::cases::forward_fp8_tma},
-        grid::Target,
+        kernel::Target,
+        plan::Tiling,
     };
 
     #[test]

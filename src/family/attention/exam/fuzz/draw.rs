@@ -20,7 +20,7 @@ use crate::{
             },
         },
     },
-    grid::{Dtype, Feature, HeadDim},
+    kernel::{Dtype, Feature, HeadDim},
 };
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -491,7 +491,7 @@ mod tests {
     use super::*;
     use crate::{
         family::attention::{self, exam::place::Side},
-        grid::{Features, HeadDim, Target, Variant},
+        kernel::{Features, HeadDim, Target, Variant},
     };
     use std::collections::HashSet;
 
@@ -501,7 +501,7 @@ mod tests {
         let held = grid
             .variants()
             .iter()
-            .filter_map(Variant::attention)
+            .filter_map(attention::Point::of)
             .filter(|v| [0, 64, 80, 256].map(HeadDim::equal).contains(&v.head_dim));
         let held: Vec<attention::Point> = held.collect();
         Scope { wanted: held.clone(), held, others: Vec::new(), device }
@@ -533,7 +533,7 @@ mod tests {
     fn calls_of_other_families_are_drawn_beside_those_of_attention_and_alone() {
         let grid = crate::grid::Grid::builtin();
         let others: Vec<Variant> =
-            grid.variants().iter().copied().filter(|v| v.attention().is_none() && draws_calls(*v)).collect();
+            grid.variants().iter().copied().filter(|v| attention::Point::of(v).is_none() && draws_calls(*v)).collect();
         assert!(!others.is_empty());
         for device in [HOPPER, ScopeDevice::Emulator] {
             let beside = Scope { others: others.clone(), ..scope(device) };

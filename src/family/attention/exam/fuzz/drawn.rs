@@ -4,8 +4,9 @@ use super::call::{CallResult, run_twice};
 use crate::{
     check::Case,
     device::{Device, Order},
-    family::{Coordinates, Kind},
-    grid::{Dtype, Target, Variant},
+    family,
+    kernel::{Coordinates, Kind},
+    kernel::{Dtype, Target, Variant},
 };
 use std::fmt;
 
@@ -33,12 +34,12 @@ pub struct DrawnCall {
 pub fn case_of(kind: Kind, dtype: Dtype, size: u32, seed: u64) -> Option<Box<dyn Case>> {
     // The call is the dispatcher's, and the same for each target.
     let at = Coordinates { head_dim: None, dtype: Some(dtype), causal: None, features: None, target: Target::Sm80 };
-    kind.at(&at).random_case(size, seed)
+    family::of(kind).random_case(&kind.at(&at), size, seed)
 }
 
 /// Whether calls are drawn for a kernel.
 pub fn draws_calls(variant: Variant) -> bool {
-    variant.dtype().is_some() && variant.random_case(1, 0).is_some()
+    variant.dtype().is_some() && family::of(variant.kind()).random_case(&variant, 1, 0).is_some()
 }
 
 impl DrawnCall {

@@ -1,7 +1,7 @@
 //! Any call of a library's dispatcher: of attention, or of a family that draws calls.
 
 use super::{case::FuzzCase, drawn::DrawnCall, shrink};
-use crate::{family::Kind, grid::Dtype};
+use crate::{family::attention, kernel::Dtype, kernel::Kind};
 use std::{fmt, str::FromStr};
 
 /// One call.
@@ -70,7 +70,7 @@ impl FromStr for LibraryCall {
 
     /// Reads a name: one that has a kind's name among its words, other than attention's, is a drawn call.
     fn from_str(text: &str) -> Result<Self, String> {
-        let names_a_kind = |word: &str| word.parse::<Kind>().is_ok_and(|kind| !kind.is_attention());
+        let names_a_kind = |word: &str| word.parse::<Kind>().is_ok_and(|kind| attention::Kind::of(kind).is_none());
         if text.split_whitespace().any(names_a_kind) {
             return text.parse().map(Self::Drawn);
         }

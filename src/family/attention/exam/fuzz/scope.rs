@@ -7,14 +7,11 @@ use super::{
 use crate::{
     check::Number,
     device::DeviceKind,
-    family::{
-        self,
-        attention::{
-            self, Kind,
-            exam::arithmetic::{Arithmetic, Sums},
-        },
+    family::attention::{
+        self, Kind,
+        exam::arithmetic::{Arithmetic, Sums},
     },
-    grid::{Dtype, Feature, Features, HeadDim, Target, Variant},
+    kernel::{self, Dtype, Feature, Features, HeadDim, Target, Variant},
     plan::{self, Limits},
 };
 use serde::{Deserialize, Serialize};
@@ -99,7 +96,7 @@ impl Scope {
     }
 
     /// What can be asked of other families: kind, element type, and the device's compute capability.
-    pub fn drawn_points(&self) -> Vec<(family::Kind, Dtype, u32)> {
+    pub fn drawn_points(&self) -> Vec<(kernel::Kind, Dtype, u32)> {
         let of = |variant: &Variant| {
             let capability = match self.device {
                 ScopeDevice::Gpu { capability, .. } => capability,

@@ -4,7 +4,7 @@ use super::{
     call::{CallResult, Outcome},
     library_call::LibraryCall,
 };
-use crate::{family::Kind, grid::Dtype};
+use crate::{kernel::Dtype, kernel::Kind};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 

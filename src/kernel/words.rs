@@ -1,9 +1,7 @@
 //! Words users type, read as values of an axis.
 
-pub(super) use crate::text::ticked;
-
 use super::{Dtype, Kind, Target, UnknownWord, gpus};
-use crate::text::suggestion;
+use crate::text::{suggestion, ticked};
 use std::str::FromStr;
 
 /// An axis whose values are words, so that filters and `variants.toml` read all three alike.
@@ -41,7 +39,7 @@ axis_word!(Dtype; Target, gpus::hint);
 
 impl AxisWord for Kind {
     fn all() -> &'static [Self] {
-        Self::all()
+        Self::ALL
     }
 
     fn words(self) -> Vec<&'static str> {

@@ -4,7 +4,10 @@ use super::{
     Dtype, Kind, Misread, Target, UnknownWord,
     words::{self, AxisWord},
 };
-use crate::{expression::KeptScore, text::suggestion};
+use crate::{
+    expression::KeptScore,
+    text::{suggestion, ticked},
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
@@ -248,7 +251,7 @@ impl Features {
     ///
     /// # Errors
     /// One sentence that names what there would be two of.
-    pub(super) fn joined(self, other: Self) -> Result<Self, String> {
+    pub(crate) fn joined(self, other: Self) -> Result<Self, String> {
         if let Some(twice) = self.iter().find(|feature| other.has(*feature)) {
             return Err(format!("the feature `{twice}` is given twice in one set"));
         }
@@ -264,7 +267,7 @@ impl Features {
 ///
 /// # Errors
 /// [`Misread`], with the word that was probably meant.
-pub(super) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Misread> {
+pub(crate) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Misread> {
     if let Some(score) = scores.iter().find(|score| score.name() == word.trim()) {
         return Ok(Features::NONE.with_score(Some(*score)));
     }
@@ -274,7 +277,7 @@ pub(super) fn read_word(word: &str, scores: &[KeptScore]) -> Result<Features, Mi
         match suggestion(word, &names) {
             Some(help) => Misread { help, ..misread },
             None if names.is_empty() => misread,
-            None => Misread { help: format!("{}; declared scores: {}", misread.help, words::ticked(&names)), ..misread },
+            None => Misread { help: format!("{}; declared scores: {}", misread.help, ticked(&names)), ..misread },
         }
     })
 }

@@ -1,6 +1,6 @@
 //! The `[[tile]]` entries of `variants.toml`: what tuning found better than the plan's own choice.
 
-use super::words::ticked;
+use crate::text::ticked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -6,9 +6,10 @@
 
 use super::{Shape, declared};
 use crate::{
+    bench::{elements, fp32},
     check::Number,
     family::attention::{KvFormat, Mask, Point, Score},
-    grid::{Feature, HeadDim},
+    kernel::{Feature, HeadDim},
 };
 use std::ops::Range;
 
@@ -198,21 +199,6 @@ pub fn softmax_scale(variant: Point) -> f32 {
     1.0 / (columns as f32).sqrt()
 }
 
-/// `count` elements of a tensor, from number `start` on.
-pub fn elements(bytes: &[u8], number: Number, start: usize, count: usize) -> Vec<f64> {
-    let width = number.element().bytes();
-    let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
-    let wanted = bytes[start * width..].chunks_exact(width).take(count);
-    wanted.map(|element| f64::from(number.widen(bits(element)))).collect()
-}
-
-/// Element `index` of a tensor of fp32.
-pub fn fp32(bytes: &[u8], index: usize) -> f64 {
-    let mut element = [0; 4];
-    element.copy_from_slice(&bytes[index * 4..index * 4 + 4]);
-    f32::from_le_bytes(element).into()
-}
-
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -225,9 +211,9 @@ fn add(into: &mut [f64], factor: f64, row: &[f64]) {
 mod tests {
     use super::*;
     use crate::{
-        bench::data::Normals,
+        bench::Normals,
         family::attention::Kind,
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
     };
     use std::collections::HashMap;
 

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::{
         expression::{Declared, KeptScore, List, UserScore},
-        grid::{Dtype, Features, HeadDim, Target},
+        kernel::{Dtype, Features, HeadDim, Target},
     };
 
     const SHAPE: Shape = Shape { batch: 2, heads: 4, heads_k: 2, seqlen_q: 50, seqlen_k: 70, page_size: 0 };

@@ -3,7 +3,7 @@
 use super::{Shape, declared};
 use crate::{
     family::attention::{Kind, KvFormat, Mask, Point},
-    grid::{Feature, HeadDim},
+    kernel::{Feature, HeadDim},
 };
 
 /// Floating-point operations of one launch, 2 · B · H · Sq · Sk for each true column of its products of matrices:
@@ -37,7 +37,7 @@ pub fn key_value_bytes(variant: &Point, shape: &Shape) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Dtype, Features, Target};
+    use crate::kernel::{Dtype, Features, Target};
 
     fn variant(kind: Kind, causal: bool) -> Point {
         Point { kind, head_dim: HeadDim::equal(72), dtype: Dtype::Bf16, causal, features: Features::NONE, target: Target::Sm80 }

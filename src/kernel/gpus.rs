@@ -1,6 +1,7 @@
 //! The GPUs there are, by compute capability, and the names people give them.
 
-use super::{Target, words::ticked};
+use super::Target;
+use crate::text::ticked;
 
 /// GPUs of one compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

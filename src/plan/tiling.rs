@@ -1,6 +1,5 @@
-//! What cases need to know of a kernel's plan: lengths chosen by it reach every stage, tile border and warpgroup.
+//! How a plan cuts its work: lengths of test cases are chosen by it, to reach every stage, tile border and warpgroup.
 
-use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// How a kernel cuts its work.
@@ -32,11 +31,6 @@ impl Default for Tiling {
 }
 
 impl Tiling {
-    /// Of a plan.
-    pub fn of(plan: &Plan) -> Self {
-        plan.tiling()
-    }
-
     /// Pieces of work of a call: query tiles of all heads and sequences, the empty ones of short sequences included.
     pub fn pieces(&self, longest_query: usize, heads: usize, batch: usize) -> usize {
         longest_query.div_ceil(self.m * self.cluster) * self.cluster * heads * batch

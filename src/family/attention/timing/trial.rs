@@ -1,18 +1,16 @@
 //! One kernel at one shape: its tensors, what a launch is told of them, and whether what it leaves is attention.
 
 use super::{
-    Shape,
-    data::Normals,
-    declared,
-    sample::{Sample, elements, fp32, relative_error, softmax_scale},
-    trial::{Output, Trial, Work},
+    Shape, declared,
+    sample::{Sample, relative_error, softmax_scale},
     work,
 };
 use crate::{
+    bench::{Normals, Output, Trial, Work, elements, fp32},
     check::Number,
     device::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Params, Strides},
     family::attention::{DeclaredCall, Kind, KvFormat, Point, exam::merge_splits},
-    grid::{Dtype, Feature, HeadDim},
+    kernel::{Dtype, Feature, HeadDim},
 };
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
@@ -47,7 +45,7 @@ const SPLIT_BLOCKS: u32 = 2;
 const LATENT_ROWS: u32 = 64;
 
 /// Everything about one kernel at one shape that is no device.
-pub struct Layout<'a> {
+pub struct AttentionTrial<'a> {
     /// The kernel.
     pub variant: Point,
     /// Its sizes.
@@ -62,7 +60,7 @@ pub struct Layout<'a> {
     pub splits: u32,
 }
 
-impl Trial for Layout<'_> {
+impl Trial for AttentionTrial<'_> {
     fn work(&self) -> Work {
         let bytes = (self.variant.kind == Kind::FwdSplit).then(|| work::key_value_bytes(&self.variant, &self.shape));
         Work { flops: work::flops(&self.variant, &self.shape), bytes }
@@ -233,7 +231,7 @@ impl Trial for Layout<'_> {
     }
 }
 
-impl Layout<'_> {
+impl AttentionTrial<'_> {
     /// Rows of Q and of K over all sequences and heads; of K in pages, the last ones' rest too.
     fn rows(&self) -> [usize; 2] {
         let Shape { batch, heads, heads_k, seqlen_q, seqlen_k, page_size } = self.shape;
@@ -392,10 +390,10 @@ fn refuse_nan(output: &Output, bytes: &[u8]) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::expression::{Declared, KeptScore, List, UserScore};
-    use crate::grid::Features;
+    use crate::kernel::Features;
     use crate::{
         device::{Call, Device, Element, Emulator, EmulatorKit, Image, Schedule},
-        grid::Target,
+        kernel::Target,
         plan::Plan,
         render::{Renderer, Templates},
         toolchain::{Cancel, host_compiler_in_process},
@@ -416,7 +414,7 @@ mod tests {
     }
 
     /// Runs a kernel on the emulator, on the tensors that a GPU would be given; the bytes of its outputs.
-    fn emulated(kit: &EmulatorKit, layout: &Layout<'_>) -> (Vec<Output>, Vec<Vec<u8>>) {
+    fn emulated(kit: &EmulatorKit, layout: &AttentionTrial<'_>) -> (Vec<Output>, Vec<Vec<u8>>) {
         let plan = Plan::new(layout.variant, None).expect("it has a plan");
         let source = Renderer::new(&Templates::embedded()).and_then(|r| r.kernel(&plan)).expect("it renders");
         let (name, capability) = (layout.variant.name(), layout.variant.target.compute_capability());
@@ -477,7 +475,7 @@ mod tests {
             let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal, features: Features::NONE, target };
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
-            let layout = Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits };
+            let layout = AttentionTrial { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits };
             let (outputs, mut written) = emulated(&kit, &layout);
             let inputs = layout.inputs(0);
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
@@ -514,8 +512,14 @@ mod tests {
             let splits = if kind == Kind::FwdSplit { 3 } else { 0 };
             let normals = Normals::draw(Number::of(dtype), 1);
             let kv = KvFormat::of(features).map(|format| Normals::draw(format.number(), 1));
-            let layout =
-                Layout { variant, shape, normals: &normals, kv_normals: kv.as_ref().unwrap_or(&normals), seed: 1, splits };
+            let layout = AttentionTrial {
+                variant,
+                shape,
+                normals: &normals,
+                kv_normals: kv.as_ref().unwrap_or(&normals),
+                seed: 1,
+                splits,
+            };
             let (outputs, written) = emulated(&kit, &layout);
             let inputs = layout.inputs(0);
             let error = layout.judge(&inputs, &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
@@ -547,13 +551,13 @@ mod tests {
             let (dtype, target) = (Dtype::Bf16, Target::Sm80);
             let variant = Point { kind, head_dim: HeadDim::equal(32), dtype, causal: false, features, target };
             let normals = Normals::draw(Number::of(dtype), 1);
-            let layout = Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 0 };
+            let layout = AttentionTrial { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 0 };
             let (outputs, written) = emulated(&kit, &layout);
             let error = layout.judge(&layout.inputs(0), &outputs, &written).unwrap_or_else(|why| panic!("{variant}: {why}"));
             assert!(error > 0.0, "{variant}: rounding errs");
             assert_eq!(layout.passed().as_deref(), Some("score=timed:40"));
             // The same tensors are no answer to a kernel without the score.
-            let plain = Layout { variant: Point { features: Features::NONE, ..variant }, ..layout };
+            let plain = AttentionTrial { variant: Point { features: Features::NONE, ..variant }, ..layout };
             assert!(plain.judge(&plain.inputs(0), &outputs, &written).is_err(), "{variant}: the score changes nothing");
         }
     }
@@ -590,7 +594,7 @@ mod tests {
         let normals = Normals::draw(Number::Bf16, 1);
         let layout = |seqlen_k| {
             let shape = Shape { batch: 1, heads: 8, heads_k: 2, seqlen_q: 1, seqlen_k, page_size: 0 };
-            Layout { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 1 }
+            AttentionTrial { variant, shape, normals: &normals, kv_normals: &normals, seed: 1, splits: 1 }
         };
         // 16384 keys of two heads are 8 MB.
         let (large, tiny) = (layout(16_384), layout(16));

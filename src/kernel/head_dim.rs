@@ -20,12 +20,12 @@ pub struct HeadDimError {
 
 impl HeadDimError {
     /// What is wrong, in one sentence.
-    pub(super) fn title(self) -> String {
+    pub(crate) fn title(self) -> String {
         format!("impossible head dim `{}`", self.asked)
     }
 
     /// What is possible, nearest first.
-    pub(super) fn help(self) -> String {
+    pub(crate) fn help(self) -> String {
         let (smallest, largest, step) = (i64::from(SMALLEST), i64::from(LARGEST), i64::from(STEP));
         let below = (self.asked.clamp(smallest, largest) / step) * step;
         let nearest = if below == self.asked || self.asked < smallest || self.asked > largest {
@@ -130,7 +130,7 @@ pub enum ReadHeadDimError {
 
 impl ReadHeadDimError {
     /// What is wrong, in one sentence.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match self {
             Self::NotANumber(text) => format!("`{text}` is no head dim"),
             Self::Impossible(error) => error.title(),
@@ -138,7 +138,7 @@ impl ReadHeadDimError {
     }
 
     /// What to write instead.
-    pub(super) fn help(&self) -> String {
+    pub(crate) fn help(&self) -> String {
         match self {
             Self::NotANumber(_) => {
                 "write one number such as `128`, or `192_128`: that of Q and K, then that of V and O".to_owned()

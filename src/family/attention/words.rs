@@ -1,0 +1,147 @@
+//! The words of attention's templates besides the plan, and of its rows in the dispatcher.
+
+use super::{DEVICES, DRAM_PER_MILLE, DeclaredParts, DeclaredText, Design, KernelCost, Kind, Point};
+use crate::{
+    family::Words,
+    kernel::{Feature, Features, HeadDim},
+    plan::Plan,
+};
+use serde::Serialize;
+use serde_json::json;
+
+/// The words of a kernel's template.
+pub(super) fn of_kernel(point: &Point) -> Words {
+    let declared = DeclaredText::of(*point);
+    let words = |yes: &'static str| if declared.is_some() { yes } else { "" };
+    let score = declared.as_ref().map(|text| text.identity.clone());
+    let own: Vec<&str> = if point.kind.has_shape() { point.features.iter().map(Feature::name).collect() } else { vec![] };
+    Words::from([
+        ("features_constant", json!(features_constant(point))),
+        // In lists of arguments and of parameters, after the call's.
+        ("and_declared", json!(words(", declared"))),
+        ("with_declared", json!(words(", const declared_values& declared"))),
+        ("identity_tail", json!(identity_tail(score, !point.head_dim.is_equal()))),
+        ("own_features", json!(own)),
+        ("declares", json!(Declares::of(point))),
+        ("declared", json!(declared)),
+        ("v", json!(ValueWords::of(point.head_dim))),
+    ])
+}
+
+/// The words of a kernel's row in the dispatcher's table.
+pub(super) fn of_row(plan: &Plan, point: &Point) -> Words {
+    let score = point.features.score();
+    let scheduled: Option<&Design> = plan.design_as().filter(|_| point.kind == Kind::FwdSplit);
+    Words::from([
+        ("features", json!(features_constant(point))),
+        ("score", json!(score.map_or_else(|| "0".to_owned(), |score| format!("0x{:016x}ull", score.id())))),
+        ("score_name", json!(score.map_or_else(|| "nullptr".to_owned(), |score| format!("\"{score}\"")))),
+        // Tiles of 16 rows that a multiprocessor runs at once.
+        ("split_tiles_per_sm", json!(scheduled.map_or(0, |design| design.tile.min_blocks_per_sm * design.tile.m / 16))),
+        ("cost", json!(KernelCost::of(plan))),
+    ])
+}
+
+/// The same of a kernel of another family, which the rules of attention never choose.
+pub(in crate::family) fn of_other_row() -> Words {
+    Words::from([
+        ("features", json!("0")),
+        ("score", json!("0")),
+        ("score_name", json!("nullptr")),
+        ("split_tiles_per_sm", json!(0)),
+        ("cost", json!(KernelCost::default())),
+    ])
+}
+
+/// The words of the dispatcher.
+pub(super) fn of_library() -> Words {
+    Words::from([("devices", json!(DEVICES)), ("dram_per_mille", json!(DRAM_PER_MILLE))])
+}
+
+/// What templates ask about a declared score.
+#[derive(Serialize)]
+struct Declares {
+    /// Whether there is one.
+    any: bool,
+    #[serde(flatten)]
+    parts: DeclaredParts,
+}
+
+impl Declares {
+    fn of(point: &Point) -> Self {
+        let parts = point.features.score().map(|score| DeclaredParts::of(score, point.kind));
+        Self { any: parts.is_some(), parts: parts.unwrap_or_default() }
+    }
+}
+
+/// The last values of a kernel's `fwd_identity`, from the first that is not the default on.
+fn identity_tail(score: Option<String>, own_head_dim_of_v: bool) -> String {
+    match (score, own_head_dim_of_v) {
+        (None, false) => String::new(),
+        (Some(score), false) => format!(", {score}"),
+        (score, true) => format!(", {}, HEAD_DIM_V", score.unwrap_or_else(|| "{}".to_owned())),
+    }
+}
+
+/// What templates call the head dim of V and O, and the tiles of those: Q's and K's own, where all are equal.
+#[derive(Serialize)]
+struct ValueWords {
+    /// Whether V and O have a head dim of their own.
+    differs: bool,
+    /// Both head dims, for the banner.
+    banner: String,
+    head_dim: &'static str,
+    padded: &'static str,
+    /// The type of a tile of V, and of one of O.
+    tile: &'static str,
+    output_tile: &'static str,
+    /// Bytes of a stage of V, where stages of K and V are apart.
+    stage_bytes: &'static str,
+}
+
+impl ValueWords {
+    fn of(head_dim: HeadDim) -> Self {
+        let HeadDim { qk, v } = head_dim;
+        let differs = !head_dim.is_equal();
+        let banner = if differs { format!("{qk} of Q and K, {v} of V and O") } else { qk.to_string() };
+        let word = |equal, own| if differs { own } else { equal };
+        Self {
+            differs,
+            banner,
+            head_dim: word("HEAD_DIM", "HEAD_DIM_V"),
+            padded: word("HEAD_DIM_PADDED", "HEAD_DIM_V_PADDED"),
+            tile: word("key_tile", "v_tile"),
+            output_tile: word("query_tile", "o_tile"),
+            stage_bytes: word("STAGE_BYTES", "V_STAGE_BYTES"),
+        }
+    }
+}
+
+/// `kgen.h`'s name of a feature.
+fn feature_constant(feature: Feature) -> &'static str {
+    match feature {
+        Feature::Paged => "KGEN_FEATURE_PAGED",
+        Feature::PackGqa => "KGEN_FEATURE_PACKGQA",
+        Feature::Qv => "KGEN_FEATURE_QV",
+        Feature::Cache => "KGEN_FEATURE_CACHE",
+        Feature::KvE4m3 => "KGEN_FEATURE_KV_E4M3",
+        Feature::KvE5m2 => "KGEN_FEATURE_KV_E5M2",
+        Feature::PageDescale => "KGEN_FEATURE_PAGE_DESCALE",
+        Feature::Append => "KGEN_FEATURE_APPEND",
+        Feature::Window => "KGEN_FEATURE_WINDOW",
+        Feature::Chunk => "KGEN_FEATURE_CHUNK",
+        Feature::Softcap => "KGEN_FEATURE_SOFTCAP",
+        Feature::Alibi => "KGEN_FEATURE_ALIBI",
+        Feature::Sinks => "KGEN_FEATURE_SINKS",
+    }
+}
+
+/// `kgen.h`'s names of what a kernel serves, joined by `|`; `0` for nothing. Sinks are the combining kernel's matter,
+/// so every split kernel serves them.
+pub(super) fn features_constant(point: &Point) -> String {
+    let splits = (point.kind == Kind::FwdSplit).then(|| Features::from_iter([Feature::Sinks]));
+    let features = point.features.with(splits.unwrap_or_default());
+    let causal = point.causal.then_some("KGEN_FEATURE_CAUSAL");
+    let words: Vec<&str> = causal.into_iter().chain(features.iter().map(feature_constant)).collect();
+    if words.is_empty() { "0".to_owned() } else { words.join(" | ") }
+}

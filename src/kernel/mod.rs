@@ -1,0 +1,21 @@
+//! Kernels as values: what a kernel computes and where it lies on the axes of the grid. The ground of all other rooms:
+//! knows no family, plan, template, compiler or device.
+
+mod axes;
+mod features;
+mod gpus;
+mod head_dim;
+mod kind;
+mod tile;
+mod variant;
+mod words;
+
+pub use axes::{Dtype, Target, UnknownWord};
+pub use features::{Feature, Features};
+pub(crate) use features::{read_word as read_features, score_name_taken};
+pub use gpus::{GPUS, Gpu, capability_of, capability_text, is_gpu};
+pub use head_dim::{HeadDim, HeadDimError, ReadHeadDimError};
+pub use kind::{Axis, Kind, KindInfo};
+pub use tile::{Accuracy, CopyPath, Fp8Mma, StorePath, TileOverride, Turns};
+pub use variant::{Coordinates, Variant};
+pub use words::{AxisWord, Misread, read as read_word};
