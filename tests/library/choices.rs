@@ -3,12 +3,13 @@
 use super::{Library, ROOT, names_in_place_of_kernels};
 use kgen::{
     family::attention::{Kind, Point},
-    grid::{Dtype, Features, HeadDim, Target},
+    grid::{Dtype, Feature, Features, HeadDim, Target},
 };
 use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
 };
 
 const CAUSAL: u32 = 1;
@@ -37,6 +38,54 @@ pub fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
 pub fn helpers() -> [Point; 2] {
     [Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| point(kind, 0, false, Target::Sm80))
 }
+
+/// The head dim of which the library has kernels with windows.
+pub const WINDOWED: u32 = 64;
+
+fn windowed(kind: Kind) -> Point {
+    Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
+}
+
+/// The head dim of which it has kernels that pack the heads of a group.
+pub const PACKED_HEADS: u32 = 128;
+
+fn packed(causal: bool) -> Point {
+    Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
+}
+
+/// Hopper's kernels for pages of head dim 128, and the split-KV kernel beside them.
+fn paged() -> impl Iterator<Item = Point> {
+    let of = |kind, target, features: &[Feature]| Point {
+        features: features.iter().copied().collect(),
+        ..point(kind, 128, true, target)
+    };
+    [
+        of(Kind::Fwd, Target::Sm90, &[Feature::Paged]),
+        of(Kind::Fwd, Target::Sm90, &[Feature::PackGqa, Feature::Paged]),
+        of(Kind::FwdSplit, Target::Sm80, &[Feature::Paged]),
+    ]
+    .into_iter()
+}
+
+/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
+/// `fwd_short` nor `fwd_split`.
+static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
+    let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
+    kernels.extend(paged());
+    for causal in [false, true] {
+        kernels.push(packed(causal));
+        for head_dim in [64, 128] {
+            kernels.extend([Target::Sm80, Target::Sm90].map(|target| point(Kind::Fwd, head_dim, causal, target)));
+            kernels.push(point(Kind::FwdShort, head_dim, causal, Target::Sm90));
+            kernels.push(point(Kind::FwdSplit, head_dim, causal, Target::Sm80));
+        }
+        kernels.push(point(Kind::Fwd, 96, causal, Target::Sm80));
+    }
+    kernels.extend(helpers());
+    kernels
+});
+
+pub static NAMES: LazyLock<Library> = LazyLock::new(|| names_in_place_of_kernels("choices", &KERNELS));
 
 /// What the host knows of the lengths of Q or of K.
 #[derive(Clone, Copy, Debug)]

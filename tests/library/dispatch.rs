@@ -1,16 +1,12 @@
 //! Which path the dispatcher takes: what it says of itself, beside what is known of paths.
 
 use super::{
-    Library, ROOT,
+    ROOT,
     choices::{Answer, Ask, Choices, DENSE, Lengths, MIXED, PACKED, Request, SCHEDULED, SHORT, SPLIT, Told, UNLIMITED, ask},
-    choices::{helpers, point},
-    compile_cpp, names_in_place_of_kernels, run,
+    choices::{NAMES, PACKED_HEADS, WINDOWED},
+    compile_cpp, run,
 };
-use kgen::{
-    family::attention::{Kind, Point},
-    grid::{Feature, Features, Target},
-    toolchain::host_compiler_in_process,
-};
+use kgen::toolchain::host_compiler_in_process;
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_chacha::ChaCha8Rng;
 use std::{path::Path, process::Command, sync::LazyLock};
@@ -19,54 +15,6 @@ const ONLY_DENSE: u32 = 0x100;
 const ONLY_SHORT: u32 = 0x200;
 const ONLY_SPLIT: u32 = 0x400;
 const ONLY_SCHEDULED: u32 = 0x800;
-
-/// The head dim of which the library has kernels with windows.
-const WINDOWED: u32 = 64;
-
-fn windowed(kind: Kind) -> Point {
-    Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
-}
-
-/// The head dim of which it has kernels that pack the heads of a group.
-const PACKED_HEADS: u32 = 128;
-
-fn packed(causal: bool) -> Point {
-    Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
-}
-
-/// Hopper's kernels for pages of head dim 128, and the split-KV kernel beside them.
-fn paged() -> impl Iterator<Item = Point> {
-    let of = |kind, target, features: &[Feature]| Point {
-        features: features.iter().copied().collect(),
-        ..point(kind, 128, true, target)
-    };
-    [
-        of(Kind::Fwd, Target::Sm90, &[Feature::Paged]),
-        of(Kind::Fwd, Target::Sm90, &[Feature::PackGqa, Feature::Paged]),
-        of(Kind::FwdSplit, Target::Sm80, &[Feature::Paged]),
-    ]
-    .into_iter()
-}
-
-/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
-/// `fwd_short` nor `fwd_split`.
-static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
-    let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
-    kernels.extend(paged());
-    for causal in [false, true] {
-        kernels.push(packed(causal));
-        for head_dim in [64, 128] {
-            kernels.extend([Target::Sm80, Target::Sm90].map(|target| point(Kind::Fwd, head_dim, causal, target)));
-            kernels.push(point(Kind::FwdShort, head_dim, causal, Target::Sm90));
-            kernels.push(point(Kind::FwdSplit, head_dim, causal, Target::Sm80));
-        }
-        kernels.push(point(Kind::Fwd, 96, causal, Target::Sm80));
-    }
-    kernels.extend(helpers());
-    kernels
-});
-
-static NAMES: LazyLock<Library> = LazyLock::new(|| names_in_place_of_kernels("choices", &KERNELS));
 
 static CHOICES: LazyLock<Choices> = LazyLock::new(|| Choices::of(&NAMES));
 
@@ -210,7 +158,7 @@ fn the_formulas_give_what_is_computed_by_hand() {
     let (object, program) = (compile_cpp(&NAMES.folder, &source, "formula", &[&include]), NAMES.folder.join("formula"));
     let mut link = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     run(link.args(&NAMES.kernels).arg(object).args(["-lm", "-o"]).arg(&program));
-    assert_eq!(run(&mut Command::new(program)), "197 compared\n");
+    assert_eq!(run(&mut Command::new(program)), "251 compared\n");
 }
 
 #[test]

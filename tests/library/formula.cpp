@@ -30,6 +30,7 @@ static void expect_times(const char* of, const kernel_time& said, const kernel_t
 // Numbers that are easy to compute with: 20 places, 100 bytes a ns of device memory and 1000 of L2.
 constexpr device_cost DEVICE = {10, 1, 100, 1000, 1e6};
 constexpr kernel_cost KERNEL = {64, 64, 64, 2, 1000, 300, 500, 100, 60, false};
+constexpr device_cost TWICE_AS_FAST = {10, 2, 100, 1000, 1e6};  // its clock
 constexpr sharing WHOLE = {false, 1, false, 1};
 
 // One head of 64 queries and 640 keys: a tile of ten steps. A row of Q and O, or of K and V, has 256 bytes.
@@ -53,6 +54,7 @@ static kernel_time times(const request_cost& r, const sharing& s = WHOLE, const 
 
 static void even_work() {
     expect_times("a tile", times(one_tile()), {1000, 500, 1000, 600, 163.84});
+    expect_times("a tile, another clock", time_of(one_tile(), KERNEL, TWICE_AS_FAST, WHOLE), {1000, 250, 500, 300, 163.84});
     expect("a tile in all", times(one_tile()).total(), 1500 + 1000 + 0.2 * (600 + 163.84));
     expect("bound by memory", (kernel_time{1, 2, 30, 40, 50}).total(), 3 + 50 + 0.2 * 70);
     const kernel_time beside = kernel_time{1, 2, 3, 4, 5}.beside({2, 1, 10, 20, 30});
@@ -76,9 +78,9 @@ static void bytes() {
     expect("K and V kept", times(with([](request_cost& r) { r.keys = r.longest_keys = 1562.5; })).memory, 400);
     expect("K and V half kept", times(with([](request_cost& r) { r.keys = r.longest_keys = 2031.25; })).memory, 2600);
     expect("K and V gone", times(with([](request_cost& r) { r.keys = r.longest_keys = 2500; })).memory, 6400);
-    expect("a head's own K and V", times(with([](request_cost& r) { r.heads = r.heads_k = 25; })).memory, 40960);
+    expect("a head's own K and V", times(with([](request_cost& r) { r.batch = r.heads = r.heads_k = 5; })).memory, 40960);
     // Q and O, less what L2 keeps.
-    expect("Q and O", times(with([](request_cost& r) { r.heads = 100, r.keys = r.longest_keys = 64; })).memory, 6384);
+    expect("Q and O", times(with([](request_cost& r) { r.batch = r.heads = 10, r.keys = r.longest_keys = 64; })).memory, 6384);
     // Of rows of half a line 0.3 of the rest are fetched too, where blocks share multiprocessors.
     expect("half lines, in step", times(with([](request_cost& r) { r.heads = 10, r.head_dim = r.head_dim_v = 32; })).memory, 819.2);
     expect("half lines", times(with([](request_cost& r) { r.heads = 11, r.head_dim = r.head_dim_v = 32; })).memory, 1171.456);
@@ -92,10 +94,26 @@ static void masks() {
     expect_times("a diagonal", times(with(causal)), {1000, 500, 400, 240, 163.84});
     const auto heads = [&](request_cost& r) { causal(r), r.heads = 20; };
     expect_times("20 diagonals", times(with(heads)), {1300, 500, 1312.5 + 1875, 25.125 * 60 + 1875, 80 * 40.96});
+    // As many blocks as places: none is left for a second turn.
+    const auto filled = [&](request_cost& r) { causal(r), r.heads = 5; };
+    expect_times("5 diagonals", times(with(filled)), {1300, 500, 400, 7.125 * 60, 20 * 40.96});
+    // Four heads in 64 rows are 16 queries: they see 136 keys on the average, 904 of 1024.
+    const auto packed = [&](request_cost& r) { causal(r), r.heads = 8, r.heads_k = 2; };
+    const double partial = 256 * 8 * 0.26;
+    expect_times("packed", times(with(packed), {true, 1, false, 1}), {1300, 500, 518.4375 + 675, 9.384375 * 60 + 675, 32 * 136 * 0.256 + partial});
+    const auto many_keys = [&](request_cost& r) { packed(r), r.keys = r.longest_keys = 1024; };
+    const kernel_time halves = times(with(many_keys), {true, 2, false, 2});
+    expect_times("packed halves", halves, {1300, 500, 2703.59375 + 1475, 51.2359375 * 60 + 1475, 64 * 452 * 0.256 + 2 * partial});
+    // 70 of 256 queries see a key: of 16 tiles five.
+    const kernel_time unseen = times(with([&](request_cost& r) { packed(r), r.keys = r.longest_keys = 70; }), {true, 1, false, 1});
+    expect("packed rows without keys", unseen.chain, 200 + 290);
+    expect("packed rows without keys", unseen.memory, 32 * 11.7578125 * 0.256 + 70 * 8 * 0.26);
     // A quarter of the tiles has keys, and one step; a tile without counts 0.3.
     const auto few_keys = [&](request_cost& r) { heads(r), r.keys = r.longest_keys = 64; };
     expect_times("rows without keys", times(with(few_keys)), {1300, 500, 100 + 450, 120 + 450, 80 * 16.384});
-    // Q of rows without keys is not read: 25 heads have 1638400 bytes with O, 614400 of them those.
+    const auto all_see = [&](request_cost& r) { few_keys(r), r.causal = false; };
+    expect("without a mask all rows have keys", times(with(all_see)).chain, 4 * 100 + 3 * 500);
+    // Q of rows without keys is not read, but their O is written.
     const auto unread = [&](request_cost& r) { few_keys(r), r.heads = 50, r.keys = r.longest_keys = 1; };
     expect("their bytes", times(with(unread)).memory, (256 * 50 * (256 - 127.5) - 1e6) / 100);
     // 30 tiles for 20 places, 12 of them with keys. Where the longest come first, the others fill what those leave.
@@ -108,6 +126,10 @@ static void masks() {
     // 64 queries see 128 + 63 keys together; all 256 of them 383, which ten heads have no room for in L2.
     const auto window = [](request_cost& r) { r.most_seen = 128, r.queries = r.longest_queries = 256, r.keys = r.longest_keys = 1280; };
     expect_times("a window", times(with(window)), {1000, 500, 300, 180, 4 * 191 * 0.256});
+    const auto packed_window = [&](request_cost& r) { window(r), r.heads = 8, r.heads_k = 2, r.queries = r.longest_queries = 64; };
+    expect("a window of packed heads", times(with(packed_window), {true, 1, false, 1}).memory, 8 * 143 * 0.256 + 64 * 8 * 0.26);
+    expect("a query's own window", most_seen_by(with(window), 1), 128);
+    expect("not one query", most_seen_by(with(window), 0), 128);
     expect("keys that are read", times(with([&](request_cost& r) { window(r), r.heads_k = 10; })).memory, 383 * 10 * 2.56);
 }
 
@@ -115,6 +137,7 @@ static void unequal_lengths() {
     // Four sequences, the longest of 640 keys and all of 320 on the average: half of five steps come at the end.
     const auto keys = [](request_cost& r) { r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320; };
     expect_times("unequal keys", times(with(keys)), {1000, 500, 1000, 600, 327.68 + 250});
+    expect("the end by another clock", time_of(with(keys), KERNEL, TWICE_AS_FAST, WHOLE).memory, 327.68 + 125);
     const auto heads = [&](request_cost& r) { keys(r), r.heads = 20; };
     expect_times("80 blocks", times(with(heads)), {1300, 500, 2437.5 + 1875, 44.375 * 60 + 1875, 6553.6 + 250});
     // 1.5 times the keys: 480, eight steps on the average.
@@ -124,6 +147,8 @@ static void unequal_lengths() {
     expect("a tile at least", tile_count(queries, 10, 64), 1);
     expect("tiles of equal lengths", tile_count(one_tile(), 100, 64), 2);
     expect("no total", mean_length(100, 4, 0, true), (100 + 3 * 50.5) / 4);
+    expect("two sequences", mean_length(100, 2, 0, true), 75.25);
+    expect("a total of one", mean_length(100, 4, 1, true), 1);
     expect("a total", mean_length(100, 4, 200, true), 50);
     expect("a total of too much", mean_length(100, 4, 1000, true), 100);
     expect("a total of nearly nothing", mean_length(100, 4, 2, true), 1);
@@ -135,11 +160,18 @@ static void unequal_lengths() {
     expect("both sides", keys_to_mean(both), (710.0 * 4902 + 79.0 * 1279) / 789 / 3090.5);
     both.longest_queries = both.longest_keys = 100, both.queries = both.keys = 50;
     expect("self-attention", keys_to_mean(both), 4.0 / 3);
-    both.longest_keys = 200;
-    expect("one sequence is the longest of both", keys_to_mean(both), (100.0 * 200 + 0) / 100 / 50);
+    both.longest_queries = 90, both.longest_keys = 200;
+    expect("one has more keys than all", keys_to_mean(both), 90.0 * 200 / 100 / 50);
+    both.longest_queries = 200, both.longest_keys = 90;
+    expect("one has more queries than all", keys_to_mean(both), 90.0 * 200 / 100 / 50);
+    both.batch = 3, both.longest_queries = 100, both.queries = 80;
+    expect("two others", keys_to_mean(both), 1.1);
     expect("one side", keys_to_mean(queries), 1);
-    expect("one long sequence", with_one_long_sequence(with([&](request_cost& r) { keys(r), r.longest_keys = 1600; })).keys, 475);
-    const parted_request parts = parted(with([](request_cost& r) { r.batch = 10, r.longer = 2, r.longest_queries = 512, r.keys = 300, r.longest_keys = 4096; }));
+    expect("one long sequence", with_one_long_sequence(with([&](request_cost& r) { keys(r), r.longest_keys = 1610; })).keys, 477.5);
+    const request_cost short_keys = with_one_long_sequence(with([&](request_cost& r) { keys(r), r.longest_keys = 12; }));
+    expect("one long sequence of 12", short_keys.keys, 3.75);
+    const parted_request parts = parted(with([](request_cost& r) { r.batch = 10, r.longer = 2, r.longest_queries = 512, r.keys = 300, r.longest_keys = 4096, r.unequal_queries = true, r.keys_to_mean = 2; }));
+    for (const request_cost* part : {&parts.many, &parts.few}) expect("one length", part->unequal_queries, 0), expect("its keys", part->keys_to_mean, 1);
     expect("prompts", parts.many.batch, 2);
     expect("their queries", parts.many.queries, 512);
     expect("their keys", parts.many.keys, 512);
@@ -152,12 +184,18 @@ static void splits() {
     // 8 queries of 4 heads a key head are 32 rows. 8 blocks with 160 keys each, and 256 rows of 65 numbers are written.
     const auto packed = [](request_cost& r) { r.heads = 8, r.heads_k = 2, r.queries = r.longest_queries = 8; };
     expect_times("four splits", times(with(packed), {true, 4, false, 4}), {1000, 500, 300, 180, 8 * 40.96 + 66.56});
-    // Longer sequences have more splits: 2 steps each; with two splits the longest has 5.
+    kernel_cost groups = KERNEL;
+    groups.group_rows = 16;
+    expect("half a tile", times(with(packed), {true, 4, false, 4}, groups).step, 90);
+    // Longer sequences have more splits: 2 steps each; with three splits the longest has 4.
     const auto unequal = [&](request_cost& r) { packed(r), r.batch = 4, r.unequal = r.unequal_keys = true, r.keys = 320; };
     expect("balanced", times(with(unequal), {true, 4, true, 8}).chain, (32.0 * 2 / 20 + 0.375 * 2) * 100 + 1.35 * 500);
-    const kernel_time longest = times(with([&](request_cost& r) { unequal(r), r.batch = 1; }), {true, 4, true, 2});
-    expect("the longest has two", longest.chain, 500);
-    expect("and ends later", longest.memory, 8 * 80 * 0.256 + 66.56 + 150);
+    const kernel_time longest = times(with([&](request_cost& r) { unequal(r), r.batch = 1; }), {true, 4, true, 3});
+    expect("the longest has three", longest.chain, 400);
+    expect("and ends later", longest.memory, 8 * 80 * 0.256 + 66.56 + 100);
+    const kernel_time more_keys = times(with([&](request_cost& r) { unequal(r), r.batch = 1, r.keys_to_mean = 2; }), {true, 4, true, 8});
+    expect("no more than the mean's steps", more_keys.chain, 200);
+    expect("not balanced", times(with(unequal), {true, 4, false, 4}).chain, 445 + 675);
 
     // fwd_combine: 160 places of 128 threads.
     constexpr kernel_cost COMBINE = {1, 1, 128, 16, 700, 0, 400, 50, 20, false};
@@ -170,6 +208,10 @@ static void splits() {
     expect("rows that others lack", merge(with([&](request_cost& r) { packed(r), r.longest_queries = 32; }), 32), 700 + 400 + 100 + 144 + 320);
     expect("half of 256 rows with keys", merge(with([&](request_cost& r) { packed(r), r.heads = 32, r.causal = true, r.keys = 4; }), 8), 700 + 800 + 50 + 320);
 
+    expect("another clock", combine_ns(with(packed), COMBINE, TWICE_AS_FAST, 1), 700 + 578 / 2.0);
+    expect("8 columns, 128 splits", merge(with([&](request_cost& r) { packed(r), r.head_dim_v = 8; }), 128), 700 + 578);
+    expect("all rows have keys", merge(with([&](request_cost& r) { packed(r), r.causal = true; }), 64), 700 + 1064.96);
+
     // Last blocks: tiles of 16 rows over 4 warps, of 64 over 8; 8 splits of 64 columns are half a round.
     kernel_cost split = KERNEL;
     split.rows = 16;
@@ -177,18 +219,32 @@ static void splits() {
     const auto decoding = [&](request_cost& r) { packed(r), r.queries = r.longest_queries = 1; };
     expect("a row a warp", last(with(decoding), 8), 1750 + 1500 + 1500);
     expect("32 splits in 4 turns", last(with(decoding), 32), 1750 + 3 * 500 + 1500 + 2 * 1500);
+    expect("another clock", last_block_ns(with(decoding), split, TWICE_AS_FAST, 8, false), 4750 / 2.0);
     expect("256 columns", last(with([&](request_cost& r) { decoding(r), r.head_dim_v = 256; }), 8), 1750 + 1500 + 2 * 1500);
     expect("8 columns", last(with([&](request_cost& r) { decoding(r), r.head_dim_v = 8; }), 64), 1750 + 6 * 500 + 1500 + 1500);
     expect("a sequence in four is split", last(with(decoding), 1.25, true), 0.25 * 4750 + 0.75 * 700);
     expect("all are", last(with(decoding), 3, true), 4750);
-    constexpr device_cost SLOW = {10, 1, 100, 5, 1e6};
-    expect("bytes of 64 rows", last_block_ns(with(packed), split, SLOW, 8, false), 64 * 8 * 260 / 5.0);
+    constexpr device_cost SLOW = {10, 1, 100, 2, 1e6};
+    expect("bytes of 64 rows", last_block_ns(with(packed), split, SLOW, 8, false), 64 * 8 * 260 / 2.0);
+    expect("half of them see keys", last_block_ns(with([&](request_cost& r) { packed(r), r.causal = true, r.keys = 4; }), split, SLOW, 8, false), 32 * 8 * 130);
+    expect("33 splits", last(with(decoding), 33), 1750 + 3 * 500 + 1500 + 3 * 1500);
+    expect("72 columns", last(with([&](request_cost& r) { decoding(r), r.head_dim_v = 72; }), 16), 1750 + 500 + 1500 + 2 * 1500);
+    expect("20 tiles in 8 turns", last(with([&](request_cost& r) { decoding(r), r.batch = 10; }), 8), 1750 + 7 * 500 + 3000);
+    expect("two tiles of a sequence", last(with(packed), 8), 1750 + 500 + 4 * 3000);
+    const auto rows = [](double heads) { return with([&](request_cost& r) { r.heads = heads, r.queries = r.longest_queries = 1; }); };
+    expect("5 rows of 4 warps", last(rows(5), 8), 1750 + 2 * 3000);
+    split.rows = 32;
+    expect("5 rows of 4 warps, tiles of 32", last(rows(5), 8), 1750 + 2 * 3000);
     split.rows = 64;
+    expect("9 rows of 8 warps", last(rows(9), 8), 1750 + 2 * 3000);
     expect("8 rows a warp", last(with([&](request_cost& r) { packed(r), r.queries = r.longest_queries = 16; }), 8), 1750 + 8 * 3000);
 
+    expect("one split", UNSPLIT_NS, 700);
+    expect("counts", COUNTED_NS, 1500);
     constexpr kernel_cost SCHEDULER = {32, 32, 0, 1, 5800, 0, 700, 0, 0, false};
     expect("32 sequences are scheduled", scheduler_ns(with([](request_cost& r) { r.batch = 32; }), SCHEDULER, DEVICE), 6500);
     expect("33", scheduler_ns(with([](request_cost& r) { r.batch = 33; }), SCHEDULER, DEVICE), 7200);
+    expect("another clock", scheduler_ns(one_tile(), SCHEDULER, TWICE_AS_FAST), 5800 + 350);
     // 40 blocks at once.
     const auto scheduled = [&](double batch, double keys, double longest, double most) {
         return balanced_splits(with([&](request_cost& r) { decoding(r), r.batch = batch, r.keys = keys, r.longest_keys = longest; }), 40, most);
