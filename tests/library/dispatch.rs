@@ -158,7 +158,7 @@ fn the_formulas_give_what_is_computed_by_hand() {
     let (object, program) = (compile_cpp(&NAMES.folder, &source, "formula", &[&include]), NAMES.folder.join("formula"));
     let mut link = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     run(link.args(&NAMES.kernels).arg(object).args(["-lm", "-o"]).arg(&program));
-    assert_eq!(run(&mut Command::new(program)), "251 compared\n");
+    assert_eq!(run(&mut Command::new(program)), "273 compared\n");
 }
 
 #[test]
