@@ -150,15 +150,26 @@ fn what_is_chosen_is_what_is_launched() {
     }
 }
 
-/// The rules of docs/dispatch.md, the rows of devices and what a device's shared memory does to a kernel's numbers.
-#[test]
-fn the_formulas_give_what_is_computed_by_hand() {
-    let source = Path::new(ROOT).join("tests/library/formula.cpp");
+/// What a C++ program of `tests/library` says, which includes headers of the folder, or its dispatcher.
+fn said_by(name: &str) -> String {
+    let source = Path::new(ROOT).join("tests/library").join(name).with_extension("cpp");
     let include = format!("-I{}", NAMES.folder.display());
-    let (object, program) = (compile_cpp(&NAMES.folder, &source, "formula", &[&include]), NAMES.folder.join("formula"));
+    let (object, program) = (compile_cpp(&NAMES.folder, &source, name, &[&include]), NAMES.folder.join(name));
     let mut link = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
     run(link.args(&NAMES.kernels).arg(object).args(["-lm", "-o"]).arg(&program));
-    assert_eq!(run(&mut Command::new(program)), "273 compared\n");
+    run(&mut Command::new(program))
+}
+
+/// The rules of docs/dispatch.md.
+#[test]
+fn the_formulas_give_what_is_computed_by_hand() {
+    assert_eq!(said_by("formula"), "248 compared\n");
+}
+
+/// What the dispatcher knows of requests, devices and kernels, and what it makes of lengths that it does not know.
+#[test]
+fn the_formulas_are_given_what_is_read_off_the_request_and_the_device() {
+    assert_eq!(said_by("guesses"), "74 compared\n");
 }
 
 #[test]
