@@ -306,6 +306,7 @@ int main() {
     weighed_counts("one tile, twice", 1, 1, 5120, HUGE_VAL, {2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40});
     weighed_counts("two tiles", 2, 1, 2560, HUGE_VAL, {2, 3, 4, 6, 8, 10, 12, 16, 20});
     weighed_counts("two tiles of one head", 1, 8, 2560, HUGE_VAL, {2, 3, 4, 6, 8, 10, 12, 16, 20});
+    weighed_counts("two tiles of two heads", 2, 8, 2560, HUGE_VAL, {2, 3, 4, 5, 6, 8, 10, 12, 16});
     weighed_counts("three tiles", 3, 1, 2560, HUGE_VAL, {2, 3, 4, 6, 8, 12, 16});
     weighed_counts("a window of 500", 1, 1, 5120, 500, {2, 3, 4});
     weighed_counts("all", 1, 1, 1e6, HUGE_VAL, {2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256});
