@@ -5,7 +5,7 @@
     python3 benches/dispatch_fit.py regret.json --library build/lib/libkgen.so
 
 A prediction is launch + tile + the longest of chain, step and memory and a part of the others + combine + scheduler
-(docs/dispatch.md), and every part goes by a constant of src/family/attention/cost (chain and step hold the tiles after a
+(docs/dispatch.md), and every part goes by a number of src/family/attention/cost (chain and step hold the tiles after a
 block's first as well, which a factor on them moves along). So the raw data are enough to say about what another constant
 would have predicted and chosen: factors on them are searched, one after another, for the logarithms of the times. An error counts by its square up to a quarter and in proportion beyond, so that one shape which the
 model does not understand decides nothing, and a factor stays near 1 unless the times ask for another, always between 1/2 and
@@ -32,7 +32,7 @@ FACTORS = {
     for part in PARTS[:-1]
 } | {
     "memory": "1 / DRAM_PER_MILLE and 1 / l2_gbs",
-    "rest": "NOT_BESIDE in predict.rs, the same in path_cost.cuh",
+    "rest": "0.2 of kernel_time::total in path_cost.cuh",
     "combine": "FwdCombine in KernelCost::of_attention",
     "scheduler": "PrepareScheduler in KernelCost::of_attention",
 }

@@ -1,6 +1,8 @@
 //! A generated folder as a C programmer meets it: the example and the dispatcher, built with the host compiler against
 //! the emulator, so that no CUDA and no GPU are needed.
 
+#[path = "library/choices.rs"]
+mod choices;
 #[path = "library/dispatch.rs"]
 mod dispatch;
 #[path = "library/features.rs"]
@@ -9,6 +11,8 @@ mod features;
 mod graph;
 #[path = "library/latent.rs"]
 mod latent;
+#[path = "library/predictions.rs"]
+mod predictions;
 
 use kgen::{
     family::attention::{Kind, Point},

@@ -1,260 +1,29 @@
-//! Which path the dispatcher takes: what it says of itself, beside the model in Rust and beside what is known of paths.
+//! Which path the dispatcher takes: what it says of itself, beside what is known of paths.
 
-use super::{Library, ROOT, names_in_place_of_kernels, run};
-use kgen::{
-    family::attention::{
-        KernelCost, Kind, Point,
-        cost::{Candidate, DeviceCost, Held, Kernels, Lengths, Path as Way, PathTimes, Request, chosen, weigh},
-    },
-    kernel::{Dtype, Feature, Features, HeadDim, Target},
-    plan::{Limits, Plan},
+use super::{
+    ROOT,
+    choices::{Answer, Ask, Choices, DENSE, Lengths, MIXED, PACKED, Request, SCHEDULED, SHORT, SPLIT, Told, UNLIMITED, ask},
+    choices::{NAMES, PACKED_HEADS, WINDOWED},
+    compile_cpp, run,
 };
+use kgen::toolchain::host_compiler_in_process;
 use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_chacha::ChaCha8Rng;
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::LazyLock,
-};
+use std::{path::Path, process::Command, sync::LazyLock};
 
-const CAUSAL: u32 = 1;
-const WINDOW: u32 = 4;
 const ONLY_DENSE: u32 = 0x100;
 const ONLY_SHORT: u32 = 0x200;
 const ONLY_SPLIT: u32 = 0x400;
 const ONLY_SCHEDULED: u32 = 0x800;
-const DENSE: i32 = 0;
-const SHORT: i32 = 1;
-const SPLIT: i32 = 2;
-const SCHEDULED: i32 = 3;
-const MIXED: i32 = 4;
-const PACKED: i32 = 5;
 
-fn point(kind: Kind, head_dim: u32, causal: bool, target: Target) -> Point {
-    let head_dim = if kind.has_shape() { head_dim } else { 0 };
-    Point {
-        kind,
-        head_dim: HeadDim::equal(head_dim),
-        dtype: Dtype::Fp16,
-        causal: causal && kind.has_shape(),
-        features: Features::NONE,
-        target,
-    }
-}
-
-/// The head dim of which the library has kernels with windows.
-const WINDOWED: u32 = 64;
-
-fn windowed(kind: Kind) -> Point {
-    Point { features: Features::from_iter([Feature::Window]), ..point(kind, WINDOWED, false, Target::Sm80) }
-}
-
-/// The head dim of which it has kernels that pack the heads of a group.
-const PACKED_HEADS: u32 = 128;
-
-fn packed(causal: bool) -> Point {
-    Point { features: Features::from_iter([Feature::PackGqa]), ..point(Kind::Fwd, PACKED_HEADS, causal, Target::Sm80) }
-}
-
-/// Hopper's kernels for pages of head dim 128, and the split-KV kernel beside them.
-fn paged() -> impl Iterator<Item = Point> {
-    let of = |kind, target, features: &[Feature]| Point {
-        features: features.iter().copied().collect(),
-        ..point(kind, 128, true, target)
-    };
-    [
-        of(Kind::Fwd, Target::Sm90, &[Feature::Paged]),
-        of(Kind::Fwd, Target::Sm90, &[Feature::PackGqa, Feature::Paged]),
-        of(Kind::FwdSplit, Target::Sm80, &[Feature::Paged]),
-    ]
-    .into_iter()
-}
-
-/// What a library for data centres holds of two head dims: Ampere's kernels and Hopper's. Head dim 96 has neither
-/// `fwd_short` nor `fwd_split`.
-static KERNELS: LazyLock<Vec<Point>> = LazyLock::new(|| {
-    let mut kernels = vec![windowed(Kind::Fwd), windowed(Kind::FwdSplit)];
-    kernels.extend(paged());
-    for causal in [false, true] {
-        kernels.push(packed(causal));
-        for head_dim in [64, 128] {
-            kernels.extend([Target::Sm80, Target::Sm90].map(|target| point(Kind::Fwd, head_dim, causal, target)));
-            kernels.push(point(Kind::FwdShort, head_dim, causal, Target::Sm90));
-            kernels.push(point(Kind::FwdSplit, head_dim, causal, Target::Sm80));
-        }
-        kernels.push(point(Kind::Fwd, 96, causal, Target::Sm80));
-    }
-    kernels.extend([Kind::FwdCombine, Kind::PrepareScheduler].map(|kind| point(kind, 0, false, Target::Sm80)));
-    kernels
-});
-
-static NAMES: LazyLock<Library> = LazyLock::new(|| names_in_place_of_kernels("choices", &KERNELS));
-
-static PROGRAM: LazyLock<PathBuf> =
-    LazyLock::new(|| NAMES.program(&Path::new(ROOT).join("tests/library/choices.c"), "choices", &NAMES.dispatcher));
-
-/// A request of the program.
-#[derive(Clone, Copy, Debug)]
-struct Ask {
-    capability: u32,
-    multiprocessors: u32,
-    request: Request,
-    flags: u32,
-    num_splits: u32,
-    room: u64,
-    /// Rows of a page; 0: K and V are not paged.
-    page_size: u32,
-}
-
-const UNLIMITED: u64 = u64::MAX;
-
-/// Attention of fp16 on an H100 with all the workspace there is.
-fn ask(batch: u32, [heads, heads_k]: [u32; 2], [queries, keys]: [u32; 2], head_dim: u32) -> Ask {
-    let request = Request {
-        batch,
-        heads,
-        heads_k,
-        queries: Lengths::equal(queries),
-        keys: Lengths::equal(keys),
-        head_dim: HeadDim::equal(head_dim),
-        element_bytes: 2,
-        kv_element_bytes: 2,
-        causal: false,
-        most_seen: None,
-        arrivals: 0,
-    };
-    Ask { capability: 90, multiprocessors: 132, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
-}
-
-/// A line of the program about a candidate.
-#[derive(Clone, Debug, PartialEq)]
-struct Told {
-    path: i32,
-    splits: u32,
-    variant: String,
-    excluded: Option<String>,
-    bytes: u64,
-    /// Predicted, launch, tile, chain, step, memory, combine, scheduler.
-    times: Vec<f64>,
-    by_last_block: bool,
-}
-
-/// What the program says of a request.
-#[derive(Clone, Debug)]
-struct Answer {
-    candidates: Vec<Told>,
-    code: i32,
-    chosen: Option<usize>,
-    error: String,
-    workspace: u64,
-    launched: (i32, String),
-}
-
-impl Answer {
-    fn chosen(&self) -> &Told {
-        &self.candidates[self.chosen.expect("a path is chosen")]
-    }
-
-    fn of(&self, path: i32) -> impl Iterator<Item = &Told> {
-        self.candidates.iter().filter(move |told| told.path == path)
-    }
-}
+static CHOICES: LazyLock<Choices> = LazyLock::new(|| Choices::of(&NAMES));
 
 fn answers(asks: &[Ask]) -> Vec<Answer> {
-    let lines: Vec<String> = asks
-        .iter()
-        .map(|ask| {
-            let Ask { capability, multiprocessors, request: r, flags, num_splits, room, page_size } = ask;
-            let flags = flags | if r.causal { CAUSAL } else { 0 } | if r.most_seen.is_some() { WINDOW } else { 0 };
-            // A window of so many keys, the query's own among them.
-            let others = r.most_seen.map_or(0, |seen| seen - 1);
-            let left = if r.causal { others } else { others / 2 };
-            let right = others - left;
-            let [unequal_q, unequal_k] = [r.queries, r.keys].map(|side| u8::from(side.unequal));
-            format!(
-                "{capability} {multiprocessors} {} {} {} {} {} {} 0 {flags:x} {num_splits} {unequal_q} {unequal_k} {} {} {room} {left} {right} {} {page_size}\n",
-                r.batch, r.heads, r.heads_k, r.queries.longest, r.keys.longest, r.head_dim, r.queries.total, r.keys.total, r.arrivals,
-            )
-        })
-        .collect();
-    let mut child = Command::new(&*PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    let writer = std::thread::spawn(move || stdin.write_all(lines.concat().as_bytes()));
-    let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("no panic").expect("written");
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).expect("ASCII");
-    let mut answers = Vec::new();
-    let mut candidates = Vec::new();
-    let mut chosen = (0, None, String::new());
-    let mut workspace = 0;
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split('|').collect();
-        let number = |place: usize| fields[place].parse::<i64>().expect("a number");
-        match fields[0] {
-            "candidate" => candidates.push(Told {
-                path: number(1) as i32,
-                splits: number(2) as u32,
-                variant: fields[3].to_owned(),
-                excluded: (fields[4] != "-").then(|| fields[4].to_owned()),
-                bytes: fields[5].parse().expect("a number"),
-                times: fields[6..14].iter().map(|time| time.parse().expect("a time")).collect(),
-                by_last_block: number(14) == 1,
-            }),
-            "chosen" => chosen = (number(1) as i32, usize::try_from(number(2)).ok(), fields[3].to_owned()),
-            "workspace" => workspace = fields[1].parse().expect("a number"),
-            _ => answers.push(Answer {
-                candidates: std::mem::take(&mut candidates),
-                code: chosen.0,
-                chosen: chosen.1,
-                error: chosen.2.clone(),
-                workspace,
-                launched: (number(1) as i32, fields[2].to_owned()),
-            }),
-        }
-    }
-    assert_eq!(answers.len(), asks.len());
-    answers
+    CHOICES.answers(asks)
 }
 
 fn answer(ask: Ask) -> Answer {
-    answers(&[ask]).remove(0)
-}
-
-/// What the model knows of a kernel on a GPU of so much shared memory a block.
-fn held_kernel(point: Point, shared: u32) -> Held {
-    let plan = Plan::new(point, None).expect("fits");
-    let cost = KernelCost::of(&plan);
-    let tile = plan.design_as::<kgen::family::attention::Design>().expect("an attention kernel").tile;
-    let scheduled_tiles = if point.kind == Kind::FwdSplit { tile.min_blocks_per_sm * tile.m / 16 } else { 0 };
-    Held { cost, resident: cost.resident_on(shared, plan.shared_memory_bytes), scheduled_tiles }
-}
-
-/// The model's kernels for a request on a device of 8.0 or 9.0.
-fn held(ask: &Ask) -> Kernels {
-    let target = if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 };
-    let shared = Limits::of(target).shared_memory_per_block;
-    let with_window = ask.request.most_seen.is_some();
-    let find = |kind: Kind, target: Target| {
-        let without = point(kind, ask.request.head_dim.qk, ask.request.causal, target);
-        let wanted = if with_window && kind.has_shape() { Point { target, ..windowed(kind) } } else { without };
-        KERNELS.contains(&wanted).then(|| held_kernel(wanted, shared))
-    };
-    let packs = ask.request.head_dim == HeadDim::equal(PACKED_HEADS) && !with_window;
-    Kernels {
-        dense: find(Kind::Fwd, target).or_else(|| find(Kind::Fwd, Target::Sm80)),
-        packed: packs.then(|| held_kernel(packed(ask.request.causal), shared)),
-        short: find(Kind::FwdShort, target),
-        split: find(Kind::FwdSplit, Target::Sm80),
-        combine: find(Kind::FwdCombine, Target::Sm80),
-        scheduler: find(Kind::PrepareScheduler, Target::Sm80),
-    }
-}
-
-fn model(ask: &Ask) -> Vec<Candidate> {
-    let shared = Limits::of(if ask.capability == 90 { Target::Sm90 } else { Target::Sm80 }).shared_memory_per_block;
-    weigh(&ask.request, &held(ask), &DeviceCost::new(ask.capability, ask.multiprocessors, shared, None))
+    CHOICES.answer(ask)
 }
 
 /// Shapes between a decoding step and a long prefill; a third with lengths that differ.
@@ -280,40 +49,72 @@ fn draw(rng: &mut ChaCha8Rng) -> Ask {
         heads_k,
         queries: side(rng, queries, unequal),
         keys: side(rng, keys, unequal_keys),
-        head_dim: HeadDim::equal(*[64, 64, 128, 128, 96].choose(rng).expect("not empty")),
-        element_bytes: 2,
-        kv_element_bytes: 2,
+        head_dim: *[64, 64, 128, 128, 96].choose(rng).expect("not empty"),
         causal: rng.random(),
         most_seen: None,
         arrivals: [0, 0, power(rng, 1 << 12).into(), 1 << 40].choose(rng).copied().expect("not empty"),
     };
-    let most_seen = (request.head_dim == HeadDim::equal(WINDOWED) && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
+    let most_seen = (request.head_dim == WINDOWED && rng.random_range(0..3) == 0).then(|| 1 + power(rng, 16384));
     let request = Request { most_seen, ..request };
     let (capability, multiprocessors) = *[(90, 132), (90, 132), (90, 78), (80, 108)].choose(rng).expect("not empty");
     Ask { capability, multiprocessors, request, flags: 0, num_splits: 0, room: UNLIMITED, page_size: 0 }
 }
 
+/// The candidates of a request that asks for nothing in particular: path and splits of those that can be taken.
+fn weighed(Ask { capability, request: r, .. }: &Ask, answer: &Answer) -> Vec<(i32, u32)> {
+    let windowed = r.most_seen.is_some();
+    let has_split = r.head_dim != 96;
+    let mut expected = vec![(DENSE, 1)];
+    expected.extend((*capability == 90 && has_split && !windowed).then_some((SHORT, 1)));
+    if has_split {
+        let most = r.keys.longest.min(r.most_seen.unwrap_or(u32::MAX)).div_ceil(128).min(256);
+        let counts: Vec<u32> = answer.of(SPLIT).map(|told| told.splits).collect();
+        let others: Vec<u32> = counts.iter().copied().filter(|splits| !ROUND.contains(splits)).collect();
+        assert!(others.iter().all(|splits| *splits <= most), "{r:?} {counts:?}");
+        assert!(others.len() <= 1 || others[1..] == [2 * others[0]], "the device is filled once and twice: {r:?} {counts:?}");
+        let round = ROUND.into_iter().filter(|splits| *splits == 1 || *splits <= most);
+        let mut counts: Vec<u32> = round.chain(others).collect();
+        counts.sort_unstable();
+        expected.extend(counts.into_iter().map(|splits| (SPLIT, splits)));
+        let scheduled = answer.of(SCHEDULED).next().expect("it is weighed");
+        match scheduled.excluded.as_deref() {
+            None => expected.push((SCHEDULED, scheduled.splits)),
+            Some(reason) if r.keys.unequal => assert_eq!((reason, scheduled.splits), (NOT_WORTH_SPLITTING, 1), "{r:?}"),
+            Some(reason) => assert_eq!(reason, "all sequences have as many keys", "{r:?}"),
+        }
+        assert!(scheduled.excluded.is_some() || (r.keys.unequal && (2..=255).contains(&scheduled.splits)), "{r:?} {scheduled:?}");
+    }
+    expected.extend((r.head_dim == PACKED_HEADS).then_some((PACKED, 1)));
+    expected
+}
+
+const NOT_WORTH_SPLITTING: &str = "no sequence is worth a second split";
+
+/// Split counts that are weighed besides those that fill the device, as far as splits have 128 keys.
+const ROUND: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+
 #[test]
-fn the_dispatcher_predicts_and_chooses_what_the_model_does() {
+fn all_paths_are_weighed_in_order_and_the_first_of_the_fastest_is_chosen() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let asks: Vec<Ask> = (0..3000).map(|_| draw(&mut rng)).collect();
     let (mut taken, mut by_last_block) = ([0; 6], 0);
     for (ask, answer) in asks.iter().zip(answers(&asks)) {
-        let expected = model(ask);
-        let able: Vec<&Told> = answer.candidates.iter().filter(|told| told.excluded.is_none()).collect();
-        let told: Vec<(i32, u32)> = able.iter().map(|told| (told.path, told.splits)).collect();
-        assert_eq!(told, expected.iter().map(|c| (c.path as i32, c.splits)).collect::<Vec<_>>(), "{ask:?}");
-        for (told, model) in able.iter().zip(&expected) {
-            let PathTimes { attention: times, combine, scheduler } = model.times;
-            let parts = [model.predicted_ns, times.launch, times.tile, times.chain, times.step, times.memory, combine, scheduler];
-            for (told, part) in told.times.iter().zip(parts) {
-                assert!((told - part).abs() <= 1e-12 * part, "{ask:?} {model:?} {told}");
+        let able: Vec<&Told> = answer.able().collect();
+        assert_eq!(able.iter().map(|told| (told.path, told.splits)).collect::<Vec<_>>(), weighed(ask, &answer), "{ask:?}");
+        for told in &able {
+            assert!(told.times.iter().all(|time| *time >= 0.0) && told.times[..5].iter().all(|time| *time > 0.0), "{told:?}");
+            // Otherwise the mean of two guesses.
+            let keys = ask.request.keys;
+            if !keys.unequal || ask.request.batch == 1 || keys.total > 0 {
+                assert!((told.times[0] / told.total_of_parts() - 1.0).abs() < 1e-12, "{ask:?} {told:?}");
             }
-            assert_eq!(told.by_last_block, model.by_last_block, "{ask:?} {model:?}");
+            let can_count = told.path == SCHEDULED || (told.path == SPLIT && told.splits <= 255 && ask.request.arrivals > 0);
+            assert!(!told.by_last_block || can_count, "{ask:?} {told:?}");
             by_last_block += usize::from(told.by_last_block);
         }
-        let best = chosen(&expected).expect("there is a path");
-        assert_eq!(answer.chosen(), able[best], "{ask:?}");
+        let fastest = able.iter().map(|told| told.times[0]).fold(f64::INFINITY, f64::min);
+        let first = able.iter().find(|told| told.times[0].total_cmp(&fastest).is_eq()).expect("there is a path");
+        assert_eq!(&answer.chosen(), first, "{ask:?}");
         assert_eq!(answer.workspace, answer.chosen().bytes, "{ask:?}");
         taken[answer.chosen().path as usize] += 1;
     }
@@ -347,6 +148,28 @@ fn what_is_chosen_is_what_is_launched() {
             }
         }
     }
+}
+
+/// What a C++ program of `tests/library` says, which includes headers of the folder, or its dispatcher.
+fn said_by(name: &str) -> String {
+    let source = Path::new(ROOT).join("tests/library").join(name).with_extension("cpp");
+    let include = format!("-I{}", NAMES.folder.display());
+    let (object, program) = (compile_cpp(&NAMES.folder, &source, name, &[&include]), NAMES.folder.join(name));
+    let mut link = Command::new(host_compiler_in_process().expect("a C++ compiler").path);
+    run(link.args(&NAMES.kernels).arg(object).args(["-lm", "-o"]).arg(&program));
+    run(&mut Command::new(program))
+}
+
+/// The rules of docs/dispatch.md.
+#[test]
+fn the_formulas_give_what_is_computed_by_hand() {
+    assert_eq!(said_by("formula"), "258 compared\n");
+}
+
+/// What the dispatcher knows of requests, devices and kernels, and what it makes of lengths that it does not know.
+#[test]
+fn the_formulas_are_given_what_is_read_off_the_request_and_the_device() {
+    assert_eq!(said_by("guesses"), "74 compared\n");
 }
 
 #[test]
@@ -549,10 +372,4 @@ fn who_asks_for_splits_and_brings_the_room_gets_them() {
     assert_eq!(split.of(SHORT).next().and_then(|told| told.excluded.as_deref()), Some("num_splits asks for splits"));
     assert_eq!(answer(Ask { room: split.workspace, ..little }).chosen().path, SPLIT);
     assert_eq!(answer(Ask { room: split.workspace - 1, ..little }).chosen().path, SHORT);
-}
-
-/// The paths of both worlds have the same numbers.
-#[test]
-fn paths_are_numbered_as_in_the_header() {
-    assert_eq!([Way::Dense, Way::Short, Way::Split, Way::Scheduled].map(|way| way as i32), [DENSE, SHORT, SPLIT, SCHEDULED]);
 }

@@ -1,7 +1,7 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
 mod asked;
-pub mod cost;
+mod cost;
 mod declared;
 mod declared_text;
 mod design;
@@ -15,7 +15,7 @@ mod timing;
 mod words;
 
 pub use asked::{Append, Asked, Cache, PageDescales, Pages, SinkType, Slopes, Starts};
-pub use cost::{DEVICES, DRAM_PER_MILLE, KernelCost};
+pub use cost::{DEVICES, DRAM_PER_MILLE, DeviceRow, KernelCost};
 pub use declared::{DeclaredCall, DeclaredRule, SETS};
 pub(crate) use declared_text::DeclaredText;
 pub use design::{

@@ -45,39 +45,6 @@ pub const DEVICES: &[DeviceRow] = &[
     row(121, 2400, 273, 6100, 24),
 ];
 
-/// A GPU, in the model's units.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DeviceCost {
-    /// Multiprocessors.
-    pub multiprocessors: f64,
-    /// Cycles a nanosecond.
-    pub cycles_per_ns: f64,
-    /// Bytes a nanosecond that device memory gives.
-    pub dram_bytes_per_ns: f64,
-    /// Bytes a nanosecond that L2 gives.
-    pub l2_bytes_per_ns: f64,
-    /// Bytes of a request that L2 may still hold from whatever wrote them: an eighth of it.
-    pub kept_bytes: f64,
-    /// Shared memory that a block may have (bytes); a multiprocessor has a kilobyte more.
-    pub shared_memory_per_block: u32,
-}
-
-impl DeviceCost {
-    /// A GPU of a compute capability. `rated_gbs` is the rated bandwidth of its memory where that is known of this one.
-    pub fn new(capability: u32, multiprocessors: u32, shared_memory_per_block: u32, rated_gbs: Option<f64>) -> Self {
-        let row = DEVICES.iter().rev().find(|row| row.capability <= capability).unwrap_or(&DEVICES[0]);
-        let rated = rated_gbs.unwrap_or(f64::from(row.dram_gbs));
-        Self {
-            multiprocessors: multiprocessors.into(),
-            cycles_per_ns: f64::from(row.clock_mhz) / 1000.0,
-            dram_bytes_per_ns: rated * f64::from(DRAM_PER_MILLE) / 1000.0,
-            l2_bytes_per_ns: row.l2_gbs.into(),
-            kept_bytes: f64::from(row.l2_mb) * 125_000.0,
-            shared_memory_per_block,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,15 +56,5 @@ mod tests {
         for gpu in GPUS {
             assert!(DEVICES.iter().any(|row| row.capability == gpu.capability), "{}", gpu.capability);
         }
-    }
-
-    #[test]
-    fn a_gpu_that_is_not_listed_has_the_numbers_of_the_one_before_it() {
-        let of = |capability| DeviceCost::new(capability, 100, 100 << 10, None);
-        assert_eq!(of(95), of(90));
-        assert_eq!(of(130), of(121));
-        assert_eq!(of(70), of(75));
-        let own = DeviceCost::new(90, 132, 227 << 10, Some(4900.0));
-        assert!((own.dram_bytes_per_ns - 4655.0).abs() < 1e-6, "{own:?}");
     }
 }

@@ -253,13 +253,6 @@ impl KernelCost {
             ..Self::default()
         }
     }
-
-    /// Blocks that a multiprocessor of a device holds at once, where a block has `shared_bytes` of shared memory; at
-    /// least one.
-    pub fn resident_on(&self, shared_memory_per_block: u32, shared_bytes: u32) -> u32 {
-        const RESERVED: u32 = 1024;
-        self.resident.min((shared_memory_per_block + RESERVED) / (shared_bytes + RESERVED)).max(1)
-    }
 }
 
 /// Blocks that registers, warps and blocks of a multiprocessor allow. One whose warpgroups hand registers over starts
@@ -337,14 +330,5 @@ mod tests {
         // 192 x 80 pairs of 512 operations, 4096 a cycle, and 16 exponentials a cycle.
         assert_eq!((cost.rows, cost.keys, cost.step_cycles), (192, 80, 2054));
         assert!(cost.chain_cycles < cost.step_cycles);
-    }
-
-    #[test]
-    fn shared_memory_of_the_device_decides_how_many_blocks_share_a_multiprocessor() {
-        let split = cost(Kind::FwdSplit, 128, Target::Sm80);
-        let bytes = 102_976;
-        assert_eq!(split.resident_on(163 << 10, bytes), 1, "A100");
-        assert_eq!(split.resident_on(227 << 10, bytes), 2, "H100");
-        assert_eq!(split.resident_on(99 << 10, bytes), 1, "at least one, wherever it runs");
     }
 }

@@ -1,17 +1,10 @@
-//! How long each path of `kgen_fwd` takes, and which one it therefore chooses.
+//! The numbers of kernels and GPUs by which the dispatcher predicts times: [`KernelCost`] and [`DEVICES`].
 //!
-//! The dispatcher evaluates the same formulas (`templates/include/kgen/path_cost.cuh`) with the numbers of
-//! [`KernelCost`] and [`DeviceCost`], which are written into it. `tests/library/dispatch.rs` compares the two.
-//! Formulas, numbers and their sources: docs/dispatch.md.
+//! They are written into the dispatcher. The formulas stand in `templates/include/kgen/path_cost.cuh`, and nowhere
+//! else. docs/dispatch.md explains them, and where the numbers come from.
 
 mod device;
 mod kernel;
-#[cfg(test)]
-mod measured;
-mod paths;
-mod predict;
 
-pub use device::{DEVICES, DRAM_PER_MILLE, DeviceCost, DeviceRow};
+pub use device::{DEVICES, DRAM_PER_MILLE, DeviceRow};
 pub use kernel::KernelCost;
-pub use paths::{Candidate, Held, Kernels, Path, PathTimes, chosen, weigh};
-pub use predict::{Lengths, Request, Sharing, Times};
