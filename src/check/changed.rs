@@ -5,7 +5,7 @@ use super::{
     compare::{Comparison, Distance},
     exam::{Case, Drawn},
 };
-use crate::device::{Call, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, Header, Outputs, Params};
+use crate::device::{Call, ERROR_INVALID_VALUE, ERROR_UNSUPPORTED, Header, Outputs};
 use std::rc::Rc;
 
 /// What must come of a changed call.
@@ -71,8 +71,7 @@ fn untouched(before: &Outputs, after: &Outputs) -> Comparison {
 
 /// The structure begins otherwise.
 pub fn begin(call: &mut Call, header: Header) {
-    let params = Box::new(call.params.clone());
-    call.params = Params::Headed { header, params };
+    call.params = call.params.clone().headed(header);
 }
 
 /// Its pointer is NULL.

@@ -1,6 +1,6 @@
 //! A call of a launcher with tensors in place of pointers, and its results.
 
-use super::{Field, Image, Params};
+use super::{Field, Fields, Image, Params};
 use std::{ffi::c_void, ptr};
 
 /// Multiprocessors of an emulated device unless a call says otherwise: fewer than most calls have tiles.
@@ -29,7 +29,7 @@ impl Call {
     /// # Panics
     /// Of another structure: the caller has made the call.
     pub(crate) fn fields(&mut self) -> &mut [Field] {
-        let Params::Fields(fields) = &mut self.params else { panic!("a call by fields") };
+        let fields: &mut Fields = self.params.get_mut().expect("a call by fields");
         &mut fields.fields
     }
 

@@ -18,6 +18,10 @@ pub enum Field {
     I64(i64),
     /// `int32_t`.
     I32(i32),
+    /// `float`.
+    F32(f32),
+    /// No field: a structure within begins, which is aligned to 8 bytes.
+    Aligned,
 }
 
 /// The fields after `struct_size` and `flags`, which every structure begins with.
@@ -40,9 +44,18 @@ pub(in crate::device) struct Structure {
 }
 
 impl Field {
-    /// Bytes, which are also what it is aligned to.
+    /// Bytes in the structure.
     fn bytes(self) -> usize {
-        if matches!(self, Self::I32(_)) { 4 } else { 8 }
+        match self {
+            Self::I32(_) | Self::F32(_) => 4,
+            Self::Aligned => 0,
+            _ => 8,
+        }
+    }
+
+    /// Alignment in bytes.
+    fn alignment(self) -> usize {
+        if self.bytes() == 4 { 4 } else { 8 }
     }
 
     fn value(self, address: Address<'_>, workspace_bytes: usize) -> u64 {
@@ -53,6 +66,8 @@ impl Field {
             Self::U64(value) => value,
             Self::I64(value) => value.cast_unsigned(),
             Self::I32(value) => u64::from(value.cast_unsigned()),
+            Self::F32(value) => value.to_bits().into(),
+            Self::Aligned => 0,
         }
     }
 }
@@ -62,7 +77,7 @@ impl Fields {
     pub fn layout(&self) -> (Vec<usize>, usize) {
         let mut end: usize = 8;
         let place = |field: &Field| {
-            let offset = end.next_multiple_of(field.bytes());
+            let offset = end.next_multiple_of(field.alignment());
             end = offset + field.bytes();
             offset
         };
@@ -79,7 +94,7 @@ impl Fields {
         let mut put = |offset: usize, value: u64| words[offset / 8] |= value << (offset % 8 * 8);
         put(0, size as u64);
         put(4, self.flags.into());
-        for (field, offset) in self.fields.iter().zip(offsets) {
+        for (field, offset) in self.fields.iter().zip(offsets).filter(|(field, _)| field.bytes() > 0) {
             put(offset, field.value(address, workspace_bytes));
         }
         words.push(FOREIGN);

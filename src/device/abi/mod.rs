@@ -1,30 +1,15 @@
 //! The structures and functions of `kgen.h`, as Rust sees them.
 
-mod bwd;
 mod choice;
-mod features;
 mod fields;
-mod fwd;
-mod score;
+mod parameters;
 
-pub use bwd::BwdParams;
 pub(super) use choice::Explain;
 pub use choice::{PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths};
-pub use features::AttentionFeatures;
 pub use fields::{Field, Fields};
-pub use fwd::{FwdParams, NewRows, PagedKeys};
-pub use score::{SCORE_TABLES, ScoreParams};
+pub use parameters::{Parameters, Params};
 
 use std::ffi::{c_char, c_void};
-
-/// `KGEN_FLAG_CAUSAL`.
-const FLAG_CAUSAL: u32 = 1;
-
-/// `KGEN_FLAG_DETERMINISTIC`.
-const FLAG_DETERMINISTIC: u32 = 2;
-
-/// `KGEN_FLAG_WINDOW`.
-const FLAG_WINDOW: u32 = 4;
 
 /// `KGEN_DTYPE_FP16`.
 pub const DTYPE_FP16: i32 = 0;
@@ -40,35 +25,6 @@ pub const DTYPE_FP32: i32 = 3;
 
 /// `KGEN_DTYPE_FP8_E5M2`.
 pub const DTYPE_FP8_E5M2: i32 = 4;
-
-/// Element strides of one tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Strides {
-    /// From one batch entry to the next; not read where `cu_seqlens` is given.
-    pub batch: i64,
-    /// From one token to the next.
-    pub row: i64,
-    /// From one head to the next.
-    pub head: i64,
-}
-
-/// What a launcher is told besides tensors; which of these depends on the family of the kernel.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Params {
-    /// `kgen_fwd_params`.
-    Fwd(FwdParams),
-    /// `kgen_bwd_params`.
-    Bwd(BwdParams),
-    /// The structure of another family, field by field.
-    Fields(Fields),
-    /// Any of them, as a caller passes it that does not keep to `kgen.h`, or that knows another version of it.
-    Headed {
-        /// What is different.
-        header: Header,
-        /// The rest.
-        params: Box<Params>,
-    },
-}
 
 /// How a structure begins, if not as this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,65 +82,13 @@ type Address<'a> = &'a dyn Fn(&'static str) -> *mut c_void;
 /// What follows a structure in memory where it ends: nothing that a launcher may read.
 const FOREIGN: u64 = u64::MAX;
 
-/// A structure and what follows it in memory: what a later version has, or what is not the structure's.
-#[repr(C)]
-pub(super) struct Passed<T> {
-    structure: T,
-    tail: Tail,
-}
-
-impl<T> From<T> for Passed<T> {
-    fn from(structure: T) -> Self {
-        Self { structure, tail: [FOREIGN; _] }
-    }
-}
-
-impl<T> Passed<T> {
-    fn headed(self, header: Header, begin: fn(T, Header) -> T) -> Self {
-        Self { structure: begin(self.structure, header), tail: header.tail(size_of::<T>()) }
-    }
-}
-
-/// A structure of `kgen.h`, ready to be passed.
-pub(super) enum Structure {
-    Fwd(Box<Passed<fwd::Structure>>),
-    Bwd(Box<Passed<bwd::Structure>>),
-    Fields(fields::Structure),
-    /// NULL.
-    None,
-}
-
-impl Params {
-    /// The structure to pass, with `address` in place of tensors.
-    pub(super) fn structure(&self, address: Address<'_>, workspace_bytes: usize) -> Structure {
-        match self {
-            Self::Fwd(params) => Structure::Fwd(Box::new(params.structure(address, workspace_bytes).into())),
-            Self::Bwd(params) => Structure::Bwd(Box::new(params.structure(address, workspace_bytes).into())),
-            Self::Fields(fields) => Structure::Fields(fields.structure(address, workspace_bytes)),
-            Self::Headed { header: Header::Null, .. } => Structure::None,
-            Self::Headed { header, params } => params.structure(address, workspace_bytes).headed(*header),
-        }
-    }
-}
+/// A structure of `kgen.h`, ready to be passed; `None` is NULL.
+pub(super) struct Structure(Option<fields::Structure>);
 
 impl Structure {
-    fn headed(self, header: Header) -> Self {
-        match self {
-            Self::Fwd(passed) => Self::Fwd(Box::new(passed.headed(header, fwd::Structure::headed))),
-            Self::Bwd(passed) => Self::Bwd(Box::new(passed.headed(header, bwd::Structure::headed))),
-            Self::Fields(structure) => Self::Fields(structure.headed(header)),
-            Self::None => Self::None,
-        }
-    }
-
-    /// What a launcher takes.
+    /// The pointer that a launcher takes.
     pub(super) fn as_ptr(&self) -> *const c_void {
-        match self {
-            Self::Fwd(passed) => std::ptr::from_ref(&**passed).cast(),
-            Self::Bwd(passed) => std::ptr::from_ref(&**passed).cast(),
-            Self::Fields(structure) => structure.as_ptr(),
-            Self::None => std::ptr::null(),
-        }
+        self.0.as_ref().map_or(std::ptr::null(), fields::Structure::as_ptr)
     }
 }
 
@@ -219,14 +123,23 @@ pub(crate) fn code_word(code: i32) -> &'static str {
     }
 }
 
-/// Asserts that `params`, whose fields have these names in C, is laid out as that structure of `kgen.h`.
+/// Asserts that `written`, whose fields have these names in C, is laid out as that structure of `kgen.h`. Of an array,
+/// C names the first element.
 #[cfg(test)]
-pub(crate) fn assert_layout_is_that_of_c(structure: &str, fields: &[&str], params: &Params) {
-    let Params::Fields(written) = params else { panic!("it is not written down field by field") };
+pub(crate) fn assert_layout_is_that_of_c(structure: &str, fields: &[&str], written: &Fields) {
     let (offsets, size) = written.layout();
     assert_eq!(offsets.len(), fields.len(), "each field has a name");
-    let places = fields.iter().map(|name| (*name).to_owned()).zip(offsets).collect();
+    let named = fields.iter().zip(&written.fields).zip(offsets);
+    let own = named.filter(|((name, field), _)| **field != Field::Aligned && !name.contains('[') || name.ends_with("[0]"));
+    let places = own.map(|((name, _), offset)| (name.trim_end_matches("[0]").to_owned(), offset)).collect();
     tests::compile(&tests::layout_of(structure, places, size));
+}
+
+/// Asserts that constants of `kgen.h` have these values.
+#[cfg(test)]
+pub(crate) fn assert_constants_are_those_of_c(constants: &[(&str, usize)]) {
+    let assertion = |(what, value): &(&str, usize)| format!("_Static_assert({what} == {value}, \"{what}\");\n");
+    tests::compile(&constants.iter().map(assertion).collect::<String>());
 }
 
 #[cfg(test)]
@@ -240,11 +153,6 @@ mod tests {
         ($structure:ident: $($field:ident),+) => { vec![$((stringify!($field).to_owned(), offset_of!($structure, $field))),+] };
     }
     pub(super) use each;
-
-    /// `q_batch_stride`, `q_row_stride`, …: by tensor, then by axis.
-    pub(super) fn strides(what: &str, tensors: &[&str], axes: &[&str]) -> Vec<String> {
-        tensors.iter().flat_map(|tensor| axes.iter().map(move |axis| format!("{tensor}{what}_{axis}_stride"))).collect()
-    }
 
     /// C's assertions that a structure has these fields at these offsets, this size, and nothing between or beyond
     /// them.
@@ -284,25 +192,17 @@ mod tests {
     fn structures_and_constants_are_those_of_the_c_header() {
         let mut facts: Vec<(&str, usize)> = (0..=5).map(|code| (code_word(code), code as usize)).collect();
         facts.extend([
-            ("KGEN_FLAG_CAUSAL", FLAG_CAUSAL as usize),
-            ("KGEN_FLAG_DETERMINISTIC", FLAG_DETERMINISTIC as usize),
             ("KGEN_DTYPE_FP16", DTYPE_FP16 as usize),
             ("KGEN_DTYPE_BF16", DTYPE_BF16 as usize),
             ("KGEN_DTYPE_FP8_E4M3", DTYPE_FP8_E4M3 as usize),
             ("KGEN_DTYPE_FP8_E5M2", DTYPE_FP8_E5M2 as usize),
-            ("KGEN_FLAG_WINDOW", FLAG_WINDOW as usize),
             ("KGEN_DTYPE_FP32", DTYPE_FP32 as usize),
             ("KGEN_PATH_SHORT", PATH_SHORT as usize),
             ("KGEN_PATH_SPLIT", PATH_SPLIT as usize),
             ("KGEN_PATH_PACKED", PATH_PACKED as usize),
         ]);
-        let constants: Vec<_> =
-            facts.iter().map(|(what, value)| format!("_Static_assert({what} == {value}, \"{what}\");\n")).collect();
-        let (fwd, fwd_size) = fwd::layout();
-        let (bwd, bwd_size) = bwd::layout();
-        let choice = choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size));
-        let params = [layout_of("kgen_fwd_params", fwd, fwd_size), layout_of("kgen_bwd_params", bwd, bwd_size)];
-        compile(&(constants.concat() + &params.concat() + &choice.concat()));
+        assert_constants_are_those_of_c(&facts);
+        compile(&choice::layouts().map(|(structure, fields, size)| layout_of(structure, fields, size)).concat());
     }
 
     #[test]

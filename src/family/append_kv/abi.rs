@@ -2,7 +2,8 @@
 
 use crate::{
     check::Number,
-    device::{Call, Field, Fields, Params, Strides},
+    device::{Call, Field, Fields, Params},
+    family::attention::abi::Strides,
 };
 
 /// `KGEN_FLAG_CAUSAL`.
@@ -142,7 +143,7 @@ impl Request {
         fields.extend(lengths.into_iter().chain(rest).chain(pages).map(number));
         fields.extend([Field::I32(self.number.code()), Field::I32(self.cache.code())]);
         fields.push(Field::Tensor("seqlens_after"));
-        Params::Fields(Fields { flags: self.flags, fields, later: 1 })
+        Params::of(Fields { flags: self.flags, fields, later: 1 })
     }
 }
 
@@ -189,8 +190,8 @@ mod tests {
         };
         let params = request.params();
         let names: Vec<&str> = NAMES.iter().copied().chain(LAST).collect();
-        assert_layout_is_that_of_c("kgen_append_kv_params", &names, &params);
-        let Params::Fields(written) = params else { panic!("written field by field") };
+        assert_layout_is_that_of_c("kgen_append_kv_params", &names, params.get().expect("written field by field"));
+        let written: &Fields = params.get().expect("written field by field");
         // Each number is in the place of its name.
         let values: Vec<Field> = written.fields[NAMES.len() - 15..].to_vec();
         assert_eq!(values[..14], (1..=14).map(Field::I32).collect::<Vec<_>>());

@@ -4,7 +4,8 @@ use super::abi::{CAUSAL, Request};
 use crate::{
     bench::{Bench, Matrix, Output, Size, Trial, Work, copies_beyond, elements},
     check::Number,
-    device::{Field, Params, Strides},
+    device::{Field, Params},
+    family::attention::abi::Strides,
     family::rotary::{Rotary, Tables, nearest_right},
     kernel::Variant,
 };

@@ -3,7 +3,8 @@
 
 use super::{DeclaredCall, Kind, KvFormat, Point};
 use crate::{
-    device::{AttentionFeatures, DTYPE_BF16, DTYPE_FP32},
+    device::{DTYPE_BF16, DTYPE_FP32},
+    family::attention::abi::AttentionFeatures,
     kernel::{Feature, Features},
 };
 

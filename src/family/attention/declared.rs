@@ -3,8 +3,8 @@
 #![allow(clippy::cast_possible_wrap, reason = "rows, heads and keys are fewer than 2^31")]
 
 use crate::{
-    device::ScoreParams,
     expression::{At, Expr, KeptScore, List, MOST_SCALARS, MOST_TABLES},
+    family::attention::abi::ScoreParams,
 };
 
 /// A score with the numbers of one call, which two small numbers stand for.

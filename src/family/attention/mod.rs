@@ -1,5 +1,6 @@
 //! Flash Attention: forward, backward, split-KV and its helpers.
 
+pub mod abi;
 mod asked;
 mod cost;
 mod declared;

@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Number, Tally},
-    device::{Call, Image, NewRows, Outputs, Params, Strides},
+    device::{Call, Image, Outputs},
+    family::attention::abi,
+    family::attention::abi::{NewRows, Strides},
     family::{
         attention::{Append, Starts},
         rotary::{Rotary, Tables, nearest_right},
@@ -233,7 +235,7 @@ impl Appended {
                 call.inputs.push(("seqlens_rotary", Image::of_integers(&starts(append, &spans))));
             }
         }
-        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         (params.new_rows, params.seqlen_k) = (Some(told), problem.told_keys(append) as i32);
     }
 

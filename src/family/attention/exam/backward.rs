@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Subject, Tally},
-    device::{BwdParams, Call, Element, Image, Outputs, Params},
+    device::{Call, Element, Image, Outputs, Params},
+    family::attention::abi::BwdParams,
     family::attention::{Mask, Point},
 };
 
@@ -166,7 +167,7 @@ impl BackwardCase {
             outputs: outputs.into_iter().chain(sink_gradient).collect(),
             scratch: true,
             multiprocessors: problem.multiprocessors,
-            params: Params::Bwd(BwdParams {
+            params: Params::of(BwdParams {
                 strides: std::array::from_fn(|tensor| place(tensor).strides),
                 lse_strides,
                 dlse_strides,
@@ -359,7 +360,7 @@ mod tests {
     fn a_row_that_sees_no_key_and_a_key_that_no_row_sees_must_be_exactly_zero() {
         let tiny = Number::Bf16.round(1e-30);
         assert!(complaint(true, |all| output(all, "dq").put(0, tiny)).is_some(), "five queries, three keys");
-        let Params::Bwd(BwdParams { strides, .. }) = case(true).draw(1).call.params else { unreachable!("a backward call") };
+        let BwdParams { strides, .. } = *case(true).draw(1).call.params.get().expect("a backward call");
         for (tensor, name) in [(6, "dk"), (7, "dv")] {
             let offset = 2 * strides[tensor].batch;
             assert!(complaint(false, |all| output(all, name).put(offset, tiny)).is_some(), "no queries, two keys");
@@ -396,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_write_to_a_row_that_takes_no_part_fails() {
-        let Params::Bwd(BwdParams { strides, .. }) = case(false).draw(1).call.params else { unreachable!("a backward call") };
+        let BwdParams { strides, .. } = *case(false).draw(1).call.params.get().expect("a backward call");
         let said = complaint(false, |all| output(all, "dv").scribble(3 * strides[7].row, 7));
         assert!(said.expect("it fails").contains("dV: memory that is no part of it was written"));
     }
@@ -406,7 +407,7 @@ mod tests {
         let problem = Problem::new(&[(5, 3), (2, 4)], 2, 1).layout(Layout::Padded).lengths(Lengths::Used);
         let asked = BackwardProblem::plain(problem).with_lse_gradient();
         let drawn = BackwardCase { asked, ..case(true) }.draw(1);
-        let Params::Bwd(BwdParams { dlse_strides, lse_strides, .. }) = drawn.call.params else { unreachable!("a backward call") };
+        let BwdParams { dlse_strides, lse_strides, .. } = *drawn.call.params.get().expect("a backward call");
         assert_ne!(dlse_strides, lse_strides);
         let dlse = &drawn.call.inputs.iter().find(|(name, _)| *name == "dlse").expect("it is given").1;
         let number =

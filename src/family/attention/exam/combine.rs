@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
-    device::{Image, Outputs, Params},
+    device::{Image, Outputs},
     family::attention::SinkType,
+    family::attention::abi,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -130,7 +131,7 @@ impl Case for CombineCase {
     fn draw(&self, seed: u64) -> Drawn {
         let Self { ref problem, splits, ref counts, spread, number, head_dim } = *self;
         let mut call = Tensors::draw(problem, head_dim, number, seed).call(problem, head_dim, number, false);
-        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         params.num_splits = splits as i32;
         call.inputs.retain(|(name, _)| !matches!(*name, "q" | "k" | "v"));
         if let Some(counts) = counts {

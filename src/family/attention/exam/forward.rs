@@ -198,7 +198,8 @@ pub(super) fn compare(
 mod tests {
     use super::*;
     use crate::{
-        device::{Call, FwdParams, Image, POISON, Params},
+        device::{Call, Image, POISON},
+        family::attention::abi::FwdParams,
         family::attention::exam::problem::Lengths,
     };
 
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn a_write_to_a_row_that_takes_no_part_fails() {
         let said = complaint(false, |outputs| {
-            let Params::Fwd(FwdParams { strides, .. }) = perfect(false).1.params else { unreachable!("a forward call") };
+            let FwdParams { strides, .. } = *perfect(false).1.params.get().expect("a forward call");
             o(outputs).scribble(5 * strides[3].row, 7);
         });
         assert!(said.expect("it fails").contains("memory that is no part of it was written"));

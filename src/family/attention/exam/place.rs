@@ -5,7 +5,7 @@ use super::{
     pages::PageTable,
     problem::{Layout, Lengths, Part, Problem},
 };
-use crate::{check::Number, device::Strides, family::attention::Cache};
+use crate::{check::Number, family::attention::Cache, family::attention::abi::Strides};
 
 /// Which of the two row axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,10 +27,8 @@ use crate::{
         Expected::{Nothing, Refused, Same},
         Number, STRUCTURE, Subject, begin, changed, changed_without_workspace, drop_tensor,
     },
-    device::{
-        AttentionFeatures, BwdParams, Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED,
-        FwdParams, Header, Image, Params, Strides,
-    },
+    device::{Call, DTYPE_FP16, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Header, Image},
+    family::attention::abi::{AttentionFeatures, BwdParams, FwdParams, Strides},
     family::attention::{Append, Asked, Cache, Kind, KvFormat, Point, Starts},
     kernel::{Dtype, Feature, Target},
 };
@@ -71,21 +69,15 @@ macro_rules! numbers_of {
 }
 
 fn numbers(call: &mut Call) -> Numbers<'_> {
-    match &mut call.params {
-        Params::Fwd(params) => numbers_of!(params),
-        Params::Bwd(params) => numbers_of!(params),
-        Params::Fields(_) | Params::Headed { .. } => unreachable!("a call of attention"),
-    }
+    if call.params.get::<FwdParams>().is_some() { numbers_of!(fwd(call)) } else { numbers_of!(bwd(call)) }
 }
 
 fn fwd(call: &mut Call) -> &mut FwdParams {
-    let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
-    params
+    call.params.get_mut().expect("a forward call")
 }
 
 fn bwd(call: &mut Call) -> &mut BwdParams {
-    let Params::Bwd(params) = &mut call.params else { unreachable!("a backward call") };
-    params
+    call.params.get_mut().expect("a backward call")
 }
 
 /// The first row that tiles may not reach: `kgen/fwd_params.cuh` leaves room behind the last one.
@@ -214,11 +206,7 @@ const ELSEWHERE: &[Change] = &[
 
 /// Strides of Q, K, V, O and so on.
 fn strides(call: &mut Call) -> &mut [Strides] {
-    match &mut call.params {
-        Params::Fwd(params) => &mut params.strides,
-        Params::Bwd(params) => &mut params.strides,
-        Params::Fields(_) | Params::Headed { .. } => unreachable!("a call of attention"),
-    }
+    if call.params.get::<FwdParams>().is_some() { &mut fwd(call).strides } else { &mut bwd(call).strides }
 }
 
 /// Gives the call these numbers by batch entry.

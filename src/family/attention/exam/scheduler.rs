@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Subject, Tally},
-    device::{Call, DeviceKind, Element, FwdParams, Image, NewRows, Outputs, Params, Strides},
+    device::{Call, DeviceKind, Element, Image, Outputs, Params},
+    family::attention::abi::{FwdParams, NewRows, Strides},
     family::attention::{Append, Asked, Point},
 };
 
@@ -156,7 +157,7 @@ impl Case for ScheduleCase {
             outputs: if problem.sequences.is_empty() { vec![] } else { outputs },
             scratch: false,
             multiprocessors: blocks.is_none().then_some(MULTIPROCESSORS),
-            params: Params::Fwd(FwdParams {
+            params: Params::of(FwdParams {
                 cache_entries: 0,
                 strides: [Strides::default(); 4],
                 lse_strides: [0; 2],

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     check::{Case, Comparison, Drawn, Level, Number, Tally},
-    device::{Element, Image, Outputs, Params},
-    family::attention::{self, Point},
+    device::{Element, Image, Outputs},
+    family::attention::{self, Point, abi},
     kernel::{Dtype, Feature},
 };
 use itertools::Itertools;
@@ -189,7 +189,7 @@ impl Case for MergedCase {
         let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
         let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
         let words = counters_for(problem);
-        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         (params.num_splits, params.arrivals) = (splits as i32, words as i64);
         if let Some(counts) = counts {
             let counts: Vec<i32> = counts.iter().map(|&count| count as i32).collect();
@@ -259,7 +259,7 @@ impl Case for WholeCase {
         let Self { ref problem, ref counts, arithmetic, head_dim, causal, .. } = *self;
         let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
         let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
-        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         params.num_splits = 1;
         params.total_rows = [0; 2]; // without a workspace, the number of rows bounds nothing
         if counts.is_some() {
@@ -411,7 +411,7 @@ impl Case for SplitCase {
         let Self { ref problem, splits, ref counts, arithmetic, head_dim, causal, .. } = *self;
         let tensors = Tensors::draw(problem, head_dim, arithmetic.number, seed);
         let mut call = tensors.call(problem, head_dim, arithmetic.number, causal);
-        let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+        let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
         params.num_splits = splits as i32;
         let workspace = Workspace::new(problem, head_dim.v, splits);
         let count = {

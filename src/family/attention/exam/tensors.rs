@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     check::{Number, fill_normal},
-    device::{Call, Element, FwdParams, Image, PagedKeys, Params, SCORE_TABLES},
+    device::{Call, Element, Image, Params},
+    family::attention::abi::{FwdParams, PagedKeys, SCORE_TABLES},
     family::attention::{Cache, SinkType},
 };
 use rand::{RngExt, SeedableRng};
@@ -251,7 +252,7 @@ impl Tensors {
             outputs: [("o", image(3, None))].into_iter().chain(lse.map(|lse| ("lse", lse))).chain(counter).collect(),
             scratch: false,
             multiprocessors: problem.multiprocessors,
-            params: Params::Fwd(FwdParams {
+            params: Params::of(FwdParams {
                 strides: places.map(|place| place.strides),
                 lse_strides: [place_lse.strides.batch, place_lse.strides.head],
                 descale_strides: std::array::from_fn(|tensor| descales.strides(tensor, problem.heads_k)),
@@ -570,9 +571,7 @@ mod tests {
         let problem = Problem::new(&[(3, 2), (1, 4)], 2, 1).layout(Layout::Unaligned).lengths(Lengths::Used);
         let tensors = Tensors::draw(&problem, 16, Number::Fp16, 1);
         let call = tensors.call(&problem, 16, Number::Fp16, false);
-        let Params::Fwd(FwdParams { strides: [q, k, ..], seqlen_q, seqlen_k, .. }) = call.params else {
-            unreachable!("a forward call")
-        };
+        let FwdParams { strides: [q, k, ..], seqlen_q, seqlen_k, .. } = *call.params.get().expect("a forward call");
         let value = |offset| Number::Fp16.widen(call.inputs[0].1.bits(offset));
         assert_eq!(value(q.head + 2 * q.row + 7), tensors.q.head(0, 1)[2 * 16 + 7]);
         assert_eq!(value(q.batch + 15), tensors.q.head(1, 0)[15]);

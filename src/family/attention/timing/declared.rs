@@ -2,8 +2,8 @@
 
 use super::Shape;
 use crate::{
-    device::SCORE_TABLES,
     expression::{Expr, Work},
+    family::attention::abi::SCORE_TABLES,
     family::attention::{DeclaredCall, DeclaredRule, Kind, Mask, Point},
 };
 

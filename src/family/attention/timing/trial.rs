@@ -8,7 +8,8 @@ use super::{
 use crate::{
     bench::{Normals, Output, Trial, Work, elements, fp32},
     check::Number,
-    device::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Params, Strides},
+    device::Params,
+    family::attention::abi::{AttentionFeatures, BwdParams, FwdParams, PagedKeys, Strides},
     family::attention::{DeclaredCall, Kind, KvFormat, Point, exam::merge_splits},
     kernel::{Dtype, Feature, HeadDim},
 };
@@ -154,7 +155,7 @@ impl Trial for AttentionTrial<'_> {
         let score = declared::call_of(&self.variant).map(DeclaredCall::params).unwrap_or_default();
         let features = AttentionFeatures { score, ..AttentionFeatures::default() };
         if kind == Kind::Bwd {
-            return Params::Bwd(BwdParams {
+            return Params::of(BwdParams {
                 // Q, K, V, O, dO, dQ, dK, dV.
                 strides: [query(qk), key(qk), key(v), query(v), query(v), query(qk), key(qk), key(v)],
                 lse_strides,
@@ -174,7 +175,7 @@ impl Trial for AttentionTrial<'_> {
                 features,
             });
         }
-        Params::Fwd(FwdParams {
+        Params::of(FwdParams {
             strides: [query(qk), key(qk), key(v), query(v)],
             lse_strides,
             descale_strides: [[i64::from(num_heads_k), 1]; 3],

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     check::{Comparison, Distance, Drawn, Number, Tally},
-    device::{self, Device, DeviceError, Image, Order, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Params, Paths, Schedule},
+    device::{self, Device, DeviceError, Image, Order, Outputs, PATH_PACKED, PATH_SHORT, PATH_SPLIT, Paths, Schedule},
     family::attention::{
-        Kind,
+        Kind, abi,
         exam::{
             backward::{BackwardCase, BackwardProblem},
             dims::Dims,
@@ -246,7 +246,7 @@ fn draw_forward(case: &FuzzCase, scope: &Scope, tensors: Tensors) -> Drawn {
     let (problem, head_dim) = (case.problem.clone(), Dims::from(head_dim));
     let arithmetic = scope.arithmetic(case);
     let mut call = tensors.call(&problem, head_dim, arithmetic.number, causal);
-    let Params::Fwd(params) = &mut call.params else { unreachable!("a forward call") };
+    let params: &mut abi::FwdParams = call.params.get_mut().expect("a forward call");
     params.num_splits = case.splits as i32;
     params.merging = case.merging.flags();
     let counters = match case.merging {

@@ -8,10 +8,8 @@ use crate::{
         Expected::{Refused, Same},
         drop_tensor,
     },
-    device::{
-        Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image, NewRows,
-        PagedKeys,
-    },
+    device::{Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image},
+    family::attention::abi::{NewRows, PagedKeys},
 };
 
 /// What kernels do that were built without one of the places where K and V may lie.

@@ -3,9 +3,10 @@
 use super::{numbers, push};
 use crate::{
     check::{Change, Expected::Refused, begin, drop_tensor},
-    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH, Header, SCORE_TABLES, ScoreParams},
+    device::{ERROR_INVALID_VALUE, ERROR_MISMATCH, Header},
     expression::List,
     family::attention::Point,
+    family::attention::abi::{SCORE_TABLES, ScoreParams},
 };
 
 /// What a kernel with a declared score does otherwise, by the names of the changes: a caller of an earlier version

@@ -1,0 +1,174 @@
+//! `kgen_fwd_params` of `kgen.h`: what forward, split-KV, combine and scheduler launchers take.
+
+use super::{AttentionFeatures, FLAG_CAUSAL, Rows, Strides};
+use crate::device::{Field, Fields, Parameters};
+
+/// Scalar parameters of a forward launcher.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FwdParams {
+    /// Strides of Q, K, V and O.
+    pub strides: [Strides; 4],
+    /// Batch and head stride of the log-sum-exp.
+    pub lse_strides: [i64; 2],
+    /// Batch and head stride of the descales of Q, K and V.
+    pub descale_strides: [[i64; 2]; 3],
+    /// Sequences.
+    pub batch: i32,
+    /// Query heads.
+    pub num_heads: i32,
+    /// Key heads.
+    pub num_heads_k: i32,
+    /// Rows of Q, or a bound on them.
+    pub seqlen_q: i32,
+    /// Rows of K, or a bound on them.
+    pub seqlen_k: i32,
+    /// Rows of packed Q and K; 0: not told.
+    pub total_rows: [i32; 2],
+    /// Most splits of the keys; 0: the library chooses.
+    pub num_splits: i32,
+    /// Blocks that run at once, as `prepare_scheduler` is to assume; 0: two a multiprocessor.
+    pub concurrent_blocks: i32,
+    /// Elements of a row of Q and K.
+    pub head_dim: i32,
+    /// Elements of a row of V and O; 0: as of Q and K.
+    pub head_dim_v: i32,
+    /// `KGEN_DTYPE_*`.
+    pub dtype: i32,
+    /// `KGEN_DTYPE_*` of K and V; 0: that of Q.
+    pub kv_dtype: i32,
+    /// Causal mask.
+    pub causal: bool,
+    /// `KGEN_FLAG_MERGE_*`: how partial results are to be merged; 0: as the library likes.
+    pub merging: u32,
+    /// Words of `arrivals`.
+    pub arrivals: i64,
+    /// Factor on Q Kᵀ.
+    pub softmax_scale: f32,
+    /// Masks and scores besides.
+    pub features: AttentionFeatures,
+    /// Strides of QV; `None`: there is none.
+    pub qv_strides: Option<Strides>,
+    /// What is said of pages; `None`: nothing is.
+    pub pages: Option<PagedKeys>,
+    /// Entries of K and V that `cache_batch_idx` may name; 0: not said.
+    pub cache_entries: i32,
+    /// What is said of new rows of K and V; `None`: nothing is.
+    pub new_rows: Option<NewRows>,
+}
+
+/// New rows of K and V that attention writes into the cache, but for the tensors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NewRows {
+    /// Strides of K's and V's.
+    pub strides: [Strides; 2],
+    /// Elements of a row of the tables of the rotation, with what lies between rows.
+    pub rotary_row_stride: i64,
+    /// New rows of each sequence.
+    pub seqlen: i32,
+    /// Columns that are rotated.
+    pub rotary_dim: i32,
+    /// Rows of the tables.
+    pub rotary_rows: i32,
+    /// Pairs of columns lie side by side.
+    pub interleaved: bool,
+}
+
+/// K and V in pages, but for the table itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PagedKeys {
+    /// Entries of the table from one sequence's first to the next one's.
+    pub table_stride: i64,
+    /// Rows of a page.
+    pub size: i32,
+    /// Pages of K and V.
+    pub count: i32,
+    /// Fewest and most queries of the sequences that a launcher serves; 0: no limit.
+    pub query_limits: [i32; 2],
+    /// Page and head stride of the pages' descales of K and of V.
+    pub descale_strides: [[i64; 2]; 2],
+}
+
+/// Fields of the first version of the structure.
+const FIRST_VERSION: usize = 31;
+
+impl FwdParams {
+    /// The fields after `struct_size` and `flags`, by their names in C.
+    pub(super) fn rows(&self) -> Rows {
+        let pages = self.pages.unwrap_or_default();
+        let new = self.new_rows.unwrap_or_default();
+        let [q, k, v, o] = self.strides;
+        let mut rows = Rows::default();
+        rows.tensors(["q", "k", "v", "o", "lse"]);
+        for (name, strides) in ["q", "k", "v", "o"].into_iter().zip([q, k, v, o]) {
+            rows.strides(name, strides);
+        }
+        rows.pair("lse", ["batch", "head"], self.lse_strides);
+        rows.tensors(["cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k"]);
+        rows.integers([
+            ("batch", self.batch),
+            ("num_heads", self.num_heads),
+            ("num_heads_k", self.num_heads_k),
+            ("seqlen_q", self.seqlen_q),
+            ("seqlen_k", self.seqlen_k),
+            ("head_dim", self.head_dim),
+            ("dtype", self.dtype),
+        ]);
+        rows.push("softmax_scale", Field::F32(self.softmax_scale));
+        rows.tensors(["q_descale", "k_descale", "v_descale"]);
+        for (name, strides) in ["q_descale", "k_descale", "v_descale"].into_iter().zip(self.descale_strides) {
+            rows.pair(name, ["batch", "head"], strides);
+        }
+        rows.integers([
+            ("total_q", self.total_rows[0]),
+            ("total_k", self.total_rows[1]),
+            ("num_splits", self.num_splits),
+            ("concurrent_blocks", self.concurrent_blocks),
+        ]);
+        rows.tensors(["split_counts", "workspace"]);
+        rows.push("workspace_bytes", Field::WorkspaceBytes);
+        self.features.add_to(&mut rows);
+        self.features.score.add_to(&mut rows);
+        rows.integers([("head_dim_v", self.head_dim_v), ("reserved", 0)]);
+        rows.tensors(["page_table"]);
+        rows.push("page_table_stride", Field::I64(pages.table_stride));
+        rows.integers([
+            ("page_size", pages.size),
+            ("num_pages", pages.count),
+            ("least_queries", pages.query_limits[0]),
+            ("most_queries", pages.query_limits[1]),
+            ("kv_dtype", self.kv_dtype),
+            ("reserved_2", 0),
+        ]);
+        rows.tensors(["cache_batch_idx", "leftpad_k", "qv"]);
+        rows.strides("qv", self.qv_strides.unwrap_or_default());
+        rows.tensors(["work_counter", "arrivals"]);
+        rows.push("arrivals_count", Field::I64(self.arrivals));
+        rows.tensors(["k_page_descale", "v_page_descale"]);
+        for (name, strides) in ["k_page_descale", "v_page_descale"].into_iter().zip(pages.descale_strides) {
+            rows.pair(name, ["page", "head"], strides);
+        }
+        rows.tensors(["k_new", "v_new"]);
+        for (name, strides) in ["k_new", "v_new"].into_iter().zip(new.strides) {
+            rows.strides(name, strides);
+        }
+        rows.tensors(["rotary_cos", "rotary_sin"]);
+        rows.push("rotary_row_stride", Field::I64(new.rotary_row_stride));
+        rows.tensors(["seqlens_rotary"]);
+        rows.integers([
+            ("seqlen_new", new.seqlen),
+            ("rotary_dim", new.rotary_dim),
+            ("rotary_rows", new.rotary_rows),
+            ("rotary_interleaved", new.interleaved.into()),
+            ("cache_entries", self.cache_entries),
+            ("reserved_3", 0),
+        ]);
+        rows
+    }
+}
+
+impl Parameters for FwdParams {
+    fn fields(&self) -> Fields {
+        let flags = if self.causal { FLAG_CAUSAL } else { 0 } | self.features.flags() | self.merging;
+        self.rows().into_fields(flags, FIRST_VERSION)
+    }
+}
