@@ -22,7 +22,7 @@ fn every_text_occurs_once() -> Result<(), String> {
         let reason = laboratory.planted(&list.grid, fault).err()?;
         Some(format!("{}/{}: {reason}", list.name, fault.name))
     });
-    complaints(wrong.collect())
+    complaints(&wrong.collect::<Vec<_>>())
 }
 
 fn no_fault_is_lost() -> Result<(), String> {
@@ -33,9 +33,9 @@ fn no_fault_is_lost() -> Result<(), String> {
 fn every_family_has_a_list() -> Result<(), String> {
     let has_list = |family: &str| laboratory().lists.iter().any(|list| list.name == family);
     let without = TABLE.iter().map(|family| family.templates).filter(|family| *family != "attention" && !has_list(family));
-    complaints(without.map(|family| format!("`{family}` has no list of faults")).collect())
+    complaints(&without.map(|family| format!("`{family}` has no list of faults")).collect::<Vec<_>>())
 }
 
-fn complaints(lines: Vec<String>) -> Result<(), String> {
+fn complaints(lines: &[String]) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
