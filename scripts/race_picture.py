@@ -4,34 +4,32 @@ what is left.
 
     scripts/race_picture.py docs/images/race.svg
 
-The barrier is one of the planted faults of tests/emulator/faults.toml. KGEN names the kgen binary (default
+The barrier is that of the planted fault "two stages: no barrier behind the wait". KGEN names the kgen binary (default
 target/release/kgen). Needs `rich`, as scripts/picture.py does.
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 from picture import draw, terminal_output
 
 ROOT = Path(__file__).resolve().parent.parent
-FAULT = "two stages: no barrier behind the wait"
+BARRIER = re.compile(r"(?<=cp_async_wait<0>\(\);\n) *block_sync\(\);.*\n(?=\{%- endif %\}\n *const uint32_t next_stage)")
 WIDTH = 112
 COMMAND = ["--templates", "templates", "check", "flash_fwd_hdim64_fp16_causal_sm80", "--device", "emulator"]
 
 
 def plant(templates):
-    """Takes the fault's text out of the templates."""
-    faults = tomllib.loads((ROOT / "tests/emulator/faults.toml").read_text(encoding="utf-8"))["fault"]
-    fault = next(fault for fault in faults if fault["name"] == FAULT)
+    """Takes the barrier out of the template."""
     path = templates / "attention/fwd_sm80.cu.tera"
-    text = path.read_text(encoding="utf-8")
-    if text.count(fault["find"]) != 1:
-        raise SystemExit(f"`{path.name}` does not hold the text of the fault `{FAULT}` once")
-    path.write_text(text.replace(fault["find"], fault["replace"]), encoding="utf-8")
+    text, count = BARRIER.subn("", path.read_text(encoding="utf-8"))
+    if count != 1:
+        raise SystemExit(f"`{path.name}` has no barrier behind the wait for a tile of two stages, or several")
+    path.write_text(text, encoding="utf-8")
 
 
 def main():

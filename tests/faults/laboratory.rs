@@ -1,12 +1,12 @@
 //! The kernels that faults are planted in, and the check that must reject them.
 
 use super::{
-    list::{Fault, fault_lists},
-    plant::{is_part, with_marks},
+    list::{Fault, List, folder, lists},
+    parts::{Parted, is_part, parted, with_marks},
 };
 use itertools::Itertools;
 use kgen::{
-    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel, Level, Status, Verdict, run},
+    check::{CheckOptions, CheckRequest, DEFAULT_SEED, Kernel as Form, Level, Status, Verdict, run},
     device::EmulatorKit,
     family::attention::{Kind, Point},
     grid::Grid,
@@ -16,117 +16,189 @@ use kgen::{
     toolchain::{Cancel, host_compiler_in_process},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    sync::OnceLock,
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{LazyLock, OnceLock},
     time::Duration,
 };
 
-/// Everything the tests share.
+/// A kernel of a grid. Its text is rendered when something asks for it.
+pub struct Kernel {
+    pub plan: Plan,
+    name: String,
+    text: OnceLock<String>,
+    parted: OnceLock<Parted>,
+}
+
+impl Kernel {
+    fn new(plan: Plan) -> Self {
+        Self { name: plan.variant.name(), plan, text: OnceLock::new(), parted: OnceLock::new() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn text(&self, laboratory: &Laboratory) -> &str {
+        self.text.get_or_init(|| laboratory.renderer.kernel(&self.plan).expect("it renders").text)
+    }
+
+    pub fn parted(&self, laboratory: &Laboratory) -> &Parted {
+        self.parted.get_or_init(|| parted(&laboratory.marking().kernel(&self.plan).expect("it renders").text))
+    }
+
+    /// Whether faults that name a file are planted in it. Of plain forward kernels of one shape the causal one is, and
+    /// none in bf16.
+    fn is_of_a_shape(&self) -> bool {
+        let variant = &self.plan.variant;
+        variant.kind() != Kind::Fwd.into()
+            || self.has_features()
+            || variant.causal() == Some(true) && variant.dtype() != Some(Dtype::Bf16)
+    }
+
+    fn has_features(&self) -> bool {
+        Point::of(&self.plan.variant).is_some_and(|point| point.features != Features::NONE)
+    }
+
+    /// Whether a fault takes it only if no other kernel of its template will do: faults of plain kernels take plain
+    /// ones, and those of attention take attention, since other families have faults of their own.
+    fn comes_last(&self) -> bool {
+        let variant = &self.plan.variant;
+        Point::of(variant).is_none() || variant.kind() != Kind::Bwd.into() && self.has_features()
+    }
+}
+
+/// Everything that the trials share.
 pub struct Laboratory {
-    pub templates: Templates,
-    /// One kernel of each shape of the template that `kernels.toml` declares.
-    pub kernels: Vec<(Plan, String)>,
-    pub faults: Vec<Fault>,
-    /// The same kernels with what a part renders between marks, for each part that a fault names.
-    pub marked: BTreeMap<String, Vec<String>>,
-    kit: EmulatorKit,
-    cache: PathBuf,
+    pub lists: Vec<List>,
+    /// The device headers, by their paths in `#include`.
+    pub headers: BTreeMap<String, String>,
+    grids: BTreeMap<String, Vec<Kernel>>,
+    renderer: Renderer,
+    /// Renders the same with marks around the parts that faults name.
+    marking: OnceLock<Renderer>,
+    kit: OnceLock<EmulatorKit>,
 }
 
 pub fn laboratory() -> &'static Laboratory {
-    static LABORATORY: OnceLock<Laboratory> = OnceLock::new();
-    LABORATORY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-        let faults = fault_lists(&folder);
-        let templates = Templates::embedded();
-        let renderer = Renderer::new(&templates).expect("the templates parse");
-        let grid = Grid::load(&folder.join("kernels.toml")).expect("the grid of the kernels reads");
-        let has_features = |v: &Variant| Point::of(v).is_some_and(|point| point.features != Features::NONE);
-        let one_a_shape = |v: &&Variant| {
-            v.kind() != Kind::Fwd.into() || has_features(v) || v.causal() == Some(true) && v.dtype() != Some(Dtype::Bf16)
-        };
-        // Forward kernels with features come last: of a template, a fault that concerns plain ones takes one of those;
-        // so do other families, which have faults of their own.
-        let comes_last = |v: &&Variant| Point::of(v).is_none() || v.kind() != Kind::Bwd.into() && has_features(v);
-        let variants = grid.variants().iter().filter(one_a_shape).sorted_by_key(comes_last);
-        let kernels = variants.map(|variant| {
-            let plan = Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
-            let text = renderer.kernel(&plan).expect("it renders").text;
-            (plan, text)
-        });
-        let kernels: Vec<(Plan, String)> = kernels.collect();
-        let named = faults.iter().flat_map(|fault| fault.file.all()).filter(|file| is_part(file)).cloned();
-        let marked = named.collect::<BTreeSet<_>>().into_iter().map(|part| {
-            let renderer = Renderer::new(&with_marks(&part)).expect("the templates parse");
-            let texts = kernels.iter().map(|(plan, _)| renderer.kernel(plan).expect("it renders").text);
-            (part, texts.collect())
-        });
-        let marked = marked.collect();
-        let host = host_compiler_in_process().expect("a host compiler");
-        // Kept between runs of the tests: everything in it is found by its content.
-        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
-        let (include, emulator) = (templates.include_files(), templates.emulator_files());
-        let kit = EmulatorKit::new(&cache, include, emulator, &host, &Cancel::default()).expect("the emulator compiles");
-        Laboratory { templates, kernels, faults, marked, kit, cache }
-    })
+    static LABORATORY: LazyLock<Laboratory> = LazyLock::new(Laboratory::new);
+    &LABORATORY
 }
 
 impl Laboratory {
-    pub fn check(&self, plan: &Plan, text: String, case: Option<&str>) -> Verdict {
+    fn new() -> Self {
+        let (templates, lists) = (Templates::embedded(), lists());
+        let grids = lists.iter().map(|list| list.grid.clone()).unique().map(|name| {
+            let grid = Grid::load(&folder().join(format!("grids/{name}.toml"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let plan = |variant: &Variant| Plan::new(*variant, grid.tile_override(variant).as_ref()).expect("it has a plan");
+            (name, grid.variants().iter().map(|variant| Kernel::new(plan(variant))).collect())
+        });
+        Self {
+            grids: grids.collect(),
+            headers: templates.include_files().map(|(path, text)| (path.to_owned(), text.to_owned())).collect(),
+            renderer: Renderer::new(&templates).expect("the templates parse"),
+            marking: OnceLock::new(),
+            kit: OnceLock::new(),
+            lists,
+        }
+    }
+
+    /// All kernels of a grid.
+    pub fn grid(&self, name: &str) -> &[Kernel] {
+        &self.grids[name]
+    }
+
+    /// The grids and their kernels.
+    pub fn grids(&self) -> impl Iterator<Item = (&str, &[Kernel])> {
+        self.grids.iter().map(|(name, kernels)| (name.as_str(), kernels.as_slice()))
+    }
+
+    /// The kernels that a fault is planted in if it names a file, in the order in which they are tried.
+    pub fn shapes(&self, grid: &str) -> impl Iterator<Item = &Kernel> {
+        self.grid(grid).iter().filter(|kernel| kernel.is_of_a_shape()).sorted_by_key(|kernel| kernel.comes_last())
+    }
+
+    fn marking(&self) -> &Renderer {
+        self.marking.get_or_init(|| {
+            let files = self.lists.iter().flat_map(|list| &list.faults).flat_map(|fault| fault.file.all());
+            let parts = files.map(String::as_str).filter(|file| is_part(file)).unique();
+            Renderer::new(&with_marks(parts)).expect("the templates parse")
+        })
+    }
+
+    /// Kept between runs: everything in it is found by its content.
+    fn cache() -> PathBuf {
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults")
+    }
+
+    fn kit(&self) -> EmulatorKit {
+        let kit = self.kit.get_or_init(|| {
+            let (templates, host) = (Templates::embedded(), host_compiler_in_process().expect("a host compiler"));
+            let (include, emulator) = (templates.include_files(), templates.emulator_files());
+            EmulatorKit::new(&Self::cache(), include, emulator, &host, &Cancel::default()).expect("the emulator compiles")
+        });
+        kit.clone()
+    }
+
+    /// The verdict on a text of a kernel, by the cases whose name contains `cases`. It ends with the first that fails.
+    pub fn check(&self, plan: &Plan, text: String, cases: Option<&str>) -> Verdict {
         let options = CheckOptions {
             cases: kgen::family::cases,
             level: Level::Smoke,
-            filter: case.map(str::to_owned),
+            filter: cases.map(str::to_owned),
             seed: DEFAULT_SEED,
             schedule: None,
             jobs: 1,
             gpu_jobs: 1,
             time_limit: Duration::from_secs(300), // the machine may have more to do
             fresh: true,
-            cache: self.cache.clone(),
-            kit: Some(self.kit.clone()),
+            cache: Self::cache(),
+            kit: Some(self.kit()),
             gpu: None,
             program: PathBuf::from(env!("CARGO_BIN_EXE_kgen")),
         };
-        let request = CheckRequest {
-            variant: plan.variant,
-            tiling: plan.tiling(),
-            compiled_for: plan.compiled_for(),
-            kernel: Kernel::Source(text),
-        };
+        let (variant, tiling, compiled_for) = (plan.variant, plan.tiling(), plan.compiled_for());
+        let request = CheckRequest { variant, tiling, compiled_for, kernel: Form::Source(text) };
         run(&[request], &options, &()).pop().expect("one verdict")
     }
 
-    /// Asserts that the check rejects a kernel that the fault concerns, and rejects it as expected: one for each fault,
-    /// another for another, or with `KGEN_EVERY_FAULT` in the environment all that it concerns.
-    pub fn assert_caught(&self, name: &str) {
-        let fault = self.faults.iter().find(|fault| fault.name == name).expect("a list holds it");
-        let planted = self.planted(fault);
-        let one = name.bytes().map(usize::from).sum::<usize>() % planted.len();
-        let every_kernel = std::env::var_os("KGEN_EVERY_FAULT").is_some();
-        for (_, (plan, text)) in planted.into_iter().enumerate().filter(|(place, _)| every_kernel || *place == one) {
-            self.assert_rejected(fault, plan, text);
-        }
+    /// Checks that a text of a kernel passes.
+    ///
+    /// # Errors
+    /// The verdict, if it does not.
+    pub fn passes(&self, kernel: &Kernel, text: String) -> Result<(), String> {
+        let verdict = self.check(&kernel.plan, text, None);
+        if verdict.passed() { Ok(()) } else { Err(format!("{}: {:?}: {}", kernel.name, verdict.status, verdict.message)) }
     }
 
-    fn assert_rejected(&self, fault: &Fault, plan: &Plan, text: String) {
-        // "steep" asks for logits whose maximum grows with every tile; the others are said as names of cases say them.
-        let case = fault.layout.as_deref().map(|layout| match layout {
-            "low" => " low",
-            "steep" => "falling",
-            "overtaken" => "overtaken",
-            other => panic!("faults.toml explains no layout `{other}`"),
-        });
-        let verdict = self.check(plan, text, case);
-        let variant = plan.variant;
-        let (status, sign) = match fault.expect.as_str() {
+    /// Checks that a kernel with the fault is rejected as the fault says: one for each fault, another for another, or
+    /// with `KGEN_EVERY_FAULT` in the environment all that it concerns.
+    ///
+    /// # Errors
+    /// Each kernel that is not, and its verdict.
+    pub fn caught(&self, grid: &str, fault: &Fault) -> Result<(), String> {
+        let planted = self.planted(grid, fault)?;
+        let one = fault.name.bytes().map(usize::from).sum::<usize>() % planted.len();
+        let every_kernel = std::env::var_os("KGEN_EVERY_FAULT").is_some();
+        let chosen = planted.into_iter().enumerate().filter(|(place, _)| every_kernel || *place == one);
+        let wrong: Vec<String> =
+            chosen.filter_map(|(_, (kernel, text))| self.rejected(fault, &kernel.plan, text).err()).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+    }
+
+    fn rejected(&self, fault: &Fault, plan: &Plan, text: String) -> Result<(), String> {
+        let (wanted, sign) = match fault.expect.as_str() {
+            "fail" => (Status::Fail, String::new()),
             "wrong numbers" => (Status::Fail, "elements are wrong".to_owned()),
             "trap" => (Status::Crash, "an index lies beyond the bounds of one of the kernel's arrays".to_owned()),
             "refusal" => (Status::Fail, "the launcher must refuse this and say `".to_owned()),
             kind => (Status::Fail, format!("{kind}: ")),
         };
-        assert_eq!(verdict.status, status, "{variant}: {}", verdict.message);
-        assert!(verdict.message.contains(&sign), "{variant}: expected `{sign}` in: {}", verdict.message);
+        let says = fault.says.as_deref().unwrap_or_default();
+        let Verdict { status, message, .. } = self.check(plan, text, fault.cases.as_deref());
+        if status == wanted && message.contains(&sign) && message.contains(says) {
+            return Ok(());
+        }
+        Err(format!("{}: {status:?}, expected {wanted:?} with `{sign}` and `{says}`: {message}", plan.variant))
     }
 }

@@ -1,98 +1,127 @@
-//! How a fault gets into a kernel: its text is replaced in the template, part or header that it names, and nowhere
-//! else.
+//! How a fault gets into a kernel: its text is replaced in the template, part, header or kernel that it names, and
+//! nowhere else.
 
-use super::{laboratory::Laboratory, list::Fault};
-use kgen::{plan::Plan, render::Templates};
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
+use super::{
+    code::replace_once,
+    laboratory::{Kernel, Laboratory},
+    list::Fault,
+    parts::is_part,
 };
+use std::collections::BTreeSet;
 
-/// Whether a file of `templates/` is included by templates of kernels: it is none of them, nor a header.
-pub fn is_part(file: &str) -> bool {
-    Path::new(file).extension().is_some_and(|extension| extension == "tera") && !file.ends_with(".cu.tera")
-}
-
-/// What encloses the text that a part renders. Templates and C++ know neither.
-const MARKS: [char; 2] = ['\u{1}', '\u{2}'];
-
-/// The templates, with marks around what `part` renders.
-pub fn with_marks(part: &str) -> Templates {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
-    let folder = tempfile::tempdir().expect("temporary folder");
-    let mut todo = vec![PathBuf::new()];
-    while let Some(path) = todo.pop() {
-        std::fs::create_dir_all(folder.path().join(&path)).expect("created");
-        for entry in std::fs::read_dir(own.join(&path)).expect("the templates are there") {
-            let path = path.join(entry.expect("it can be read").file_name());
-            if own.join(&path).is_dir() {
-                todo.push(path);
-            } else {
-                std::fs::copy(own.join(&path), folder.path().join(&path)).expect("copied");
-            }
-        }
-    }
-    let path = folder.path().join(part);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("a fault names `{part}`: {error}"));
-    std::fs::write(&path, format!("{}{text}{}", MARKS[0], MARKS[1])).expect("written");
-    Templates::from_dir(folder.path()).expect("complete")
-}
-
-/// The text with `find` replaced, wherever white space stands in either; `None` unless it occurs once.
-pub fn replace_once(text: &str, [find, replace]: &[String; 2]) -> Option<String> {
-    let kept: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| !c.is_whitespace()).collect();
-    let wanted: Vec<char> = find.chars().filter(|c| !c.is_whitespace()).collect();
-    let starts = kept.windows(wanted.len()).enumerate().filter(|(_, window)| window.iter().map(|(_, c)| c).eq(&wanted));
-    let [(first, _)] = starts.collect::<Vec<_>>()[..] else { return None };
-    let (last, c) = kept[first + wanted.len() - 1];
-    Some(format!("{}{replace}{}", &text[..kept[first].0], &text[last + c.len_utf8()..]))
+/// Why a kernel does not take a fault.
+fn counted(count: usize) -> String {
+    format!("`find` occurs {count} times")
 }
 
 impl Laboratory {
-    /// A kernel with the fault of `file` in it; `None` where the fault does not concern it. A fault in a header is
-    /// planted in a copy that takes the place of its `#include`.
-    fn plant(&self, fault: &Fault, file: &str, place: usize) -> Option<String> {
-        let (plan, kernel) = &self.kernels[place];
-        let once = |text: &str| replace_once(text, &[fault.find.clone(), fault.replace.clone()]);
-        let planted = if let Some(header) = file.strip_prefix("include/") {
-            let (_, text) = self.templates.include_files().find(|(path, _)| *path == header).expect("the header is there");
-            let line = format!("#include \"{header}\"\n");
-            kernel.contains(&line).then_some(())?;
-            kernel.replace(&line, &once(text)?)
-        } else if is_part(file) {
-            // Of several texts that a part renders in a kernel one must hold it.
-            let pieces: Vec<&str> = self.marked[file][place].split(MARKS).collect();
-            let planted = pieces.iter().enumerate().skip(1).step_by(2).filter_map(|(at, piece)| Some((at, once(piece)?)));
-            let [(at, piece)] = &planted.collect::<Vec<_>>()[..] else { return None };
-            let piece_at = |place: usize| if place == *at { piece.as_str() } else { pieces[place] };
-            (0..pieces.len()).map(piece_at).collect()
-        } else {
-            (plan.template == file).then(|| once(kernel))??
+    /// A kernel's text with a fault in it. `file` is where `find` stands: none for the whole kernel. A fault in a
+    /// header is planted in a copy that takes the place of its `#include`.
+    ///
+    /// # Errors
+    /// The reason, if the fault does not concern the kernel.
+    fn plant(&self, fault: &Fault, file: Option<&str>, kernel: &Kernel) -> Result<String, String> {
+        let once = |text: &str| replace_once(text, &fault.find, &fault.replace).map_err(counted);
+        let text = || kernel.text(self);
+        let planted = match file {
+            None => once(text())?,
+            Some(file) if is_part(file) => {
+                let parted = kernel.parted(self);
+                let parts = parted.parts.get(file).map_or(&[][..], Vec::as_slice);
+                // Of several texts that a part renders in a kernel one must hold it.
+                let planted = parts.iter().filter_map(|part| Some((part, once(&parted.text[part.clone()]).ok()?)));
+                match &planted.collect::<Vec<_>>()[..] {
+                    [(part, piece)] => format!("{}{piece}{}", &parted.text[..part.start], &parted.text[part.end..]),
+                    found => return Err(format!("{} texts of `{file}` hold `find` once", found.len())),
+                }
+            }
+            Some(file) => match file.strip_prefix("include/") {
+                Some(header) => {
+                    let own = self.headers.get(header).ok_or_else(|| format!("there is no `{file}`"))?;
+                    let planted = once(own)?;
+                    self.with_header(text(), header, &planted).ok_or_else(|| format!("it does not include `{file}`"))?
+                }
+                None if kernel.plan.template == file => once(text())?,
+                None => return Err(format!("its template is not `{file}`")),
+            },
         };
         match &fault.also {
-            Some(also) => replace_once(&planted, also),
-            None => Some(planted),
+            Some([find, replace]) => replace_once(&planted, find, replace).map_err(|count| format!("also: {}", counted(count))),
+            None => Ok(planted),
         }
     }
 
-    /// The kernels with the fault in them: of every template that it concerns the first, and of a header's the first at
-    /// all.
-    pub fn planted(&self, fault: &Fault) -> Vec<(&Plan, String)> {
-        let mut planted: Vec<(&Plan, String)> = Vec::new();
+    /// A text with `own` in place of the first inclusion of `header`, which may be one by another header: that one
+    /// then stands in the text too. None if nothing includes it.
+    fn with_header(&self, text: &str, header: &str, own: &str) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let whole = self.inlined(text, header, own, &mut seen);
+        seen.contains(header).then_some(whole)
+    }
+
+    fn inlined<'a>(&'a self, text: &str, header: &'a str, own: &str, seen: &mut BTreeSet<&'a str>) -> String {
+        let mut whole = String::new();
+        for line in text.lines().filter(|line| *line != "#pragma once") {
+            match included(line).and_then(|path| self.headers.get_key_value(path)) {
+                Some((path, _)) if seen.contains(path.as_str()) => {}
+                Some((path, _)) if path == header => {
+                    seen.insert(path);
+                    whole += &self.inlined(own, header, own, seen);
+                }
+                Some((path, inner)) if self.reaches(inner, header) => {
+                    seen.insert(path);
+                    whole += &self.inlined(inner, header, own, seen);
+                }
+                _ => whole.extend([line, "\n"]),
+            }
+        }
+        whole
+    }
+
+    /// Whether a text includes `header`, itself or by another header.
+    fn reaches(&self, text: &str, header: &str) -> bool {
+        let is_way = |path: &str| path == header || self.headers.get(path).is_some_and(|inner| self.reaches(inner, header));
+        text.lines().filter_map(included).any(is_way)
+    }
+
+    /// The kernels with the fault in them: those that it names, or of every template that it concerns the first, and
+    /// of a header's the first at all.
+    ///
+    /// # Errors
+    /// What is wrong with the entry: `find` does not occur once in a kernel that it names, or in none with its file.
+    pub fn planted(&self, grid: &str, fault: &Fault) -> Result<Vec<(&Kernel, String)>, String> {
+        if !fault.kernels.all().is_empty() {
+            let file = fault.file.all().first().map(String::as_str);
+            let named = fault.kernels.all().iter().map(|name| {
+                let kernel = self.grid(grid).iter().find(|kernel| kernel.name() == *name);
+                let kernel = kernel.ok_or_else(|| format!("the grid `{grid}` has no `{name}`"))?;
+                let text = self.plant(fault, file, kernel).map_err(|reason| format!("{name}: {reason}"))?;
+                Ok((kernel, text))
+            });
+            return named.collect();
+        }
+        let mut planted = Vec::new();
         for file in fault.file.all() {
             let mut concerned = BTreeSet::new();
-            for (place, (plan, _)) in self.kernels.iter().enumerate() {
-                let template = if file.starts_with("include/") { "" } else { plan.template };
-                let is_asked = fault.kernel.as_ref().is_none_or(|part| plan.variant.name().contains(part));
+            for kernel in self.shapes(grid) {
+                let template = if file.starts_with("include/") { "" } else { kernel.plan.template };
+                let is_asked = fault.among.as_ref().is_none_or(|part| kernel.name().contains(part));
                 if !is_asked || concerned.contains(template) {
                     continue;
                 }
-                let Some(text) = self.plant(fault, file, place) else { continue };
+                let Ok(text) = self.plant(fault, Some(file), kernel) else { continue };
                 concerned.insert(template);
-                planted.push((plan, text));
+                planted.push((kernel, text));
             }
-            assert!(!concerned.is_empty(), "the fault concerns a kernel that has `{file}`: its `find` occurs once");
+            if concerned.is_empty() {
+                return Err(format!("no kernel of the grid `{grid}` has `{file}` and `find` once in it"));
+            }
         }
-        planted
+        Ok(planted)
     }
+}
+
+/// The header that a line includes.
+fn included(line: &str) -> Option<&str> {
+    line.strip_prefix("#include \"")?.strip_suffix('"')
 }

@@ -1,0 +1,61 @@
+//! What must pass: kernels as they are, and kernels that are changed without harm.
+
+use super::{
+    Bodies,
+    code::replace_once,
+    laboratory::{Kernel, laboratory},
+};
+use libtest_mimic::Trial;
+
+/// One trial for each kernel that faults may be planted in.
+pub fn trials() -> impl Iterator<Item = Trial> {
+    let laboratory = laboratory();
+    laboratory.grids().flat_map(move |(grid, kernels)| {
+        kernels.iter().map(move |kernel| {
+            let passes = || Ok(laboratory.passes(kernel, kernel.text(laboratory).to_owned())?);
+            Trial::test(format!("unharmed/{grid}/{}", kernel.name()), passes)
+        })
+    })
+}
+
+pub fn variations() -> Bodies {
+    vec![
+        ("the work of several groups of heads is done", groups_of_heads),
+        ("O may move to its total after each tile", || total_after(1)),
+        ("O may move to its total after two tiles", || total_after(2)),
+        ("O may move to its total after three tiles", || total_after(3)),
+    ]
+}
+
+/// The kernels whose text takes a change.
+fn that_take(change: impl Fn(&str) -> Option<String>) -> Vec<&'static Kernel> {
+    let laboratory = laboratory();
+    laboratory.shapes("kernels").filter(|kernel| change(kernel.text(laboratory)).is_some()).collect()
+}
+
+/// On five multiprocessors each head is a group of its own.
+fn groups_of_heads() -> Result<(), String> {
+    let all = "heads_a_group(p, params.blocks, static_cast<uint32_t>(m_blocks))";
+    let grouped = |text: &str, heads: &str| replace_once(text, all, heads).ok();
+    let stay = that_take(|text| grouped(text, "1"));
+    let kernel = stay.first().ok_or("no kernel's blocks stay for all work")?;
+    ["2", "3", "5", "params.heads"].into_iter().try_for_each(|heads| {
+        let text = grouped(kernel.text(laboratory()), heads).expect("it has groups");
+        laboratory().passes(kernel, text).map_err(|error| format!("groups of {heads}: {error}"))
+    })
+}
+
+/// The checks' longest sequences are nine tiles of 32 keys: with so few, O moves to its total once, or twice or more
+/// often if that is due earlier.
+fn total_after(tiles: u32) -> Result<(), String> {
+    let earlier = format!("constexpr int FOLD = {tiles};");
+    let changed = |text: &str| replace_once(text, "constexpr int FOLD = 4;", &earlier).ok();
+    let kernels = that_take(changed);
+    if kernels.is_empty() {
+        return Err("no kernel has a total".to_owned());
+    }
+    kernels.into_iter().try_for_each(|kernel| {
+        let text = changed(kernel.text(laboratory())).expect("it has a total");
+        laboratory().passes(kernel, text)
+    })
+}
