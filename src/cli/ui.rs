@@ -161,9 +161,13 @@ impl Say for Installing {
 
 /// One sentence about what is going on, to standard error; not with `--quiet`.
 pub fn note(message: &str) {
-    if manner::quiet() {
-        return;
+    if !manner::quiet() {
+        insist(message);
     }
+}
+
+/// The same, also with `--quiet`: for what a person has to know of files of theirs, and nothing else says.
+pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }
 
@@ -361,9 +365,18 @@ impl Progress {
 
     /// Prints a sentence above the bars.
     pub fn say(&self, message: &str) {
+        self.above(|| note(message));
+    }
+
+    /// As [`insist`], above the bars.
+    pub fn insist(&self, message: &str) {
+        self.above(|| insist(message));
+    }
+
+    fn above(&self, print: impl FnOnce()) {
         match &self.look {
-            Look::Bars { multi, .. } => multi.suspend(|| note(message)),
-            Look::Lines | Look::Silent => note(message),
+            Look::Bars { multi, .. } => multi.suspend(print),
+            Look::Lines | Look::Silent => print(),
         }
     }
 
