@@ -304,6 +304,22 @@ fn the_cache_is_shown_and_pruned_but_for_the_compiler() {
     cache(&["prune", "--days", "0"]).stdout(contains("2 items not used for 0 days removed, 18 B freed"));
     assert!(folder.path().join("kgen/toolchain/cuda/bin/nvcc").is_file());
     assert!(!folder.path().join("kgen/objects/key").exists());
+
+    // What builds and checks left that were killed.
+    for left in ["objects/.unfinished-a1/scratch.ptx", "emulator/.new-b2/kernel.cu"] {
+        let left = folder.path().join("kgen").join(left);
+        fs::create_dir_all(left.parent().expect("has one")).expect("made");
+        fs::write(left, "something").expect("written");
+    }
+    let counted = contains("2 items not used for 0 days would be removed, 18 B freed\n");
+    cache(&["prune", "--days", "0", "--dry-run"]).stdout(counted);
+    let running = kgen::files::Presence::announce(&folder.path().join("kgen/objects"), &[]).expect("announced");
+    let kept = contains("1 item not used for 0 days removed, 9 B freed; 1 more stays, which");
+    cache(&["prune", "--days", "0"]).stdout(kept);
+    assert!(folder.path().join("kgen/objects/.unfinished-a1").is_dir());
+    drop(running);
+    cache(&["prune", "--days", "0"]).stdout(contains("1 item not used for 0 days removed, 9 B freed\n"));
+    cache(&["show"]).stdout(contains("     0 B  objects: compiled kernels").and(contains("     0 B  emulator")));
 }
 
 #[test]

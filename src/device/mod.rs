@@ -26,7 +26,7 @@ pub use abi::{
 };
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;
-pub use emulator_kit::{EmulatorKit, KitError};
+pub use emulator_kit::{EmulatorKit, KitError, UNFINISHED as UNFINISHED_KITS};
 pub(crate) use gpu::Gpu;
 pub use gpu::{GpuFacts, GpuInfo};
 pub use image::{Element, Image, POISON};
