@@ -170,6 +170,7 @@ impl CheckArgs {
             jobs,
             gpu_jobs,
             gpu,
+            done_before: None,
         }
     }
 }

@@ -363,6 +363,13 @@ impl Progress {
         }
     }
 
+    /// `name` will not be done. Nothing is said of it.
+    pub fn give_up(&self, name: &str) {
+        if let Look::Bars { multi, running, .. } = &self.look {
+            running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
+        }
+    }
+
     /// Prints a sentence above the bars.
     pub fn say(&self, message: &str) {
         self.above(|| note(message));
