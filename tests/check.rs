@@ -298,7 +298,13 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
     assert!(ratio > 0.0 && ratio < 1.0, "{ratio}");
     assert_eq!(first[0]["cached"], false);
 
-    assert_eq!(verdicts(&[])[0]["cached"], true);
+    let again = verdicts(&[]);
+    assert_eq!(again[0]["cached"], true);
+    assert_eq!(again[0]["seconds"], first[0]["seconds"], "those of the run that made it");
+    let table = kgen(folder.path(), &["--full", "--case", CASE]).assert().success();
+    let table = String::from_utf8_lossy(&table.get_output().stdout).into_owned();
+    let row = table.lines().find(|line| line.starts_with("flash_")).expect("a row");
+    assert!(row.split_whitespace().rev().take(2).eq(["pass", "-"]), "an older run's seconds are not this one's: {table}");
     assert_eq!(verdicts(&["--fresh"])[0]["cached"], false);
     assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
 }
