@@ -241,9 +241,13 @@ fn a_local_change_is_never_overwritten_or_removed() {
         }
         let found = project.vendor("k --check").code(1);
         found
-            .stdout(contains(format!("update  {name}  (has local changes)\n")))
-            .stderr(contains("keep the local changes elsewhere"));
-        fs::write(project.path(file), right).expect("written");
+            .stdout(contains(format!("update  {name}  (has local changes)\n")).and(contains("1 file would be updated, ")))
+            .stderr(contains("`k`: 1 file is not as `kgen vendor` writes it; keep the local changes elsewhere, delete those"));
+        project.vendor("k").code(2).stderr(contains("keep them elsewhere, delete the file (kgen writes its own wherever one is"));
+        fs::remove_file(project.path(file)).expect("there");
+        project.vendor("k --check").code(1).stdout(contains("1 file would be added, "));
+        project.vendor("k").success().stdout(contains("1 file added, "));
+        assert_eq!(project.read(file), right);
     }
     project.vendor("k --check").success();
 }
