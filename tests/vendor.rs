@@ -313,7 +313,9 @@ fn removal_takes_what_was_written_and_nothing_else() {
     project.vendor(&format!("k {ONE}")).success();
     project.vendor("k --remove").success();
     assert!(!project.path("k").exists());
-    project.vendor("k --remove").success().stdout(contains("nothing to do"));
+    for line in ["k --remove", "k --remove --dry-run"] {
+        project.vendor(line).success().stdout("there is no `k`; nothing to do\n");
+    }
     project.vendor(&format!("k --remove {ONE}")).code(2).stderr(contains("leave out the selection"));
 }
 

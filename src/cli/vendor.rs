@@ -327,8 +327,13 @@ fn remove(global: &Global, root: &Path, place: &Place, what: &What) -> Result<()
     if !what.selection.is_empty() {
         return Err(CliError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
+    // No error: a removal that was killed at its very end is finished by the same command.
+    let is_nowhere = matches!(place, Place::Folder(_)) && !root.exists();
     let take_away = || place.lock(None)?.map_or_else(|| Ok(Changes::default()), LockedPlace::take_away);
     let changes = if what.act.dry_run { place.rehearse(root, &[])? } else { take_away().map_err(unwritable)? };
+    if is_nowhere && global.format == Format::Human {
+        return ui::print(&format!("there is no `{}`; nothing to do\n", root.display()));
+    }
     tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.act.dry_run, changes: &changes })
 }
 
