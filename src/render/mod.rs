@@ -13,7 +13,7 @@ mod templates;
 mod transition;
 mod vendored;
 
-pub use drift::{Drift, drift};
+pub use drift::{Drift, Side, drift};
 pub use error::{RenderError, Restoration};
 pub use fingerprint::Fingerprints;
 pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
