@@ -24,7 +24,8 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
             ("1", "A variant failed: it did not compile, did not pass its check, or is not as generated."),
             ("2", "Bad usage or bad input."),
             ("3", "Something is missing on this machine; the message says how to get it."),
-            ("130", "Interrupted."),
+            ("130", "Interrupted by Ctrl-C."),
+            ("143, 129", "Ended by SIGTERM, by SIGHUP."),
         ],
     ),
     (

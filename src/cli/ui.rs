@@ -26,10 +26,18 @@ use std::{
     str::FromStr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
+
+/// The signal that interrupted this process last; Ctrl-C where none did.
+static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
+
+/// The exit code of an interrupted process, as shells have it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+pub(super) fn interrupted_code() -> u8 {
+    u8::try_from(128 + SIGNAL.load(Ordering::SeqCst)).unwrap_or(130)
+}
 
 /// The flag that Ctrl-C sets from now on; the work then stops, removes what is unfinished and ends. Compilers that run
 /// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A
@@ -44,6 +52,7 @@ pub fn cancel_on_ctrl_c() -> Cancel {
             let flag = cancel.clone();
             std::thread::spawn(move || {
                 for signal in signals.forever() {
+                    SIGNAL.store(signal, Ordering::SeqCst);
                     match signal {
                         _ if flag.insisted() => std::process::exit(CliError::INTERRUPTED.code().into()),
                         SIGINT if !flag.requested() => flag.request(),
