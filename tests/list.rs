@@ -262,6 +262,13 @@ fn a_man_page_is_that_of_its_command() {
             assert!(text.contains(section), "`{name}` lacks {section}");
         }
     }
+    let show = || contains(".TH kgen-toolchain-show 1 2001-09-09 \"kgen 0.").and(contains("\\-\\-path"));
+    for line in [&["toolchain show"][..], &["toolchain-show"], &["toolchain", "show"], &["kgen-toolchain-show"]] {
+        kgen().arg("man").args(line).env("SOURCE_DATE_EPOCH", "1000000000").assert().success().stdout(show());
+    }
+    let wrong = kgen().args(["man", "toolchain", "shwo"]).assert().code(2);
+    wrong.stderr(contains("kgen has no command `toolchain shwo`"));
+    kgen().arg("man").env("SOURCE_DATE_EPOCH", "yesterday").assert().code(2).stderr(contains("no number of seconds after 1970"));
     kgen().args(["man", "biuld"]).assert().code(2).stderr(contains("kgen has no command `biuld`"));
 }
 

@@ -21,7 +21,7 @@ mod worker;
 pub use ceiling::Ceiling;
 pub(crate) use layout::{Layout, splits};
 pub use measurement::{Made, Measurement, Numbers, Status};
-pub use report::{FORMAT, Report, now};
+pub use report::{FORMAT, Report, day, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
 pub(crate) use sample::{elements, fp32};
 pub use shape::{SEQLENS, Shape, TOKENS, WIDTH, Wanted};
