@@ -5,7 +5,11 @@ mod bench;
 
 use bench::{Bench, make_executable, support, walk};
 use predicates::str::contains;
-use std::{fs, thread};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process, thread,
+};
 
 #[test]
 fn build_all_checks_what_compiled_and_nothing_else() {
@@ -34,6 +38,27 @@ fn the_emulator_is_compiled_while_kernels_are() {
     let one =
         ["build-all", "--kind", "fwd", "--head-dim", "32", "--dtype", "bf16", "--full", "--target", "sm80", "--nvcc", "./nvcc"];
     bench.kgen(&one).args(["--device", "emulator"]).assert().success().stdout(contains("smoke: 1 of 1 passed"));
+}
+
+#[test]
+fn ctrl_c_during_the_check_says_what_is_kept_and_names_no_kernel_that_was_not_checked() {
+    let bench = Bench::new();
+    let mut command = process::Command::new(assert_cmd::cargo::cargo_bin!("kgen"));
+    command.envs(bench.environment()).env_remove("CUDA_HOME").current_dir(bench.dir.path());
+    command.args(["build-all", "--kind", "fwd", "--head-dim", "16", "--dtype", "bf16", "--target", "sm80"]);
+    command.args(["--device", "emulator", "-j", "1"]).stdout(process::Stdio::null()).stderr(process::Stdio::piped());
+    let mut kgen = command.spawn().expect("started");
+    let mut said = BufReader::new(kgen.stderr.take().expect("a pipe"));
+    let mut heard = String::new();
+    while !heard.contains(" passed, ") {
+        assert!(said.read_line(&mut heard).expect("text") > 0, "it ended before a variant had passed: {heard}");
+    }
+    process::Command::new("kill").args(["-INT", &kgen.id().to_string()]).status().expect("signalled");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert_eq!(kgen.wait().expect("ended").code(), Some(130), "{rest}");
+    let kept = "error: interrupted; 2 of 2 kernels compiled and 1 check passed, which is kept; run the same command to resume\n";
+    assert_eq!(rest, kept);
 }
 
 #[test]

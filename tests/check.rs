@@ -263,7 +263,7 @@ fn an_interruption_ends_a_hanging_worker_at_once() {
     let folder = folder();
     // Without the interruption it would be a `Timeout`.
     let verdicts = run(&[mock(folder.path(), "HANG")], &options(folder.path()), &Interrupted(Mutex::new(0)));
-    assert_says(&verdicts[0], Status::Error, &["interrupted"]);
+    assert_says(&verdicts[0], Status::Interrupted, &["interrupted"]);
 }
 
 /// `kgen check` of one small variant, with the emulator kept between runs of the tests and verdicts not.
@@ -302,7 +302,13 @@ fn a_kernel_that_passed_is_not_run_again_until_asked() {
     assert!(ratio > 0.0 && ratio < 1.0, "{ratio}");
     assert_eq!(first[0]["cached"], false);
 
-    assert_eq!(verdicts(&[])[0]["cached"], true);
+    let again = verdicts(&[]);
+    assert_eq!(again[0]["cached"], true);
+    assert_eq!(again[0]["seconds"], first[0]["seconds"], "those of the run that made it");
+    let table = kgen(folder.path(), &["--full", "--case", CASE]).assert().success();
+    let table = String::from_utf8_lossy(&table.get_output().stdout).into_owned();
+    let row = table.lines().find(|line| line.starts_with("flash_")).expect("a row");
+    assert!(row.split_whitespace().rev().take(2).eq(["pass", "-"]), "an older run's seconds are not this one's: {table}");
     assert_eq!(verdicts(&["--fresh"])[0]["cached"], false);
     assert_eq!(verdicts(&["--seed", "2"])[0]["cached"], false, "other inputs are another check");
 }
@@ -331,7 +337,11 @@ fn after_ctrl_c_what_has_passed_is_kept_and_then_nothing_is_checked_twice() {
     process::Command::new("kill").args(["-INT", &first.id().to_string()]).status().expect("signalled");
     said.read_to_string(&mut heard).expect("text");
     assert_eq!(first.wait().expect("a child").code(), Some(130), "{heard}");
-    assert!(heard.contains("1 of 2 variants passed and are cached"), "{heard}");
+    assert!(
+        heard.ends_with("error: interrupted; 1 of 2 variants passed, which is kept; run the same command to resume\n"),
+        "{heard}"
+    );
+    assert_eq!(heard.lines().filter(|line| line.contains("flash_")).count(), 1, "one was done: {heard}");
 
     let run = |args: &[&str]| {
         let mut command = kgen(folder.path(), &[&["--device", "emulator", "--format", "json"], args].concat());

@@ -241,6 +241,11 @@ fn an_edited_file_is_told_of_and_its_text_kept() {
     assert_eq!(place.read("g/include/kgen.h.edited"), "/* mine */\n");
     place.kgen(one).success().stderr(contains("edited").not());
     place.kgen(&format!("{one} --check")).success();
+
+    fs::write(place.path("g/include/kgen.h"), "/* mine too */\n").expect("written");
+    let quiet = place.kgen(&format!("{one} --quiet")).success();
+    quiet.stderr(predicates::str::starts_with("note: `g/include/kgen.h` held a text").and(contains("kgen.h.edited-2`\n")));
+    place.kgen(&format!("{one} --quiet")).success().stderr("");
 }
 
 #[test]

@@ -258,6 +258,13 @@ fn a_man_page_is_that_of_its_command() {
             assert!(text.contains(section), "`{name}` lacks {section}");
         }
     }
+    let show = || contains(".TH kgen-toolchain-show 1 2001-09-09 \"kgen 0.").and(contains("\\-\\-path"));
+    for line in [&["toolchain show"][..], &["toolchain-show"], &["toolchain", "show"], &["kgen-toolchain-show"]] {
+        kgen().arg("man").args(line).env("SOURCE_DATE_EPOCH", "1000000000").assert().success().stdout(show());
+    }
+    let wrong = kgen().args(["man", "toolchain", "shwo"]).assert().code(2);
+    wrong.stderr(contains("kgen has no command `toolchain shwo`"));
+    kgen().arg("man").env("SOURCE_DATE_EPOCH", "yesterday").assert().code(2).stderr(contains("no number of seconds after 1970"));
     kgen().args(["man", "biuld"]).assert().code(2).stderr(contains("kgen has no command `biuld`"));
 }
 
@@ -300,6 +307,22 @@ fn the_cache_is_shown_and_pruned_but_for_the_compiler() {
     cache(&["prune", "--days", "0"]).stdout(contains("2 items not used for 0 days removed, 18 B freed"));
     assert!(folder.path().join("kgen/toolchain/cuda/bin/nvcc").is_file());
     assert!(!folder.path().join("kgen/objects/key").exists());
+
+    // What builds and checks left that were killed.
+    for left in ["objects/.unfinished-a1/scratch.ptx", "emulator/.new-b2/kernel.cu"] {
+        let left = folder.path().join("kgen").join(left);
+        fs::create_dir_all(left.parent().expect("has one")).expect("made");
+        fs::write(left, "something").expect("written");
+    }
+    let counted = contains("2 items not used for 0 days would be removed, 18 B freed\n");
+    cache(&["prune", "--days", "0", "--dry-run"]).stdout(counted);
+    let running = kgen::files::Presence::announce(&folder.path().join("kgen/objects"), &[]).expect("announced");
+    let kept = contains("1 item not used for 0 days removed, 9 B freed; 1 more stays, which");
+    cache(&["prune", "--days", "0"]).stdout(kept);
+    assert!(folder.path().join("kgen/objects/.unfinished-a1").is_dir());
+    drop(running);
+    cache(&["prune", "--days", "0"]).stdout(contains("1 item not used for 0 days removed, 9 B freed\n"));
+    cache(&["show"]).stdout(contains("     0 B  objects: compiled kernels").and(contains("     0 B  emulator")));
 }
 
 #[test]

@@ -241,9 +241,13 @@ fn a_local_change_is_never_overwritten_or_removed() {
         }
         let found = project.vendor("k --check").code(1);
         found
-            .stdout(contains(format!("update  {name}  (has local changes)\n")))
-            .stderr(contains("keep the local changes elsewhere"));
-        fs::write(project.path(file), right).expect("written");
+            .stdout(contains(format!("update  {name}  (has local changes)\n")).and(contains("1 file would be updated, ")))
+            .stderr(contains("`k`: 1 file is not as `kgen vendor` writes it; keep the local changes elsewhere, delete those"));
+        project.vendor("k").code(2).stderr(contains("keep them elsewhere, delete the file (kgen writes its own wherever one is"));
+        fs::remove_file(project.path(file)).expect("there");
+        project.vendor("k --check").code(1).stdout(contains("1 file would be added, "));
+        project.vendor("k").success().stdout(contains("1 file added, "));
+        assert_eq!(project.read(file), right);
     }
     project.vendor("k --check").success();
 }
@@ -309,7 +313,9 @@ fn removal_takes_what_was_written_and_nothing_else() {
     project.vendor(&format!("k {ONE}")).success();
     project.vendor("k --remove").success();
     assert!(!project.path("k").exists());
-    project.vendor("k --remove").success().stdout(contains("nothing to do"));
+    for line in ["k --remove", "k --remove --dry-run"] {
+        project.vendor(line).success().stdout("there is no `k`; nothing to do\n");
+    }
     project.vendor(&format!("k --remove {ONE}")).code(2).stderr(contains("leave out the selection"));
 }
 

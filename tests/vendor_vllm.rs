@@ -200,7 +200,7 @@ fn lines_that_are_lost_are_found_and_lines_that_are_edited_refused() {
     let place = Place::with_kernels();
     let hook = place.hook();
     place.git(&["checkout", "-q", "--", HOOK]);
-    place.vendor("--check").code(1).stdout(contains(format!("update  {HOOK}\nvllm: 1 kernel; 1 file updated, ")));
+    place.vendor("--check").code(1).stdout(contains(format!("update  {HOOK}\nvllm: 1 kernel; 1 file would be updated, ")));
     place.vendor("").success();
     assert_eq!(place.hook(), hook);
 

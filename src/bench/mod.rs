@@ -19,7 +19,7 @@ pub use data::Draws;
 pub use data::Normals;
 pub(crate) use data::{elements, fp32};
 pub use measurement::{Made, Measurement, Numbers, Status};
-pub use report::{FORMAT, Report, now};
+pub use report::{FORMAT, Report, day, now};
 pub use run::{BenchOptions, BenchRequest, Observer, run};
 pub use size::{Matrix, Size};
 pub use statistics::Summary;

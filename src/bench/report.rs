@@ -43,7 +43,14 @@ pub fn now() -> String {
     utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// The date of a number of seconds after 1970.
+/// The day of a number of seconds after 1970, as `2026-11-27`.
+pub fn day(seconds: u64) -> String {
+    let mut date = utc(seconds);
+    date.truncate("2026-11-27".len());
+    date
+}
+
+/// The date and time of a number of seconds after 1970.
 fn utc(seconds: u64) -> String {
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

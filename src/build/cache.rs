@@ -16,8 +16,11 @@ use std::{
 /// Version of `entry.json`; entries of other versions are rebuilt.
 const ENTRY_VERSION: u32 = 2;
 
-/// Unfinished entries are called this.
+/// What the names of unfinished entries begin with.
 const SCRATCH_PREFIX: &str = ".unfinished-";
+
+/// The same, for those who clear the store.
+pub const UNFINISHED: &[&str] = &[SCRATCH_PREFIX];
 
 /// What is known about a stored output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,7 +83,7 @@ impl Cache {
     pub fn open(cache: &Path) -> Result<Self, BuildError> {
         let objects = cache.join("objects");
         fs::create_dir_all(&objects).map_err(BuildError::cache("create", &objects))?;
-        let presence = Presence::announce(&objects, &[SCRATCH_PREFIX]).map_err(BuildError::cache("lock", &objects))?;
+        let presence = Presence::announce(&objects, UNFINISHED).map_err(BuildError::cache("lock", &objects))?;
         Ok(Self { objects, _presence: presence })
     }
 

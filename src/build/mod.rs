@@ -28,6 +28,7 @@ mod unit;
 mod workplace;
 
 pub use builder::{BuildOptions, Builder};
+pub use cache::UNFINISHED as UNFINISHED_OBJECTS;
 pub use error::BuildError;
 pub use observer::{Observer, Outcome};
 pub use report::{

@@ -7,7 +7,7 @@ use super::{
     worker::{Event, PROTOCOL, Request},
 };
 use crate::{
-    device::{DeviceKind, EmulatorKit, GpuInfo, Order},
+    device::{DeviceKind, EmulatorKit, GpuInfo, KitError, Order},
     files,
     isolate::{End, Worker},
     jobs,
@@ -106,7 +106,7 @@ pub trait Observer: Sync {
     fn started(&self, _variant: &str) {}
     /// A case of the variant begins: its number from 1, how many there are, and its name.
     fn case(&self, _variant: &str, _number: usize, _of: usize, _name: &str) {}
-    /// The variant is done.
+    /// The variant is done, or has been interrupted.
     fn done(&self, _verdict: &Verdict) {}
     /// Asked ten times a second: true makes every worker end and the rest not begin.
     fn interrupted(&self) -> bool {
@@ -185,13 +185,14 @@ fn check_one(request: &CheckRequest, options: &CheckOptions, observer: &dyn Obse
         same_as: None,
     };
     if observer.interrupted() {
-        return without_result(Status::Error, "interrupted".to_owned());
+        return without_result(Status::Interrupted, "interrupted".to_owned());
     }
     observer.started(&request.variant.name());
     message.library = match (&request.kernel, &options.kit) {
         (Kernel::Library { path, .. }, _) => path.clone(),
         (Kernel::Source(text), Some(kit)) => match kit.library(&request.variant.name(), text) {
             Ok(path) => path,
+            Err(KitError::Interrupted) => return without_result(Status::Interrupted, "interrupted".to_owned()),
             Err(error) => return without_result(Status::Error, error.to_string()),
         },
         (Kernel::Source(_), None) => return without_result(Status::Error, "no emulator to compile the source for".to_owned()),
@@ -255,7 +256,7 @@ fn supervise(
     let said = if complaint.is_empty() { String::new() } else { format!("; it said: {complaint}") };
     let (status, message) = match end {
         End::TimedOut => (Status::Timeout, format!("{} {at}{said}", end.words(limit))),
-        End::Interrupted => (Status::Error, end.words(limit)),
+        End::Interrupted => (Status::Interrupted, end.words(limit)),
         End::Exited(exit) => {
             let meaning = if request.subject.device == DeviceKind::Emulator { meaning(exit) } else { "" };
             (Status::Crash, format!("{} {at}{meaning}{said}", end.words(limit)))

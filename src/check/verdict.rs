@@ -18,6 +18,8 @@ pub enum Status {
     Timeout,
     /// The worker died of a signal.
     Crash,
+    /// It was ended, or not begun, because somebody interrupted all of them: nothing is known of the kernel.
+    Interrupted,
 }
 
 impl Status {
@@ -29,6 +31,7 @@ impl Status {
             Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Crash => "crash",
+            Self::Interrupted => "interrupted",
         }
     }
 }

@@ -107,8 +107,15 @@ fn smoke(made: &mut Made, args: &BuildArgs, place: Place, cancel: &Cancel, forma
         jobs: args.jobs(),
         gpu_jobs: 1,
         gpu: place.gpu,
+        done_before: Some(compiled_kernels(made)),
     };
     checking::run(&requests, how, &made.templates, || Ok(made.tools.host.clone()), cancel, format)
+}
+
+/// A clause on the kernels that were compiled, all of which are in the cache.
+fn compiled_kernels(made: &Made) -> String {
+    let compiled = made.kernels.iter().filter(|unit| made.report.artifact(&unit.name).is_some()).count();
+    format!("{compiled} of {} compiled", ui::count(made.kernels.len(), "kernel"))
 }
 
 /// The one table of both steps, what failed, and totals.

@@ -2,6 +2,8 @@
 
 use super::{CliError, Format, Global, ui};
 use crate::{
+    build::UNFINISHED_OBJECTS,
+    device::UNFINISHED_KITS,
     files::{Pruned, prune},
     toolchain::{cache_dir, folder_size},
 };
@@ -17,12 +19,12 @@ Examples:
   kgen cache prune --dry-run   how much that would be
   kgen cache prune --days 0    remove everything but the compiler";
 
-/// Folders of the cache whose entries can be made again, and what they hold. The compiler is left to `kgen toolchain
-/// remove`.
-const PARTS: [(&str, &str); 3] = [
-    ("objects", "compiled kernels and libraries"),
-    ("emulator", "kernels compiled for the emulator"),
-    ("verdicts", "passed checks"),
+/// Folders of the cache whose entries can be made again, what they hold, and how the names of those begin that are not
+/// finished. The compiler is left to `kgen toolchain remove`.
+const PARTS: [(&str, &str, &[&str]); 3] = [
+    ("objects", "compiled kernels and libraries", UNFINISHED_OBJECTS),
+    ("emulator", "kernels compiled for the emulator", UNFINISHED_KITS),
+    ("verdicts", "passed checks", &[]),
 ];
 
 /// Arguments.
@@ -73,22 +75,22 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
         Action::Show => {
             let size = |name: &str| folder_size(&cache.join(name));
             if global.format == Format::Json {
-                let parts: Vec<_> = PARTS.iter().map(|(name, _)| json!({ "name": name, "bytes": size(name) })).collect();
+                let parts: Vec<_> = PARTS.iter().map(|(name, ..)| json!({ "name": name, "bytes": size(name) })).collect();
                 return ui::print_json(
                     &json!({ "folder": cache.display().to_string(), "parts": parts, "toolchain_bytes": size("toolchain") }),
                 );
             }
-            let line = |(name, what): &(&str, &str)| format!("{:>8}  {name}: {what}\n", ui::size(size(name)));
-            let parts: String = PARTS.iter().map(line).collect();
-            let compiler = line(&("toolchain", "kgen's own compiler; `kgen toolchain remove` takes it away"));
+            let line = |name: &str, what: &str| format!("{:>8}  {name}: {what}\n", ui::size(size(name)));
+            let parts: String = PARTS.iter().map(|(name, what, _)| line(name, what)).collect();
+            let compiler = line("toolchain", "kgen's own compiler; `kgen toolchain remove` takes it away");
             ui::print(&format!("{}\n{parts}{compiler}", cache.display()))
         }
         Action::Prune { days, dry_run } => {
             let unused = Duration::from_secs(days * 24 * 3600);
-            let part = |(name, _): &(&'static str, &str)| {
+            let part = |(name, _, unfinished): &(&'static str, &str, &[&str])| {
                 let folder = cache.join(name);
                 let size = |path: &Path| if path.is_dir() { folder_size(path) } else { path.metadata().map_or(0, |m| m.len()) };
-                let what = prune(&folder, unused, dry_run, &size).map_err(|error| failed(&folder, error))?;
+                let what = prune(&folder, unfinished, unused, dry_run, &size).map_err(|error| failed(&folder, error))?;
                 Ok(Part { name, what, dry_run })
             };
             let parts = PARTS.iter().map(part).collect::<Result<Vec<Part>, CliError>>()?;
@@ -98,7 +100,8 @@ pub fn run(global: &Global, args: Args) -> Result<(), CliError> {
             let (entries, bytes) = parts.iter().fold((0, 0), |sum, part| (sum.0 + part.what.entries, sum.1 + part.what.bytes));
             let stay = match parts.iter().map(|part| part.what.in_use).sum() {
                 0 => String::new(),
-                in_use => format!("; {} more stay, which a running kgen uses", ui::count(in_use, "item")),
+                1 => "; 1 more stays, which a running kgen uses".to_owned(),
+                in_use => format!("; {in_use} more stay, which a running kgen uses"),
             };
             let items = ui::count(entries, "item");
             let (removed, bytes) = (if dry_run { "would be removed" } else { "removed" }, ui::size(bytes));

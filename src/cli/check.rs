@@ -170,6 +170,7 @@ impl CheckArgs {
             jobs,
             gpu_jobs,
             gpu,
+            done_before: None,
         }
     }
 }
@@ -259,7 +260,8 @@ fn describe(verdicts: &[Verdict]) -> String {
     let rows = verdicts.iter().map(|verdict| {
         let mut row = vec![verdict.name.clone(), verdict.kind.to_string(), verdict.cases_run.to_string()];
         row.extend(worst_cells(verdict));
-        row.push(format!("{:.2}", verdict.seconds));
+        // An older run's seconds are not this one's.
+        row.push(if verdict.cached { "-".to_owned() } else { format!("{:.2}", verdict.seconds) });
         row.push(result_cell(verdict));
         Row { cells: row, notable: !verdict.passed() }
     });

@@ -2,7 +2,7 @@
 
 use super::{CliError, Format, escape::plain, ui, ui::Progress};
 use crate::{
-    check::{self, CheckOptions, CheckRequest, Level, Observer, Verdict},
+    check::{self, CheckOptions, CheckRequest, Level, Observer, Status, Verdict},
     device::{DeviceChoice, DeviceError, DeviceKind, EmulatorKit, GpuInfo, KitError, Order},
     family,
     kernel::Target,
@@ -84,6 +84,19 @@ pub(super) struct How {
     pub gpu_jobs: usize,
     /// The GPU that requests for one run on.
     pub gpu: Option<GpuInfo>,
+    /// What the command has done before, which is kept, as a clause: to be said where the checks are interrupted.
+    pub done_before: Option<String>,
+}
+
+/// The error of checks that were interrupted after `passed` passed, with what is kept.
+fn interrupted(done_before: Option<&str>, passed: usize, all: usize) -> CliError {
+    let kept = match (done_before, passed) {
+        (None, 0) => "no variant has passed yet".to_owned(),
+        (None, _) => format!("{passed} of {} passed, which is kept", ui::count(all, "variant")),
+        (Some(done), 0) => format!("{done}, which is kept"),
+        (Some(done), _) => format!("{done} and {} passed, which is kept", ui::count(passed, "check")),
+    };
+    CliError::Interrupted(format!("{kept}; run the same command to resume"))
 }
 
 /// Checks every request; verdicts come in their order. `host` is asked for the compiler of the emulator where one of
@@ -106,12 +119,12 @@ pub(super) fn run(
         let (include, emulator) = (templates.include_files(), templates.emulator_files());
         let made = EmulatorKit::new(&cache, include, emulator, &host, cancel);
         kit = Some(made.map_err(|error| match error {
-            KitError::Interrupted => CliError::INTERRUPTED,
+            KitError::Interrupted => interrupted(how.done_before.as_deref(), 0, requests.len()),
             other => CliError::Environment(other.to_string()),
         })?);
     }
     let own = std::env::current_exe();
-    let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu } = how;
+    let How { level, filter, seed, schedule, time_limit, fresh, jobs, gpu_jobs, gpu, done_before } = how;
     let options = CheckOptions {
         cases: family::cases,
         level,
@@ -133,8 +146,8 @@ pub(super) fn run(
     if !cancel.requested() {
         return Ok(verdicts);
     }
-    let (passed, all) = (verdicts.iter().filter(|verdict| verdict.passed()).count(), requests.len());
-    Err(CliError::Interrupted(format!("{passed} of {all} variants passed and are cached; run the same command to resume")))
+    let passed = verdicts.iter().filter(|verdict| verdict.passed()).count();
+    Err(interrupted(done_before.as_deref(), passed, requests.len()))
 }
 
 /// Exit code 1 unless every verdict is a pass.
@@ -160,6 +173,9 @@ impl Observer for Watch<'_> {
     }
 
     fn done(&self, verdict: &Verdict) {
+        if verdict.status == Status::Interrupted {
+            return self.progress.give_up(&verdict.name);
+        }
         let line = if let Some(other) = &verdict.same_as {
             (!verdict.cached).then(|| format!("passed: the same program as {other}"))
         } else if verdict.passed() {

@@ -13,7 +13,7 @@ pub enum CliError {
     Usage(String),
     /// Exit code 3: something the machine lacks; the message holds the command that mends it.
     Environment(String),
-    /// Exit code 130: interrupted. What of the work is kept, where there is something to say of it.
+    /// Exit code 128 and the signal's number, 130 after Ctrl-C: interrupted. What of the work is kept, where there is something to say of it.
     Interrupted(String),
 }
 
@@ -27,7 +27,7 @@ impl CliError {
             Self::VariantFailed(_) => 1,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
-            Self::Interrupted(_) => 130,
+            Self::Interrupted(_) => ui::interrupted_code(),
         }
     }
 

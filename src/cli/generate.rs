@@ -214,7 +214,7 @@ fn names_of(variants: &[Variant]) -> Vec<String> {
 
 fn report(global: &Global, output: &Path, written: &Written, start: Instant) -> Result<(), CliError> {
     let Written { held, selected, shown, summary } = written;
-    tell_edited(folder_of(output), summary, &ui::note);
+    tell_edited(folder_of(output), summary, &ui::insist);
     let milliseconds = start.elapsed().as_millis();
     if global.format == Format::Json {
         return ui::print_json(&Report { output, variants: names_of(held), selected, summary, milliseconds });

@@ -44,7 +44,7 @@ fn status(verdict: &Verdict) -> TestCaseStatus {
     let kind = match verdict.status {
         Status::Pass => return TestCaseStatus::success(),
         Status::Fail => NonSuccessKind::Failure,
-        Status::Error | Status::Timeout | Status::Crash => NonSuccessKind::Error,
+        Status::Error | Status::Timeout | Status::Crash | Status::Interrupted => NonSuccessKind::Error,
     };
     let message = plain(verdict.message.trim_end()).into_owned();
     let mut status = TestCaseStatus::non_success(kind);

@@ -1,17 +1,24 @@
 //! `kgen man`.
 
 use super::{Cli, CliError, Global, ui};
+use crate::bench;
 use clap::{Command, CommandFactory};
 use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
 };
-use std::{fs, io, path::Path, path::PathBuf};
+use std::{
+    env,
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 const EXAMPLES: &str = "\
 Examples:
   kgen man | man -l -                       the page of kgen
   kgen man build | man -l -                 the page of `kgen build`
+  kgen man toolchain show | man -l -        that of `kgen toolchain show`
   kgen man --output ~/.local/share/man/man1
                                             all pages, as files";
 
@@ -24,7 +31,8 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
             ("1", "A variant failed: it did not compile, did not pass its check, or is not as generated."),
             ("2", "Bad usage or bad input."),
             ("3", "Something is missing on this machine; the message says how to get it."),
-            ("130", "Interrupted."),
+            ("130", "Interrupted by Ctrl-C."),
+            ("143, 129", "Ended by SIGTERM, by SIGHUP."),
         ],
     ),
     (
@@ -42,6 +50,7 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
                 "Flags that nvcc adds by itself; they are part of the key of a cached object.",
             ),
             ("XDG_CACHE_HOME", "Folder of kgen's cache; without it, ~/.cache."),
+            ("SOURCE_DATE_EPOCH", "Seconds after 1970 whose day `kgen man` gives as the date of its pages."),
             ("NO_COLOR, CLICOLOR, CLICOLOR_FORCE", "Whether output is coloured if --color is auto."),
         ],
     ),
@@ -56,13 +65,19 @@ const COMMON: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
+/// The day of this version's release, for the pages' dates; none before there is one. CHANGELOG.md has it too.
+const RELEASED: &str = "";
+
+/// Overrides that day, as seconds after 1970: what <https://reproducible-builds.org> asks for.
+const EPOCH_VARIABLE: &str = "SOURCE_DATE_EPOCH";
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command to print the page of [default: kgen itself].
+    /// The command to print the page of, as it is typed or as the page is named [default: kgen itself].
     #[arg(value_name = "COMMAND", conflicts_with = "output")]
-    command: Option<String>,
+    command: Vec<String>,
 
     /// Write the pages of all commands into this folder instead.
     #[arg(long, short, value_name = "DIR")]
@@ -72,28 +87,53 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a command that is not there or a folder that cannot be written.
+/// [`CliError::Usage`] for a command that is not there, a folder that cannot be written or a time that is none.
 pub fn run(_global: &Global, args: Args) -> Result<(), CliError> {
     let mut root = without_help_commands(Cli::command());
     root.build();
+    let date = date(env::var_os(EPOCH_VARIABLE).as_deref())?;
     if let Some(folder) = args.output {
-        let written = fs::create_dir_all(&folder).and_then(|()| write_pages(&root, &folder));
+        let written = fs::create_dir_all(&folder).and_then(|()| write_pages(&root, &date, &folder));
         return written.map_err(|error| {
             let folder = folder.display();
             CliError::Usage(format!("cannot write man pages into `{folder}`: {error}; choose another place with `--output`"))
         });
     }
-    let command = match args.command {
-        None => root,
-        Some(name) => {
-            let found = root.get_subcommands().find(|command| command.get_name() == name && !command.is_hide_set());
-            let unknown = || CliError::Usage(format!("kgen has no command `{name}`; `kgen --help` lists them"));
-            found.ok_or_else(unknown)?.clone()
-        }
-    };
-    let page = page(&Man::new(command));
+    let name = args.command.join(" ");
+    let unknown = || CliError::Usage(format!("kgen has no command `{name}`; `kgen --help` lists them"));
+    let command = find(&root, &page_name(&name)).ok_or_else(unknown)?;
+    let page = page(&titled(command, &date));
     let page = page.map_err(|error| CliError::Environment(format!("cannot make the page: {error}")))?;
     ui::print_verbatim(&String::from_utf8_lossy(&page))
+}
+
+/// The date of the pages: the day of `epoch`, seconds after 1970 in UTC, or of the release.
+fn date(epoch: Option<&OsStr>) -> Result<String, CliError> {
+    let Some(epoch) = epoch.filter(|epoch| !epoch.is_empty()) else { return Ok(RELEASED.to_owned()) };
+    let seconds: Option<u32> = epoch.to_str().and_then(|epoch| epoch.parse().ok());
+    let seconds = seconds.ok_or_else(|| {
+        let epoch = epoch.to_string_lossy();
+        CliError::Usage(format!("`{EPOCH_VARIABLE}` is `{epoch}`, which is no number of seconds after 1970; correct or unset it"))
+    })?;
+    Ok(bench::day(seconds.into()))
+}
+
+/// What the page of a command is called: `kgen-toolchain-show` of `toolchain show`, and of itself.
+fn page_name(command: &str) -> String {
+    let words = command.split_whitespace().collect::<Vec<_>>().join("-");
+    match words.as_str() {
+        "" => "kgen".to_owned(),
+        name if name == "kgen" || name.starts_with("kgen-") => words,
+        _ => format!("kgen-{words}"),
+    }
+}
+
+/// The command with this page, `command` or one below it that help shows.
+fn find<'a>(command: &'a Command, page: &str) -> Option<&'a Command> {
+    if command.get_display_name().unwrap_or_else(|| command.get_name()) == page {
+        return Some(command);
+    }
+    command.get_subcommands().filter(|below| !below.is_hide_set()).find_map(|below| find(below, page))
 }
 
 /// `command` without `help` commands, which need no pages: every command has `--help`.
@@ -102,10 +142,16 @@ fn without_help_commands(command: Command) -> Command {
 }
 
 /// Writes a page for `command` and for each command below it that help shows.
-fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
-    let man = Man::new(command.clone());
+fn write_pages(command: &Command, date: &str, folder: &Path) -> io::Result<()> {
+    let man = titled(command, date);
     fs::write(folder.join(man.get_filename()), page(&man)?)?;
-    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, folder))
+    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, date, folder))
+}
+
+/// A page with all that its title names. An argument that is empty would make the next one the date.
+fn titled(command: &Command, date: &str) -> Man {
+    let date = if date.is_empty() { "\"\"" } else { date };
+    Man::new(command.clone()).date(date).source(concat!("kgen ", env!("CARGO_PKG_VERSION")))
 }
 
 /// The page of a command: what clap knows of it, and [`COMMON`].
@@ -121,4 +167,20 @@ fn page(man: &Man) -> io::Result<Vec<u8>> {
     }
     page.extend(common.to_roff().into_bytes());
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_is_that_of_the_changelog_or_of_the_variable() {
+        let changelog = include_str!("../../CHANGELOG.md");
+        let heading = concat!("## [", env!("CARGO_PKG_VERSION"), "] - ");
+        let released = changelog.lines().find_map(|line| line.strip_prefix(heading)).unwrap_or_default();
+        assert_eq!(RELEASED, released, "the day of this version's release");
+        assert_eq!(date(None).expect("no variable"), RELEASED);
+        assert_eq!(date(Some(OsStr::new("1000000000"))).expect("a time"), "2001-09-09");
+        assert!(date(Some(OsStr::new("yesterday"))).is_err_and(|error| error.code() == 2));
+    }
 }

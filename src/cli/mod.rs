@@ -124,7 +124,7 @@ pub struct Global {
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Print only results and errors, no notes and no progress.
+    /// Print only results and errors, no progress, and no notes but those on files that you edited.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 

@@ -26,10 +26,18 @@ use std::{
     str::FromStr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
+
+/// The signal that interrupted this process last; Ctrl-C where none did.
+static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
+
+/// The exit code of an interrupted process, as shells have it: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+pub(super) fn interrupted_code() -> u8 {
+    u8::try_from(128 + SIGNAL.load(Ordering::SeqCst)).unwrap_or(130)
+}
 
 /// The flag that Ctrl-C sets from now on; the work then stops, removes what is unfinished and ends. Compilers that run
 /// finish first, unless there is a second Ctrl-C or a SIGTERM or SIGHUP, whose senders do not wait for minutes. A
@@ -44,6 +52,7 @@ pub fn cancel_on_ctrl_c() -> Cancel {
             let flag = cancel.clone();
             std::thread::spawn(move || {
                 for signal in signals.forever() {
+                    SIGNAL.store(signal, Ordering::SeqCst);
                     match signal {
                         _ if flag.insisted() => std::process::exit(CliError::INTERRUPTED.code().into()),
                         SIGINT if !flag.requested() => flag.request(),
@@ -161,9 +170,13 @@ impl Say for Installing {
 
 /// One sentence about what is going on, to standard error; not with `--quiet`.
 pub fn note(message: &str) {
-    if manner::quiet() {
-        return;
+    if !manner::quiet() {
+        insist(message);
     }
+}
+
+/// The same, also with `--quiet`: for what a person has to know of files of theirs, and nothing else says.
+pub fn insist(message: &str) {
     tell(format_args!("{} {}", style("note:").cyan().for_stderr(), plain(message)));
 }
 
@@ -359,11 +372,27 @@ impl Progress {
         }
     }
 
+    /// `name` will not be done. Nothing is said of it.
+    pub fn give_up(&self, name: &str) {
+        if let Look::Bars { multi, running, .. } = &self.look {
+            running.lock().unwrap_or_else(PoisonError::into_inner).finish(name, multi);
+        }
+    }
+
     /// Prints a sentence above the bars.
     pub fn say(&self, message: &str) {
+        self.above(|| note(message));
+    }
+
+    /// As [`insist`], above the bars.
+    pub fn insist(&self, message: &str) {
+        self.above(|| insist(message));
+    }
+
+    fn above(&self, print: impl FnOnce()) {
         match &self.look {
-            Look::Bars { multi, .. } => multi.suspend(|| note(message)),
-            Look::Lines | Look::Silent => note(message),
+            Look::Bars { multi, .. } => multi.suspend(print),
+            Look::Lines | Look::Silent => print(),
         }
     }
 

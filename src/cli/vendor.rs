@@ -11,8 +11,8 @@ use crate::{
     files::path::lossy,
     kernel::Variant,
     render::{
-        self, Action, Changes, InstalledVllm, Layout, LockedVendored, LockedVllm, OutputFile, Prebuilt, RenderError, Vendored,
-        VendoredAs, VllmTree,
+        self, Action, Changes, InstalledVllm, Layout, LockedVendored, LockedVllm, OutputFile, Prebuilt, RenderError, Restoration,
+        Vendored, VendoredAs, VllmTree,
     },
 };
 use itertools::Itertools;
@@ -188,7 +188,7 @@ impl Place {
             tree.refuse_uncommitted(!files.is_empty())?;
         }
         let changes = self.compare(files)?;
-        changes.refuse_edited(root)?;
+        changes.refuse_edited(root, Restoration::Delete)?;
         Ok(changes)
     }
 }
@@ -268,7 +268,7 @@ fn installed(global: &Global, path: &Path, built: Option<&Path>, what: &What) ->
 
 /// The changes, refused where doing them would be.
 fn rehearsed(vllm: &InstalledVllm, changes: Changes) -> Result<Changes, CliError> {
-    changes.refuse_edited(vllm.folder())?;
+    changes.refuse_edited(vllm.folder(), Restoration::Restore)?;
     Ok(changes)
 }
 
@@ -327,8 +327,13 @@ fn remove(global: &Global, root: &Path, place: &Place, what: &What) -> Result<()
     if !what.selection.is_empty() {
         return Err(CliError::Usage("`--remove` takes away all that was written; leave out the selection".to_owned()));
     }
+    // No error: a removal that was killed at its very end is finished by the same command.
+    let is_nowhere = matches!(place, Place::Folder(_)) && !root.exists();
     let take_away = || place.lock(None)?.map_or_else(|| Ok(Changes::default()), LockedPlace::take_away);
     let changes = if what.act.dry_run { place.rehearse(root, &[])? } else { take_away().map_err(unwritable)? };
+    if is_nowhere && global.format == Format::Human {
+        return ui::print(&format!("there is no `{}`; nothing to do\n", root.display()));
+    }
     tell(global, &Report { folder: root, variants: Vec::new(), dispatcher: false, written: !what.act.dry_run, changes: &changes })
 }
 
@@ -342,7 +347,8 @@ fn tell(global: &Global, report: &Report<'_>) -> Result<(), CliError> {
     });
     let done = [(Action::Add, "added"), (Action::Update, "updated"), (Action::Remove, "removed")];
     let counts = done.iter().map(|(action, word)| (report.changes.count(*action), word)).filter(|(count, _)| *count > 0);
-    let counts = counts.map(|(count, word)| format!("{} {word}", ui::count(count, "file"))).join(", ");
+    let would = if report.written { "" } else { "would be " };
+    let counts = counts.map(|(count, word)| format!("{} {would}{word}", ui::count(count, "file"))).join(", ");
     let counts = if counts.is_empty() { "nothing to do".to_owned() } else { counts };
     let kernels = match report.variants.len() {
         0 => String::new(),
@@ -362,16 +368,16 @@ fn up_to_date(root: &Path, place: &Place, changes: &Changes) -> Result<(), CliEr
     if changes.changes.is_empty() {
         return Ok(());
     }
-    let files = match changes.changes.len() {
-        1 => "1 file is".to_owned(),
-        count => format!("{count} files are"),
+    let (files, them) = match changes.changes.len() {
+        1 => ("1 file is".to_owned(), "it"),
+        count => (format!("{count} files are"), "them"),
     };
     let remedy = match changes.changes.iter().filter(|change| change.edited).count() {
         0 => "run the same command without `--check`",
-        _ => "keep the local changes elsewhere, restore those files, then run the same command without `--check`",
+        _ => "keep the local changes elsewhere, delete those files, then run the same command without `--check`",
     };
     let command = place.layout().command();
-    Err(CliError::VariantFailed(format!("`{}`: {files} not as `{command}` writes them; {remedy}", root.display())))
+    Err(CliError::VariantFailed(format!("`{}`: {files} not as `{command}` writes {them}; {remedy}", root.display())))
 }
 
 /// Says what to do where the folder cannot be written.

@@ -118,7 +118,8 @@ impl From<RenderError> for CliError {
     }
 }
 
-/// Says which edited files of `folder` were replaced or not removed; `note` receives each sentence.
+/// Says which edited files of `folder` were replaced or not removed; `note` receives each sentence, and prints it also
+/// with `--quiet`: a person's work is in the copies.
 pub(super) fn tell_edited(folder: &Path, summary: &WriteSummary, note: &dyn Fn(&str)) {
     let shown = |path: &str| folder.join(path).display().to_string();
     for Edited { path, copy } in &summary.edited {

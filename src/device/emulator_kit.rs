@@ -54,6 +54,9 @@ const STRICT_FILE: &str = "strict-flags";
 /// Longest one compile may take; a kernel needs about a second.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// What the names of unfinished folders in the cache begin with, those of older kgens too.
+pub const UNFINISHED: &[&str] = &[kept::UNFINISHED, ".tmp"];
+
 /// Folder of the emulator's own headers and runtime in a kit.
 const EMULATOR: &str = "emulator";
 /// Folder of the headers that generated files include.
@@ -154,7 +157,7 @@ impl EmulatorKit {
         let root = cache.join("emulator");
         let failed = |source| KitError::Io { path: root.clone(), source };
         fs::create_dir_all(&root).map_err(failed)?;
-        let presence = Arc::new(Presence::announce(&root, &[kept::UNFINISHED, ".tmp"]).map_err(failed)?);
+        let presence = Arc::new(Presence::announce(&root, UNFINISHED).map_err(failed)?);
         let (flags, compiler, folder) =
             (compiler.flags.clone(), compiler.path.clone(), root.join(format!("kit-{}", short(&hash))));
         let contents = Contents::default();

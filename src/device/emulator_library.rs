@@ -78,7 +78,8 @@ mod tests {
         let runtime = [("runtime.cpp", "int runtime() { return 1; }\n")];
         let kit = EmulatorKit::new(cache.path(), [].into_iter(), runtime.into_iter(), &host, &Cancel::default()).expect("made");
         let text = |name: &str| (name.to_owned(), format!("extern \"C\" int {name}() {{ return 1; }}\n"));
-        let everything = || prune(&cache.path().join("emulator"), Duration::ZERO, false, &|_| 0).expect("pruned");
+        let everything =
+            || prune(&cache.path().join("emulator"), emulator_kit::UNFINISHED, Duration::ZERO, false, &|_| 0).expect("pruned");
         let kernels = [text("f"), text("g")];
         let (_, dispatcher) = text("kgen_abi_version");
         let compiled = |_: &str| assert_eq!(everything().entries, 0);

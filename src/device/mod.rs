@@ -25,7 +25,7 @@ pub use abi::{
 pub(crate) use abi::{assert_constants_are_those_of_c, assert_layout_is_that_of_c};
 pub use call::{Call, DEFAULT_MULTIPROCESSORS, Outputs};
 pub(crate) use emulator::Emulator;
-pub use emulator_kit::{EmulatorKit, KitError};
+pub use emulator_kit::{EmulatorKit, KitError, UNFINISHED as UNFINISHED_KITS};
 pub(crate) use gpu::Gpu;
 pub use gpu::{GpuFacts, GpuInfo};
 pub use image::{Element, Image, POISON};

@@ -51,6 +51,8 @@ pub enum Workers {
     None(File),
     /// At least one process, and no gap since then: what any of them uses has been used since.
     Since(SystemTime),
+    /// The folder has no locks, so nobody can say that they are there.
+    Unknown,
 }
 
 impl Workers {
@@ -63,10 +65,14 @@ impl Workers {
         match file.try_lock() {
             Ok(()) => Ok(Self::None(file)),
             Err(TryLockError::WouldBlock) => Ok(Self::Since(file.metadata()?.modified()?)),
-            // No locks, so nobody can say that they are there.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::None(file)),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Self::Unknown),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Whether it is certain that there is none, so that whoever made what is unfinished has died.
+    pub fn are_none(&self) -> bool {
+        matches!(self, Self::None(_))
     }
 
     /// Whether one of them may use what was last used at `time`.

@@ -2,6 +2,7 @@
 //!
 //! Processes at work there announce themselves ([`Presence`](super::Presence)) and [`touch`] an entry before they use
 //! it, which takes turns with a prune that looks at it. So what a running process uses is known by its time, and stays.
+//! What is unfinished is somebody's as long as anybody is at work, and nobody's when nobody is.
 
 use super::Workers;
 use std::{
@@ -11,10 +12,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+/// What the names of folders begin with in which entries leave.
+const DOOMED: &str = ".doomed-";
+
 /// What a prune has removed, or would remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Pruned {
-    /// Entries, each a file or a folder.
+    /// Entries, each a file or a folder, finished or not.
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
@@ -32,13 +36,20 @@ pub fn touch(entry: &Path) {
     file.set_modified(SystemTime::now()).ok();
 }
 
-/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use; hidden ones belong to
-/// running processes and stay. With `dry_run` it only counts them. `size` gives the bytes of each. A folder that is not
-/// there has none.
+/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use. Of hidden ones these are
+/// the ones whose names begin with one of `unfinished`, as [`Presence`](super::Presence) is given them, or that a killed
+/// prune left, where no process is at work; all others stay. With `dry_run` it only counts them. `size` gives the bytes
+/// of each. A folder that is not there has none.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
-pub fn prune(folder: &Path, unused: Duration, dry_run: bool, size: &dyn Fn(&Path) -> u64) -> io::Result<Pruned> {
+pub fn prune(
+    folder: &Path,
+    unfinished: &[&str],
+    unused: Duration,
+    dry_run: bool,
+    size: &dyn Fn(&Path) -> u64,
+) -> io::Result<Pruned> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pruned::default()),
         entries => entries?,
@@ -48,8 +59,12 @@ pub fn prune(folder: &Path, unused: Duration, dry_run: bool, size: &dyn Fn(&Path
     let mut pruned = Pruned::default();
     for entry in entries {
         let path = entry?.path();
-        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        let Some(file) = File::open(&path).ok().filter(|_| !hidden) else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_unfinished = unfinished.iter().chain([&DOOMED]).any(|prefix| name.starts_with(prefix));
+        if name.starts_with('.') && !is_unfinished {
+            continue;
+        }
+        let Ok(file) = File::open(&path) else { continue };
         // Held until it is gone: nobody begins to use it meanwhile.
         let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         let used = file.metadata().and_then(|metadata| metadata.modified())?;
@@ -57,7 +72,8 @@ pub fn prune(folder: &Path, unused: Duration, dry_run: bool, size: &dyn Fn(&Path
         if now.duration_since(used).unwrap_or_default() < unused {
             continue;
         }
-        if taken || workers.may_use(used) {
+        let is_somebodys = if is_unfinished { !workers.are_none() } else { workers.may_use(used) };
+        if taken || is_somebodys {
             pruned.in_use += 1;
             continue;
         }
@@ -66,7 +82,7 @@ pub fn prune(folder: &Path, unused: Duration, dry_run: bool, size: &dyn Fn(&Path
             // Counted below.
         } else if path.is_dir() {
             // It leaves by a rename, so that no process ever sees half of it.
-            let doomed = tempfile::Builder::new().prefix(".doomed-").tempdir_in(folder)?;
+            let doomed = tempfile::Builder::new().prefix(DOOMED).tempdir_in(folder)?;
             fs::rename(&path, doomed.path().join("entry"))?;
         } else {
             fs::remove_file(&path)?;
@@ -91,7 +107,7 @@ mod tests {
     fn what_nobody_used_for_long_goes_and_what_is_used_stays() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
-        for name in ["old", "used", "new", ".unfinished-1"] {
+        for name in ["old", "used", "new", ".unfinished-1", ".other"] {
             fs::create_dir(path(name)).expect("made");
             fs::write(path(name).join("output"), "object").expect("written");
             aged(&path(name), if name == "new" { 0 } else { 40 });
@@ -99,15 +115,43 @@ mod tests {
         fs::write(path("verdict.json"), "pass").expect("written");
         aged(&path("verdict.json"), 40);
         touch(&path("used"));
-        let pruned = prune(folder.path(), Duration::from_secs(30 * 24 * 3600), false, &|_| 7).expect("pruned");
+        let pruned = prune(folder.path(), &[], Duration::from_secs(30 * 24 * 3600), false, &|_| 7).expect("pruned");
         assert_eq!(pruned, Pruned { entries: 2, bytes: 14, in_use: 0 });
         let mut left: Vec<String> = fs::read_dir(folder.path())
             .expect("there")
             .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
             .collect();
         left.sort();
-        assert_eq!(left, [".in-use", ".unfinished-1", "new", "used"]);
-        assert_eq!(prune(&path("nowhere"), Duration::ZERO, false, &|_| 7).expect("nothing"), Pruned::default());
+        assert_eq!(left, [".in-use", ".other", ".unfinished-1", "new", "used"]);
+        assert_eq!(prune(&path("nowhere"), &[], Duration::ZERO, false, &|_| 7).expect("nothing"), Pruned::default());
+    }
+
+    #[test]
+    fn what_is_unfinished_goes_when_nobody_is_at_work_and_never_before() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        for (name, days) in [(".unfinished-1", 40), (".unfinished-2", 0), (".doomed-1", 40), (".other", 40)] {
+            fs::create_dir(path(name)).expect("made");
+            aged(&path(name), days);
+        }
+        let pruned = |days: u64, dry_run| {
+            let unused = Duration::from_secs(days * 24 * 3600);
+            prune(folder.path(), &[".unfinished-"], unused, dry_run, &|_| 5).expect("pruned")
+        };
+        let running = Presence::announce(folder.path(), &[]).expect("announced");
+        for dry_run in [true, false] {
+            assert_eq!(pruned(0, dry_run), Pruned { entries: 0, bytes: 0, in_use: 3 });
+        }
+        drop(running);
+        for dry_run in [true, false] {
+            assert_eq!(pruned(30, dry_run), Pruned { entries: 2, bytes: 10, in_use: 0 });
+        }
+        for dry_run in [true, false] {
+            assert_eq!(pruned(0, dry_run), Pruned { entries: 1, bytes: 5, in_use: 0 });
+        }
+        let mut left: Vec<_> = fs::read_dir(folder.path()).expect("there").map(|e| e.expect("an entry").file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".in-use", ".other"]);
     }
 
     #[test]
@@ -123,7 +167,7 @@ mod tests {
         touch(&path("used"));
         touch(&path("made"));
         drop(running);
-        let all = || prune(folder.path(), Duration::ZERO, false, &|_| 1).expect("pruned");
+        let all = || prune(folder.path(), &[], Duration::ZERO, false, &|_| 1).expect("pruned");
         assert_eq!(all(), Pruned { entries: 1, bytes: 1, in_use: 2 });
         assert!(!path("before").exists() && path("used").exists() && path("made").exists());
         drop(later);

@@ -25,6 +25,9 @@ pub enum Drift {
         expected: String,
         /// That line as it is; empty after the end.
         found: String,
+        /// Which of the two has ended before that line.
+        #[serde(skip)]
+        ended: Option<Side>,
     },
     /// It is a kernel, or a file of an earlier run, that would not be generated.
     Extra {
@@ -35,15 +38,26 @@ pub enum Drift {
     },
 }
 
+/// One of two texts that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// What would be generated.
+    Expected,
+    /// What is there.
+    Found,
+}
+
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { path } => write!(f, "`{path}` is missing"),
-            Self::Differs { path, line, expected, found } if expected.trim_end() == found.trim_end() => {
+            Self::Differs { path, line, expected, found, .. } if expected.trim_end() == found.trim_end() => {
                 write!(f, "`{path}` differs from line {line}, in white space or line ends")
             }
-            Self::Differs { path, line, expected, found } => {
-                write!(f, "`{path}` differs from line {line}: expected `{expected}`, found `{found}`")
+            Self::Differs { path, line, expected, found, ended } => {
+                let text = |side, text| if *ended == Some(side) { "the end of the file".to_owned() } else { format!("`{text}`") };
+                let (expected, found) = (text(Side::Expected, expected), text(Side::Found, found));
+                write!(f, "`{path}` differs from line {line}: expected {expected}, found {found}")
             }
             Self::Extra { path, written_by_kgen: true } => write!(f, "`{path}` would not be generated"),
             Self::Extra { path, .. } => write!(f, "`{path}` would not be generated, and kgen did not write it"),
@@ -90,7 +104,15 @@ fn compare(folder: &Path, file: &OutputFile) -> Result<Option<Drift>, RenderErro
         let pair = (expected.next(), found.next());
         if pair.0 != pair.1 || pair == (None, None) {
             let text = |line: Option<&str>| line.unwrap_or_default().to_owned();
-            return Ok(Some(Drift::Differs { path: file.path.clone(), line, expected: text(pair.0), found: text(pair.1) }));
+            // After the last newline there is an empty rest.
+            let has_ended = |line: Option<&str>, rest: Option<&str>| line.unwrap_or_default().is_empty() && rest.is_none();
+            let ended = match (has_ended(pair.0, expected.next()), has_ended(pair.1, found.next())) {
+                (true, _) => Some(Side::Expected),
+                (_, true) => Some(Side::Found),
+                _ => None,
+            };
+            let (expected, found) = (text(pair.0), text(pair.1));
+            return Ok(Some(Drift::Differs { path: file.path.clone(), line, expected, found, ended }));
         }
         line += 1;
     }
@@ -138,6 +160,23 @@ mod tests {
                 "`flash_old.cu` would not be generated, and kgen did not write it",
             ]
         );
+    }
+
+    #[test]
+    fn where_one_text_has_ended_that_is_said() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for (text, said) in [
+            ("one\ntwo\n// edit\n", "from line 3: expected the end of the file, found `// edit`"),
+            ("one\ntwo\n// edit", "from line 3: expected the end of the file, found `// edit`"),
+            ("one\n", "from line 2: expected `two`, found the end of the file"),
+            ("one", "from line 2: expected `two`, found the end of the file"),
+            ("", "from line 1: expected `one`, found the end of the file"),
+            ("one\n\ntwo\n", "from line 2: expected `two`, found ``"),
+        ] {
+            fs::write(folder.path().join("a"), text).expect("written");
+            let found = drift(folder.path(), &[file("a", "one\ntwo\n")]).expect("readable");
+            assert_eq!(found[0].to_string(), format!("`a` differs {said}"));
+        }
     }
 
     #[test]

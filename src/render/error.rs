@@ -46,17 +46,18 @@ pub enum RenderError {
     },
     /// Files of a vendored folder that a person has changed, or put there, and that would be replaced or removed.
     #[error(
-        "`{}` has local changes in {}, which would be lost; nothing was changed: keep them elsewhere, restore the {}, then run \
-         this again",
+        "`{}` has local changes in {}, which would be lost; nothing was changed: keep them elsewhere, {}, then run this again",
         folder.display(),
         listed(files),
-        if files.len() == 1 { "file" } else { "files" },
+        remedy.words(files.len()),
     )]
     Edited {
         /// The vendored folder.
         folder: PathBuf,
         /// Paths below it.
         files: Vec<String>,
+        /// How they are brought back.
+        remedy: Restoration,
     },
     /// A folder to vendor into that holds something else.
     #[error(
@@ -157,6 +158,25 @@ impl RenderError {
 }
 
 /// The first few names in back-ticks, and how many more there are.
+/// How files that a person has changed become kgen's again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restoration {
+    /// A file that is not there is written.
+    Delete,
+    /// Only its owner can bring it back.
+    Restore,
+}
+
+impl Restoration {
+    fn words(self, files: usize) -> String {
+        let files = if files == 1 { "the file" } else { "the files" };
+        match self {
+            Self::Delete => format!("delete {files} (kgen writes its own wherever one is needed and missing)"),
+            Self::Restore => format!("restore {files}"),
+        }
+    }
+}
+
 fn listed(files: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();

@@ -13,8 +13,8 @@ mod templates;
 mod transition;
 mod vendored;
 
-pub use drift::{Drift, drift};
-pub use error::RenderError;
+pub use drift::{Drift, Side, drift};
+pub use error::{RenderError, Restoration};
 pub use fingerprint::Fingerprints;
 pub use folder::{Edited, Folder, Prune, WriteSummary, held_variants, with_used_headers, write_kernel_file, write_tree};
 pub use kernel::{Renderer, Source, file_name};

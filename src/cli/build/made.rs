@@ -111,7 +111,7 @@ pub(in crate::cli) fn make(
     // A kernel that cannot be planned any more keeps the file an earlier run made.
     let prune = if refused.is_empty() { Prune::Yes } else { Prune::No };
     let summary = folder.write(&files, prune).map_err(unwritable(FLAG))?;
-    tell_edited(&options.generated_dir, &summary, &|note| progress.say(note));
+    tell_edited(&options.generated_dir, &summary, &|note| progress.insist(note));
     let dispatcher = workshop.renderer.dispatcher(&plans)?;
     let dispatcher_path = builder.write_source(&Path::new("gen").join("kgen_dispatch.cpp"), &dispatcher)?;
 

@@ -3,7 +3,7 @@
 use crate::{
     files::{self, content_hash},
     render::{
-        OutputFile, RenderError,
+        OutputFile, RenderError, Restoration,
         manifest::{self, Held},
     },
 };
@@ -63,13 +63,13 @@ impl Changes {
         self.changes.iter().filter(move |change| change.action == action).map(|change| change.path.as_str())
     }
 
-    /// Refuses a change that would lose a person's work in `folder`.
+    /// Refuses a change that would lose a person's work in `folder`; `remedy` says how its files are brought back.
     ///
     /// # Errors
     /// [`RenderError::Edited`] with the files.
-    pub fn refuse_edited(&self, folder: &Path) -> Result<(), RenderError> {
+    pub fn refuse_edited(&self, folder: &Path, remedy: Restoration) -> Result<(), RenderError> {
         let files: Vec<String> = self.changes.iter().filter(|change| change.edited).map(|change| change.path.clone()).collect();
-        if files.is_empty() { Ok(()) } else { Err(RenderError::Edited { folder: folder.to_owned(), files }) }
+        if files.is_empty() { Ok(()) } else { Err(RenderError::Edited { folder: folder.to_owned(), files, remedy }) }
     }
 
     /// What would change in `folder`, where kgen wrote what is `held`, to hold `files` and nothing else of kgen's. A

@@ -5,7 +5,7 @@ use crate::{
     files::{FolderLock, make_folder, sweep},
     kernel::Variant,
     render::{
-        OutputFile, RenderError,
+        OutputFile, RenderError, Restoration,
         folder::{is_missing, lock},
         inside::all_inside,
         manifest::{self, Held, Layout, VendoredAs},
@@ -214,7 +214,7 @@ impl LockedVendored<'_> {
     ) -> Result<Changes, RenderError> {
         let folder = &self.of.folder;
         let (held, changes) = self.of.changes(files)?;
-        changes.refuse_edited(folder)?;
+        changes.refuse_edited(folder, Restoration::Delete)?;
         all_inside(folder, changes.changes.iter().map(|change| change.path.as_str()))?;
         let written = |file: &&OutputFile| {
             let mut written = changes.paths(Action::Add).chain(changes.paths(Action::Update));

@@ -6,7 +6,7 @@
 use super::changes::{Action, Change, Changes};
 use crate::{
     files::{self, FolderLock, Staging, content_hash, library_flaw, sweep},
-    render::{RenderError, folder::lock},
+    render::{RenderError, Restoration, folder::lock},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -249,7 +249,7 @@ impl InstalledVllm {
     /// [`RenderError::Edited`] where a file is neither vLLM's own as it was, nor kgen's: nothing has changed then.
     pub fn bring(&mut self, built: &Prebuilt) -> Result<Changes, RenderError> {
         let changes = self.compare(Some(built))?;
-        changes.refuse_edited(&self.folder)?;
+        changes.refuse_edited(&self.folder, Restoration::Restore)?;
         let (mut during, mut after) = (BTreeMap::new(), BTreeMap::new());
         let mut moves = Vec::new();
         for (part, bytes) in PARTS.iter().zip(&built.0) {
@@ -295,7 +295,7 @@ impl InstalledVllm {
     /// As [`bring`](Self::bring).
     pub fn take_away(&mut self) -> Result<Changes, RenderError> {
         let changes = self.compare_without()?;
-        changes.refuse_edited(&self.folder)?;
+        changes.refuse_edited(&self.folder, Restoration::Restore)?;
         for change in &changes.changes {
             let path = self.folder.join(&change.path);
             if change.action == Action::Remove {
