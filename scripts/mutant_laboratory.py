@@ -252,13 +252,18 @@ class Laboratory:
 
     def in_order(self, kernels, mutant):
         """The kernels, each as different from those before it as possible, first of all in the constants that the changed
-        line names; small ones rather than large ones, and the built-in grid's rather than those made for tests."""
+        line names; those with features that the line names rather than others, small ones rather than large ones, and the
+        built-in grid's rather than those made for tests."""
         chance = random.Random(mutant.id)
         left = sorted(kernels, key=lambda k: (k.name, k.grid or ""))
         chance.shuffle(left)
-        left = left[:100]
-        cost = {k: max(self.features[k].head_dim - 128, 0) / 64 + (0.5 if k.grid else 0) for k in left}
-        named = set(re.findall(r"\w+", mutant.before + " " + mutant.after))
+        line = mutant.before + " " + mutant.after
+        words = set(re.findall(r"[a-z]+[0-9a-z]*", line.lower()))  # parts of names too
+        meant = {k: len(words.intersection(k.name.split("_"))) for k in left}
+        fitting = sorted(filter(meant.get, left), key=meant.get, reverse=True)[:20]  # few kernels have a rare feature
+        left = (fitting + [k for k in left if k not in fitting])[:100]
+        cost = {k: max(self.features[k].head_dim - 128, 0) / 64 + (0.5 if k.grid else 0) - 4 * meant[k] for k in left}
+        named = set(re.findall(r"\w+", line))
         values = {k: {c for c in self.features[k].constants.items() if c[0] in named} for k in left}
         order, distance = [], dict.fromkeys(left, 100.0)
         while left and len(order) < 16:

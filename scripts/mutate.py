@@ -40,6 +40,9 @@ from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Besides the built-in grid: what the tests of the emulator use, and what neither of the two has.
+GRIDS = ("faults/grids/kernels.toml", "mutants_grid.toml")
+
 # Kernels per mutant: at first, with more of them, and with every case.
 SMOKE, MORE, THOROUGH = 2, 6, 3
 
@@ -260,7 +263,7 @@ def arguments():
     how = parser.add_argument_group("how")
     how.add_argument("--kgen", default=ROOT / "target/release/kgen", help="the binary [target/release/kgen]")
     how.add_argument("--templates", default=ROOT / "templates", help="what is mutated [templates/]")
-    how.add_argument("--grid", action="append", help="grid files besides the built-in grid [tests/emulator/faults/grids/kernels.toml]")
+    how.add_argument("--grid", action="append", help="grid files besides the built-in grid [faults/grids/kernels.toml and mutants_grid.toml of tests/emulator]")
     how.add_argument("--jobs", "-j", type=int, default=os.cpu_count(), help="mutants at once [one for each core]")
     how.add_argument("--seconds", type=float, default=1e6, help="end after so long, with exit code 3 if something is left")
     how.add_argument("--level", choices=LEVELS, default="thorough", help="how far survivors are pursued [thorough]")
@@ -321,7 +324,7 @@ def main():
             refuse(f"`{getattr(given, name)}` is not there: name the {'binary' if name == 'kgen' else 'folder'} with `--{name}`")
     if given.count < 1 or given.jobs < 1:
         refuse("`--count` and `--jobs` must be at least 1")
-    grids = given.grid or list(filter(Path.exists, [ROOT / "tests/emulator/faults/grids/kernels.toml"]))
+    grids = given.grid or list(filter(Path.exists, [ROOT / "tests/emulator" / name for name in GRIDS]))
     made_with = fingerprint(given, grids)
     if given.resume:
         record = Record.read(given.resume)

@@ -130,6 +130,8 @@ fn ordinary(number: Number) -> Vec<AppendCase> {
         AppendCase { starts: Starts::Given, mask: 0, ..dense.clone() },
         fp8(Number::E4m3),
         fp8(Number::E5m2),
+        // Threads of the last pieces of K have none of V.
+        AppendCase { head_dims: [40, 8], rotary: rotary(16, false), sequences: UNEQUAL[..3].to_vec(), ..fp8(Number::E4m3) },
         AppendCase { descales: Descales::None, ..plain(fp8(Number::E4m3)) },
         AppendCase { stored: Number::E4m3, descales: Descales::BySequence, ..in_one },
         slots.clone(),

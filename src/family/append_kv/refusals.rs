@@ -100,6 +100,14 @@ pub(super) const CHANGES: &[Change] = &[
         Refused(ERROR_INVALID_VALUE, "q_out_head_stride 1152921504606846976 leads"),
     ),
     (
+        "one query beyond all memory",
+        |c| {
+            set(c, "total_q", 1);
+            *field(c, "q_head_stride") = Field::I64(1 << 60);
+        },
+        Refused(ERROR_INVALID_VALUE, "q_head_stride 1152921504606846976 leads"),
+    ),
+    (
         "tables beyond all memory",
         |c| *field(c, "rotary_row_stride") = Field::I64(1 << 60),
         Refused(ERROR_INVALID_VALUE, "rotary_row_stride 1152921504606846976 leads"),

@@ -7,8 +7,8 @@ mod splitting;
 
 use self::{
     keys::{
-        NEW_ROWS_IN_PAGES, WITH_CACHE, WITH_E4M3, WITH_E5M2, WITH_NEW_ROWS, WITH_PAGES, WITH_QV, WITHOUT_CACHE, WITHOUT_KV,
-        WITHOUT_NEW_ROWS, WITHOUT_PAGE_DESCALE, WITHOUT_PAGES, WITHOUT_QV,
+        NEW_ROWS_IN_PAGES, WITH_CACHE, WITH_E4M3, WITH_E5M2, WITH_NEW_ROWS, WITH_PAGE_DESCALE, WITH_PAGES, WITH_QV,
+        WITHOUT_CACHE, WITHOUT_KV, WITHOUT_NEW_ROWS, WITHOUT_PAGE_DESCALE, WITHOUT_PAGES, WITHOUT_QV,
     },
     score::{holds, of_score},
     splitting::{COMBINE, PARTIAL, SCHEDULER, SPLIT, SPLITTING, many_rows_of_nobody},
@@ -164,7 +164,20 @@ const SPECIALISED: &[Change] = &[
         |c| strides(c)[1].row = i64::MIN,
         Refused(ERROR_INVALID_VALUE, "k_row_stride -9223372036854775808 leads"),
     ),
+    ("a stride of v beyond all memory", |c| strides(c)[2].row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "v_row_stride 1152")),
+    ("heads of o beyond all memory", |c| strides(c)[3].head = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "o_head_stride 1152")),
+    ("no batch and no tensors", tensors_of_nobody, Nothing),
 ];
+
+/// A stride that leads the second element out of all memory.
+const BEYOND_MEMORY: i64 = 1 << 60;
+
+fn tensors_of_nobody(call: &mut Call) {
+    *numbers(call).batch = 0;
+    for name in ["q", "k", "v", "o"] {
+        drop_tensor(call, name);
+    }
+}
 
 /// Lengths that the host has not seen, larger than there is memory for.
 const BEYOND: &[Change] = &[
@@ -374,6 +387,18 @@ const BACKWARD: &[Change] = &[
         |c| blocks(c, 1 << 23, 1 << 23, 1 << 20),
         Refused(ERROR_INVALID_VALUE, "are too many"),
     ),
+    (
+        "rows of dout beyond all memory",
+        |c| strides(c)[4].row = BEYOND_MEMORY,
+        Refused(ERROR_INVALID_VALUE, "dout_row_stride 1152"),
+    ),
+    (
+        "heads of dq beyond all memory",
+        |c| strides(c)[5].head = BEYOND_MEMORY,
+        Refused(ERROR_INVALID_VALUE, "dq_head_stride 1152"),
+    ),
+    ("rows of dk beyond all memory", |c| strides(c)[6].row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "dk_row_stride 1152")),
+    ("rows of dv beyond all memory", |c| strides(c)[7].row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "dv_row_stride 1152")),
     ("a block of keys more than a grid has", too_many_keys, Refused(ERROR_INVALID_VALUE, "take more blocks than a grid has")),
     ("a negative total_q", negative_total, Refused(ERROR_INVALID_VALUE, "total_q is -1")),
     (
@@ -507,7 +532,8 @@ fn not_built_for(variant: Point) -> Vec<&'static [Change]> {
         (_, false) => WITHOUT_CACHE,
     };
     let page_descale = match (variant.kind, variant.features.has(Feature::PageDescale)) {
-        (Kind::Bwd, _) | (_, true) => &[],
+        (Kind::Bwd, _) => &[],
+        (_, true) => WITH_PAGE_DESCALE,
         (_, false) => WITHOUT_PAGE_DESCALE,
     };
     let kv = match (variant.kind, KvFormat::of(variant.features)) {

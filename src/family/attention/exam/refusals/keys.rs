@@ -1,7 +1,7 @@
 //! Calls that concern where forward kernels find K and V and what these are, each with one thing wrong: pages, caches,
 //! new rows, queries of two parts, K and V in FP8.
 
-use super::{fwd, numbers, push};
+use super::{BEYOND_MEMORY, fwd, numbers, push};
 use crate::{
     check::{
         Change,
@@ -9,7 +9,7 @@ use crate::{
         drop_tensor,
     },
     device::{Call, DTYPE_FP8_E4M3, DTYPE_FP8_E5M2, DTYPE_FP32, ERROR_INVALID_VALUE, ERROR_MISMATCH, ERROR_UNSUPPORTED, Image},
-    family::attention::abi::{NewRows, PagedKeys},
+    family::attention::abi::{NewRows, PagedKeys, Strides},
 };
 
 /// What kernels do that were built without one of the places where K and V may lie.
@@ -59,6 +59,27 @@ pub(super) const WITHOUT_PAGE_DESCALE: &[Change] = &[
     ("factors of K by page", |c| push(c, "k_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
     ("factors of V by page", |c| push(c, "v_page_descale"), Refused(ERROR_MISMATCH, "built without the feature `page_descale`")),
 ];
+
+/// What kernels do that read them: of two key heads, so that a stride leads somewhere.
+pub(super) const WITH_PAGE_DESCALE: &[Change] = &[
+    (
+        "factors of K beyond all memory",
+        |c| page_factors(c, 0, "k_page_descale"),
+        Refused(ERROR_INVALID_VALUE, "k_page_descale_head_stride 1152"),
+    ),
+    (
+        "factors of V beyond all memory",
+        |c| page_factors(c, 1, "v_page_descale"),
+        Refused(ERROR_INVALID_VALUE, "v_page_descale_head_stride 1152"),
+    ),
+];
+
+fn page_factors(call: &mut Call, tensor: usize, name: &'static str) {
+    drop_tensor(call, name);
+    push(call, name);
+    *numbers(call).num_heads_k = 2;
+    pages(call).descale_strides[tensor][1] = BEYOND_MEMORY;
+}
 
 /// The same of what queries are made of.
 pub(super) const WITHOUT_QV: &[Change] =
@@ -117,8 +138,15 @@ fn no_tables(call: &mut Call) {
 }
 
 /// What kernels do for queries of two parts.
-pub(super) const WITH_QV: &[Change] =
-    &[("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv"))];
+pub(super) const WITH_QV: &[Change] = &[
+    ("queries of one part", |c| drop_tensor(c, "qv"), Refused(ERROR_MISMATCH, "called without qv")),
+    ("rows of qv beyond all memory", |c| qv(c).row = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_row_stride 1152")),
+    ("heads of qv beyond all memory", |c| qv(c).head = BEYOND_MEMORY, Refused(ERROR_INVALID_VALUE, "qv_head_stride 1152")),
+];
+
+fn qv(call: &mut Call) -> &mut Strides {
+    fwd(call).qv_strides.as_mut().expect("its queries have two parts")
+}
 
 /// What kernels do that read pages.
 pub(super) const WITH_PAGES: &[Change] = &[

@@ -48,6 +48,15 @@ const WITH_SCORE: &[Change] = &[
         |c| *numbers(c).seqlen_k = (1 << 28) - 1023,
         Refused(ERROR_INVALID_VALUE, "with a declared score"),
     ),
+    // What is refused is said in turn: the length is not.
+    (
+        "as many keys as a score allows, and no k",
+        |c| {
+            *numbers(c).seqlen_k = (1 << 28) - 1024;
+            drop_tensor(c, "k");
+        },
+        Refused(ERROR_INVALID_VALUE, "must not be NULL"),
+    ),
     (
         "a scalar that is no number",
         |c| numbers(c).features.score.scalars[0] = f32::NAN,
