@@ -186,8 +186,8 @@ fn what_an_older_kgen_wrote_is_brought_up_to_date() {
     fs::remove_file(project.path("k/Makefile")).expect("there");
     let before = project.files(".");
     let found = project.vendor("k --check").code(1);
-    let listed =
-        "add     Makefile\nupdate  include/kgen/launch.cuh\nupdate  manifest.json\nk: 1 kernel; 1 file added, 2 files updated, ";
+    let listed = "add     Makefile\nupdate  include/kgen/launch.cuh\nupdate  manifest.json\n\
+                  k: 1 kernel; 1 file would be added, 2 files would be updated, ";
     found
         .stdout(predicates::str::starts_with(listed).and(contains("; nothing was written\n")))
         .stderr(contains("`k`: 3 files are not as `kgen vendor` writes them; run the same command without `--check`"));

@@ -13,7 +13,8 @@ pub enum CliError {
     Usage(String),
     /// Exit code 3: something the machine lacks; the message holds the command that mends it.
     Environment(String),
-    /// Exit code 128 and the signal's number, 130 after Ctrl-C: interrupted. What of the work is kept, where there is something to say of it.
+    /// Exit code 128 and the signal's number, 130 after Ctrl-C: interrupted. What of the work is kept, where there is
+    /// something to say of it.
     Interrupted(String),
 }
 

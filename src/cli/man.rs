@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_date_is_that_of_the_changelog_or_of_the_variable() {
-        let changelog = include_str!("../../CHANGELOG.md");
+        let changelog = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md")).expect("readable");
         let heading = concat!("## [", env!("CARGO_PKG_VERSION"), "] - ");
         let released = changelog.lines().find_map(|line| line.strip_prefix(heading)).unwrap_or_default();
         assert_eq!(RELEASED, released, "the day of this version's release");

@@ -36,10 +36,10 @@ pub fn touch(entry: &Path) {
     file.set_modified(SystemTime::now()).ok();
 }
 
-/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use. Of hidden ones these are
-/// the ones whose names begin with one of `unfinished`, as [`Presence`](super::Presence) is given them, or that a killed
-/// prune left, where no process is at work; all others stay. With `dry_run` it only counts them. `size` gives the bytes
-/// of each. A folder that is not there has none.
+/// Removes the entries of `folder` that were last used at least `unused` ago and are not in use. Of hidden ones, those
+/// count whose names begin with one of `unfinished`, as [`Presence`](super::Presence) is given them, and what a killed
+/// prune left; they are in use while any process is at work. All other hidden ones stay. With `dry_run` it only counts.
+/// `size` gives the bytes of each. A folder that is not there has none.
 ///
 /// # Errors
 /// The system's reason, with the entry; what was removed before stays removed.
