@@ -1,5 +1,5 @@
-//! The rooms of the crate (top-level modules of `src/`) and the rooms that each may use. A room uses only rooms above it
-//! in the table, so imports have no circle. docs/architecture.md shows the same table.
+//! The rooms of the crate (top-level modules of `src/`) and the rooms that each may use. A room uses only rooms above
+//! it in the table, so imports have no circle. docs/architecture.md shows the same table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

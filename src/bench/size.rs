@@ -1,4 +1,4 @@
-//! The size that a kernel is timed at: numbers with names, in the order in which they are shown. Families give the names.
+//! The size that a kernel is timed at: numbers with names that its family gives, in the order in which they are shown.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use std::{borrow::Cow, fmt};

@@ -44,8 +44,8 @@ pub fn copies_beyond(l2_bytes: u32, set_bytes: usize) -> usize {
 /// Most sets of tensors.
 const MOST_COPIES: usize = 512;
 
-/// Gives a kernel at a size, to be timed, or `None` if the size is not one of its family's: the table of families, which
-/// is above this room.
+/// Gives a kernel at a size, to be timed; `None` if the size is not one of its family's. It is the table of families,
+/// above this room.
 pub type Trials = for<'a> fn(&Variant, &Size, Bench<'a>) -> Option<Box<dyn Trial + 'a>>;
 
 /// One kernel at one size.
