@@ -164,17 +164,17 @@ fn uses() -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn rooms_use_exactly_the_rooms_of_the_table() {
-    let mut uses = uses();
+    let mut found = uses();
     let mut wrong = Vec::new();
     for (room, allowed) in ROOMS {
-        let used = uses.remove(*room).unwrap_or_else(|| panic!("`src/{room}` is not there"));
+        let used = found.remove(*room).unwrap_or_else(|| panic!("`src/{room}` is not there"));
         let allowed: BTreeSet<String> = allowed.iter().map(|&other| other.to_owned()).collect();
         wrong.extend(used.difference(&allowed).map(|other| format!("`{room}` uses `{other}`, which the table does not allow")));
         wrong.extend(allowed.difference(&used).map(|other| format!("`{room}` no longer uses `{other}`: take it from the table")));
     }
     assert!(wrong.is_empty(), "tests/rooms.rs has the table:\n{}", wrong.join("\n"));
     // `lib` and `main` hold the rooms together, `pages` has one macro.
-    let rest: Vec<&String> = uses.keys().filter(|room| !["lib", "main", "pages"].contains(&room.as_str())).collect();
+    let rest: Vec<&String> = found.keys().filter(|room| !["lib", "main", "pages"].contains(&room.as_str())).collect();
     assert!(rest.is_empty(), "rooms that the table lacks: {rest:?}");
 }
 

@@ -166,7 +166,7 @@ fn wanted(grid: &Grid, selection: &SelectionArgs, calls: &Calls, on_emulator: bo
 
 /// Those of `variants` that calls are drawn for.
 fn called(mut variants: Vec<Variant>) -> Result<Vec<Variant>, CliError> {
-    variants.retain(|variant| Point::of(&variant).is_some() || draws_calls(*variant));
+    variants.retain(|variant| Point::of(variant).is_some() || draws_calls(*variant));
     if variants.is_empty() {
         let others = "calls are drawn for attention and append_kv alone; select some, for example with `--kind fwd`";
         return Err(CliError::Usage(others.to_owned()));
@@ -198,14 +198,14 @@ fn serves(point: Point, case: &FuzzCase) -> bool {
 
 /// Attention kernels, and the others.
 fn by_family(variants: &[Variant]) -> (Vec<Point>, Vec<Variant>) {
-    let others = variants.iter().copied().filter(|variant| Point::of(&variant).is_none());
+    let others = variants.iter().copied().filter(|variant| Point::of(variant).is_none());
     (variants.iter().filter_map(Point::of).collect(), others.collect())
 }
 
 /// What the library at `library` holds of the grid, and of that what is wanted.
 fn gpu_scope(grid: &Grid, selection: &SelectionArgs, calls: &Calls, library: &Path) -> Result<Scope, CliError> {
     let wanted = wanted(grid, selection, calls, false)?;
-    let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| Point::of(&v).is_some()));
+    let known = wanted.iter().copied().chain(grid.variants().iter().copied().filter(|v| Point::of(v).is_some()));
     let known: Vec<Variant> = known.collect::<BTreeSet<_>>().into_iter().collect();
     let names: Vec<String> = known.iter().map(Variant::name).collect();
     let there = launchers_in(library, &names).map_err(|error| CliError::Environment(error.to_string()))?;
